@@ -12,8 +12,10 @@ mod effect;
 mod ended;
 mod foresee;
 mod forget;
+mod judge;
 mod kept_results;
 mod known;
+mod layers;
 mod recent_acknowledgements;
 mod record;
 mod recover;
@@ -25,6 +27,7 @@ mod work;
 pub(crate) use call::{Progress, Subscription, unresolved};
 pub(crate) use decide::too_weak;
 pub(crate) use foresee::foresee;
+pub(crate) use layers::StepLayers;
 pub(crate) use record::timed_out;
 
 use std::{
@@ -104,6 +107,8 @@ pub(crate) struct CallRequest {
     pub(crate) workspace: Chosen,
     /// No other call may commit in the workspace while this one runs.
     pub(crate) exclusive: bool,
+    /// Its place among the calls of a step that have one effect.
+    pub(crate) layers: Option<StepLayers>,
     pub(crate) grant: Option<runner_v1::Grant>,
     /// The fencing token of the executor that sent the request.
     pub(crate) token: i64,
@@ -173,7 +178,8 @@ impl Calls {
     /// request carries its grant.
     pub(crate) async fn call(self: &Arc<Self>, request: CallRequest) -> Result<Subscription, Status> {
         let workspace = Some(request.workspace.path.as_path()).filter(|_| !request.workspace.own);
-        let digest: Arc<str> = request_digest(request.tool.spec.name, workspace, &request.arguments).into();
+        let layers = request.layers.as_ref().map(StepLayers::identity).unwrap_or_default();
+        let digest: Arc<str> = request_digest(request.tool.spec.name, workspace, &request.arguments, &layers).into();
         let (call, is_new) = loop {
             match self.find_or_register(&request, &digest)? {
                 Some(found) => break found,

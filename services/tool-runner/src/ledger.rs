@@ -26,7 +26,10 @@ use belay_sqlite::{CheckReport, Location, Readers, SqliteError, StoreSize, Threa
 use thiserror::Error;
 use tokio::sync::watch;
 
-pub(crate) use entry::{Basis, Contents, Entry, HeldCall, PendingApproval, Row, Spent, WorkspaceEffect, Written};
+pub(crate) use entry::{
+    Basis, Contents, Entry, HeldCall, LayerNote, LayerSet, PendingApproval, Row, Spent, StepEffect, WorkspaceEffect,
+    Written,
+};
 use tables::{SCHEMA, TABLES};
 
 use crate::{

@@ -11,7 +11,9 @@ use std::{
     sync::Arc,
 };
 
-use belay_workspace::{CacheChanges, CommitError, EffectError, IoFailure, Manifest, OpenError, Stop, ViewError};
+use belay_workspace::{
+    CacheChanges, CommitError, EffectError, IoFailure, LayerPlace, Manifest, OpenError, OwnChanges, Stop, ViewError,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::View;
@@ -83,6 +85,47 @@ pub trait WorkspaceDirectory: Send + Sync {
     /// # Errors
     /// [`CommitError::Conflict`] when a touched path has changed.
     fn stage(&self, view: Box<dyn View>, manifest: &Manifest, stop: Stop<'_>) -> Result<Staged, CommitError>;
+
+    /// Creates a view that begins with layers of a set, in their order: see [`belay_workspace::Workspace::view_over`].
+    ///
+    /// # Errors
+    /// [`ViewError::LayerGone`], [`ViewError::LayerConflict`], or an error of the file system.
+    fn view_over(&self, id: &str, set: &str, layers: &[String]) -> Result<Box<dyn View>, ViewError>;
+
+    /// Of the changes in a view, those beyond the layers that it began with.
+    fn own_changes(&self, view: &dyn View, manifest: &Manifest) -> OwnChanges;
+
+    /// As [`WorkspaceDirectory::stage`], what a call changed itself, as a layer: applying it keeps it beside the workspace, which stays as it is.
+    /// With its place go the layers that the view began with, and what [`WorkspaceDirectory::layer_notes`] returns. Also returns what later views name
+    /// the layer by.
+    ///
+    /// # Errors
+    /// [`CommitError`].
+    fn stage_layer(
+        &self,
+        view: Box<dyn View>,
+        own: OwnChanges,
+        layer: (LayerPlace, Vec<String>, String),
+        stop: Stop<'_>,
+    ) -> Result<(Staged, String), CommitError>;
+
+    /// What was noted about layers.
+    ///
+    /// # Errors
+    /// [`ViewError::LayerGone`].
+    fn layer_notes(&self, set: &str, layers: &[String]) -> Result<Vec<String>, ViewError>;
+
+    /// Removes a set of layers. Does nothing when there is none.
+    ///
+    /// # Errors
+    /// An error of the file system.
+    fn remove_layers(&self, set: &str) -> Result<(), IoFailure>;
+
+    /// Removes every set of layers that `keep` does not know.
+    ///
+    /// # Errors
+    /// An error of the file system.
+    fn sweep_layers(&self, keep: &dyn Fn(&str) -> bool) -> Result<(), IoFailure>;
 
     /// Keeps what a command has left in the caches of a view, until [`WorkspaceDirectory::caches`] takes it or its effect is discarded.
     ///

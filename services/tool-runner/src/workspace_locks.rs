@@ -24,6 +24,7 @@ use crate::{
     commit_log::{CommitLog, ConcurrentCommits, Overlap, Touched},
     disk_errors::may_pass,
     lanes::Lanes,
+    ledger::LayerSet,
     lock::lock,
     workspaces::{Chosen, NotAllowed, Workspaces},
 };
@@ -49,6 +50,8 @@ struct State {
     redo: HashMap<PathBuf, Vec<Redo>>,
     /// Staged effects that a sweep must keep: they wait for approval or are being applied.
     kept: HashSet<Box<str>>,
+    /// Sets of layers that a sweep must keep, by name.
+    layer_sets: HashMap<String, LayerSet>,
     views: u64,
 }
 
@@ -284,6 +287,7 @@ impl WorkspaceLocks {
             self.settings.allow(directory.path())?;
         }
         directory.sweep(&|id| !id.starts_with(&self.tag) || self.state().kept.contains(id))?;
+        directory.sweep_layers(&|set| !set.starts_with(&self.tag) || self.has_layers(set))?;
         let redo = self.state().redo.remove(&path).unwrap_or_default();
         match self.redo_all(&*directory, &redo) {
             Ok(results) => redo.into_iter().zip(results).for_each(|(redo, result)| drop(redo.done.send(result))),
@@ -361,6 +365,31 @@ impl WorkspaceLocks {
     /// Lets the next opening of the workspace sweep staged files.
     pub(crate) fn release_staged(&self, id: &str) {
         self.state().kept.remove(id);
+    }
+
+    /// What the names of this runner's views, commits and sets of layers begin with.
+    pub(crate) fn tag(&self) -> &str {
+        &self.tag
+    }
+
+    /// Protects a set of layers from the sweep at the next opening of its workspace.
+    pub(crate) fn keep_layers(&self, set: LayerSet) {
+        self.state().layer_sets.insert(set.name.clone(), set);
+    }
+
+    /// Whether a set of layers is in use.
+    pub(crate) fn has_layers(&self, set: &str) -> bool {
+        self.state().layer_sets.contains_key(set)
+    }
+
+    /// The sets of layers in use that meet a condition.
+    pub(crate) fn layer_sets(&self, is_wanted: impl Fn(&LayerSet) -> bool) -> Vec<LayerSet> {
+        self.state().layer_sets.values().filter(|set| is_wanted(set)).cloned().collect()
+    }
+
+    /// Lets the next opening of the workspace sweep a set of layers.
+    pub(crate) fn release_layers(&self, set: &str) {
+        self.state().layer_sets.remove(set);
     }
 
     /// Removes a folder of the runner's own, if there is one. No call may come any more that names it.

@@ -151,6 +151,7 @@ pub(crate) fn receipt_to(receipt: &Receipt) -> v1::Receipt {
         write_bounds: receipt.write_bounds.iter().map(write_bound_to).collect(),
         files: receipt.files.iter().map(file_to).collect(),
         unlisted_file_count: i64::try_from(receipt.unlisted_files).unwrap_or(i64::MAX),
+        layer: receipt.layer.clone(),
         output_bytes: i64::try_from(receipt.output_bytes).unwrap_or(i64::MAX),
     }
 }
@@ -192,6 +193,7 @@ pub(crate) fn receipt_from(receipt: v1::Receipt) -> Result<Receipt, NotUnderstoo
         write_bounds: receipt.write_bounds.into_iter().map(write_bound_from).collect::<Result<_, _>>()?,
         files: receipt.files.into_iter().map(file_from).collect::<Result<_, _>>()?,
         unlisted_files: u64::try_from(receipt.unlisted_file_count).unwrap_or(0),
+        layer: receipt.layer,
         output_bytes: u64::try_from(receipt.output_bytes).unwrap_or(0),
     })
 }

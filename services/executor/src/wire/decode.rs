@@ -639,6 +639,7 @@ mod tests {
             duration: Duration::from_millis(1500),
             decision: Some(decision(verdict)),
             effect_digest: "sha256:y".into(),
+            layer: "id.digest".into(),
             output_bytes: 11,
             effect: Some(effect.clone()),
             grant_nonce: "n".into(),

@@ -6,6 +6,7 @@ pub(crate) const FILE_DELETE: &str = "file_delete";
 pub(crate) const TERMINAL: &str = "terminal_commands";
 pub(crate) const PROGRAMS: &str = "allowed_commands";
 pub(crate) const NOOP: &str = "noop";
+pub(crate) const COMMIT_CHANGES: &str = "commit_changes";
 pub(crate) const NO_MATCH: &str = "no_match";
 pub(crate) const INTENT: &str = "intent";
 pub(crate) const GRANTED: &str = "granted";
@@ -15,5 +16,16 @@ pub(crate) const NO_CHANGE: &str = "no_change";
 pub(crate) const SETTINGS: [&str; 4] = [FILE_WRITE, FILE_DELETE, TERMINAL, PROGRAMS];
 
 /// All of them: a policy's own rules must not use these ids.
-pub(crate) const IDS: [&str; 10] =
-    [FILE_READ, FILE_WRITE, FILE_DELETE, TERMINAL, PROGRAMS, NOOP, NO_MATCH, INTENT, GRANTED, NO_CHANGE];
+pub(crate) const IDS: [&str; 11] = [
+    FILE_READ,
+    FILE_WRITE,
+    FILE_DELETE,
+    TERMINAL,
+    PROGRAMS,
+    NOOP,
+    COMMIT_CHANGES,
+    NO_MATCH,
+    INTENT,
+    GRANTED,
+    NO_CHANGE,
+];

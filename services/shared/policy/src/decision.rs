@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::{built_in, protect};
 
 /// Which of the simple settings applies to a tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ToolKind {
     /// None.
     Other,

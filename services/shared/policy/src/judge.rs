@@ -23,6 +23,9 @@ use crate::{
 /// The one tool that touches nothing at all.
 const NOOP: &str = "noop";
 
+/// The tool that commits what the calls of a step have changed, each of which was judged by itself.
+pub const COMMIT_CHANGES: &str = "commit_changes";
+
 /// Where a verdict comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source<'a> {
@@ -249,6 +252,10 @@ fn unmatched_intent(document: &Document, intent: &Intent<'_>) -> Judged<'static>
             Source::BuiltIn(built_in::TERMINAL, "commands run, and the policy judges what they change"),
         ),
         ToolKind::Terminal => of(document.terminal_commands, built_in::TERMINAL, COMMANDS),
+        ToolKind::Other if intent.tool == COMMIT_CHANGES => (
+            Verdict::Auto,
+            Source::BuiltIn(built_in::COMMIT_CHANGES, "it changes nothing beyond what the calls of its step did"),
+        ),
         ToolKind::Other if intent.tool == NOOP => (Verdict::Auto, Source::BuiltIn(built_in::NOOP, "it does nothing")),
         ToolKind::Other => (Verdict::Prompt, Source::BuiltIn(built_in::NO_MATCH, NO_MATCH)),
     }

@@ -254,6 +254,14 @@ table! {
     "Another call or a person changed a path that this call touched too. Nothing of the call was committed. It runs again on the new state, up to three times, without using up an attempt."
     "Nothing. If the step fails with it, order the steps with `depends_on`, or set `exclusive: true`."
 
+    STEP_CONFLICT Calls 30 true [Transient] []
+    "A path that a step with `effects: per_step` has changed was changed by another call or a person before the step committed it. Nothing of the step was committed."
+    "Run the step again on the current files: `belay executions retry ID`. If it happens again, order the steps with `depends_on`, or give the step a workspace of its own."
+
+    LAYER_GONE Calls 30 true [Transient] []
+    "What the calls of a step with `effects: per_step` have changed is not there any more, or is not what was kept: the folder `.belay` of the workspace was removed or written to, or the runner has lost its ledger. Nothing of the step was committed."
+    "Run the step again: `belay executions retry ID`."
+
     FAILED_BESIDE_COMMITS Calls 30 true [Transient] []
     "A call failed while other calls committed in its workspace, and may have seen half of their work. It runs again once, without using up an attempt."
     "Nothing. If it happens often, order the steps with `depends_on`, or set `exclusive: true`."

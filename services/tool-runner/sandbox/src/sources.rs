@@ -308,7 +308,7 @@ fn take_mount(mount: &Mount, changes: Option<PathBuf>, owners: &mut Owners) -> R
 }
 
 /// Creates the two directories of the overlay, and that of caches. The upper one represents the root of the workspace, so it gets its mode; all get its
-/// owner.
+/// owner. It may be there already, with changes that the command begins with.
 fn prepare(
     staging: &Path,
     workspace: &fs::Metadata,
@@ -320,9 +320,10 @@ fn prepare(
         MountAuthority::User => Ok(()),
     };
     own(staging).at(Layer::Workspace, || format!("changing the owner of {}", staging.display()))?;
-    for name in [UPPER, WORK].into_iter().chain(has_caches.then_some(CACHES)) {
+    for name in [WORK, UPPER].into_iter().chain(has_caches.then_some(CACHES)) {
         let path = staging.join(name);
         match fs::create_dir(&path) {
+            Err(error) if name == UPPER && error.kind() == io::ErrorKind::AlreadyExists => {}
             // A volatile overlay can be mounted only once.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(used_twice(staging));

@@ -75,8 +75,9 @@ pub struct WorkspaceMount {
     /// The layers, topmost first, the workspace last: its owner will own the changes. Absolute paths. They must not change while the
     /// command runs. Mounts inside them are not visible if the runner is root.
     pub lower: Vec<PathBuf>,
-    /// A new directory for this launch on a file system that supports overlay upper layers. The launcher creates [`crate::UPPER`] in it,
-    /// which receives the changes with the owner of the workspace, and [`crate::WORK`]. `None`: the workspace is read-only.
+    /// A new directory for this launch on a file system that supports overlay upper layers. The launcher creates [`crate::WORK`] in it and
+    /// [`crate::UPPER`], which receives the changes with the owner of the workspace; unless that is there already, with changes that the command begins with.
+    /// `None`: the workspace is read-only.
     pub staging: Option<PathBuf>,
     /// Directories in the workspace that the command sees empty and read-only, such as the one with the staging directories. Relative to
     /// the workspace; missing ones are skipped.

@@ -21,8 +21,8 @@ use super::{
     Call, CallRequest, Calls, Progress,
     commit::{Commit, CommitOutcome},
     decide::{self, After},
-    effect::Judge,
     ended::EndedCall,
+    judge::{Judge, NotedJudge},
     not_durable,
     record::{self, failure},
     run::Approved,
@@ -151,7 +151,8 @@ impl Calls {
             step: String::new(),
             basis: pending.basis,
         };
-        let decision = judge.judge(&pending.changes);
+        let noted = pending.of_step.as_ref().and_then(|effect| NotedJudge::of(effect, &policy.policy).judge());
+        let decision = noted.unwrap_or_else(|| judge.judge(&pending.changes));
         if decide::after(decision.verdict, true) == After::Refuse {
             receipt.grant_nonce.clear();
             receipt.decision = Some(record::decision(&decision, policy.revision));
@@ -171,7 +172,12 @@ impl Calls {
         let mut cancelled = call.cancel.subscribe();
         let commit = Commit { staged: &staged, touched: touched(&pending.changes), call, running: None };
         match self.commit(&guard, commit, commit_row, &mut cancelled).await {
-            CommitOutcome::Done => Ok(self.ended_call(completed)),
+            CommitOutcome::Done => {
+                if let Some(effect) = &pending.of_step {
+                    self.remove_approved(effect);
+                }
+                Ok(self.ended_call(completed))
+            }
             // The approval is kept until the disk takes the effect.
             CommitOutcome::Refused((_, failed)) if is_disk_reason(&failed.reason) => {
                 Err(status::error(Code::Unavailable, &failed.reason, failed.message).into())

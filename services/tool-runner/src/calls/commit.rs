@@ -86,6 +86,7 @@ impl Calls {
         self.workspaces.keep_staged(&staged.id);
         row.staged = Some(WorkspaceEffect { workspace: guard.path().to_owned(), staged: staged.clone() });
         let name = row.call.name.clone();
+        let is_layer = row.call.receipt.as_ref().is_some_and(|receipt| !receipt.layer.is_empty());
         let tool = self.registry.find(&row.call.tool);
         match self.write(row).await {
             Ok(Written::Done) => self.acknowledgements.committed(&name),
@@ -95,6 +96,8 @@ impl Calls {
         if let Err(error) = self.apply(guard, staged).await {
             return CommitOutcome::NotApplied(not_committed(&error, window));
         }
+        // What a call of a step has left in caches may come from files that are never committed.
+        let tool = tool.filter(|_| !is_layer);
         let caches = tool.map(|tool| Self::kept_caches(&tool, &name, guard)).unwrap_or_default();
         guard.applied(name, staged, touched);
         drop(lock);

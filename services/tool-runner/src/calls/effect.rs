@@ -1,67 +1,28 @@
 //! Examines what a call changed in its view: collects the changes, checks them against the policy and other commits, and stages them.
 //! Everything here blocks.
 
-use belay_grant::Change;
-use belay_policy::{ChangeFact, Decision, Effect, Policy, ToolKind};
+use belay_policy::Decision;
 use belay_proto::v1::{ErrorClass, tool_call::State};
 use belay_reasons as reasons;
-use belay_workspace::{CommitError, EffectError, LeftOut, Manifest, RelPath, Stop, TreeError};
+use belay_workspace::{CommitError, EffectError, LayerPlace, LeftOut, Manifest, RelPath, Stop, TreeError};
 
 use super::{
     decide::{self, After},
+    judge::{Judge, NotedJudge, note},
     record::{self, Unsuccessful},
 };
 use crate::{
     Staged, ToolFailure, View, WorkspaceDirectory,
-    changes::{self, displayed, judged, kind_for_policy},
+    changes::{self, displayed},
     commit_log::{self, Overlap},
     contents::{self, Content},
     facts,
-    ledger::Basis,
+    ledger::StepEffect,
     repository,
     secrets::CallSecrets,
     subject::{self, ObservedEffect},
     workspace_locks::CommitWindow,
 };
-
-/// Evaluates the policy on a call's effect.
-#[derive(Clone)]
-pub(super) struct Judge {
-    pub(super) policy: Policy,
-    pub(super) tool: String,
-    pub(super) kind: ToolKind,
-    /// The id of the call's step.
-    pub(super) step: String,
-    pub(super) basis: Basis,
-}
-
-impl Judge {
-    /// What to add to the policy's rules so that these changes need no approval.
-    pub(super) fn allowing(&self, changes: &[Change]) -> Vec<String> {
-        self.with_facts(changes, |effect| self.policy.rules_for_effect(&self.step, effect))
-    }
-
-    pub(super) fn judge(&self, changes: &[Change]) -> Decision {
-        self.with_facts(changes, |effect| self.policy.effect(effect))
-    }
-
-    /// The changes as rules see them.
-    fn with_facts<T>(&self, changes: &[Change], judge: impl FnOnce(&Effect<'_>) -> T) -> T {
-        let paths: Vec<String> = changes.iter().map(|change| judged(&change.path)).collect();
-        let facts: Vec<ChangeFact<'_>> = changes
-            .iter()
-            .zip(&paths)
-            .map(|(change, path)| ChangeFact { path, kind: kind_for_policy(change.kind), flags: &change.flags })
-            .collect();
-        judge(&Effect {
-            tool: &self.tool,
-            kind: self.kind,
-            intent: self.basis.intent,
-            granted_paths: &self.basis.covered,
-            changes: &facts,
-        })
-    }
-}
 
 /// The result of examining a view.
 pub(super) enum Examined {
@@ -76,6 +37,8 @@ pub(super) enum Examined {
     },
     /// The effect is staged.
     Staged(Box<Proposal>),
+    /// What a call of a step has changed is staged as a layer.
+    Layer(Box<NewLayer>),
     /// The effect cannot be committed; it was discarded.
     Failed(Unsuccessful),
 }
@@ -90,6 +53,10 @@ pub(super) struct Proposal {
     pub(super) decision: Decision,
     /// File contents for the approval; empty when the policy allows the effect.
     pub(super) contents: Vec<Content>,
+    /// What to add to the policy's rules so that no approval is needed.
+    pub(super) allowing: Vec<String>,
+    /// Set when it is the effect of a step.
+    pub(super) of_step: Option<StepEffect>,
 }
 
 impl Proposal {
@@ -98,11 +65,30 @@ impl Proposal {
     }
 }
 
+/// A staged layer.
+pub(super) struct NewLayer {
+    pub(super) staged: Staged,
+    /// What later calls name it by.
+    pub(super) reference: String,
+    pub(super) observed: ObservedEffect,
+}
+
+/// What the call has to do with layers.
+pub(super) enum Layering {
+    /// Its effect is its own.
+    None,
+    /// It leaves a layer here, on top of these.
+    Leaves(LayerPlace, Vec<String>),
+    /// Its effect is that of its step.
+    Commits(StepEffect),
+}
+
 /// The inputs of an examination.
 pub(super) struct Examination<'a> {
     pub(super) directory: &'a dyn WorkspaceDirectory,
     pub(super) view_id: &'a str,
     pub(super) judge: &'a Judge,
+    pub(super) layering: &'a Layering,
     /// What people are not shown.
     pub(super) secrets: &'a CallSecrets,
     pub(super) window: &'a CommitWindow,
@@ -116,7 +102,11 @@ impl Examination<'_> {
         match self.directory.effect(&*view, self.stop) {
             Ok(mut manifest) => {
                 let left_out = std::mem::take(&mut manifest.left_out);
-                let examined = if manifest.is_empty() { Examined::Nothing } else { self.judge(view, &manifest)? };
+                let examined = match self.layering {
+                    Layering::Leaves(place, over) => self.layer(view, &manifest, (place, over))?,
+                    _ if manifest.is_empty() => Examined::Nothing,
+                    _ => self.judge(view, &manifest)?,
+                };
                 Ok((examined, left_out))
             }
             Err(EffectError::Tree(TreeError::Stopped)) => Err(Stopped),
@@ -124,46 +114,108 @@ impl Examination<'_> {
         }
     }
 
-    fn judge(&self, view: Box<dyn View>, manifest: &Manifest) -> Result<Examined, Stopped> {
-        let Self { directory, view_id, judge, secrets, window, stop } = *self;
+    /// What a view was changed to, as the policy and people see it; also the view of the workspace as it was, if that was needed.
+    fn observe(&self, view: &dyn View, manifest: &Manifest) -> Result<Observation, Unsuccessful> {
+        let Self { directory, secrets, window, .. } = *self;
         let mut facts = facts::facts(manifest);
-        let unmodified = || directory.view(&format!("{view_id}-base"));
-        repository::flag(&mut facts, &*view, directory.path());
+        repository::flag(&mut facts, view, directory.path());
         let mut base = None;
         if repository::changes_configuration(&facts) {
-            match unmodified() {
-                Ok(view) => repository::flag_as_before(&mut facts, &**base.insert(view), directory.path()),
-                Err(error) => return Ok(Examined::Failed(record::workspace_failed(&error))),
-            }
+            let view = self.unmodified()?;
+            repository::flag_as_before(&mut facts, &**base.insert(view), directory.path());
         }
         changes::flag_hidden(&mut facts, secrets);
         changes::order(&mut facts);
         let changes = changes::changes(&facts);
         let committed = subject::committed(&facts, &changes.list);
         let observed = ObservedEffect { digest: facts::prefixed(&manifest.digest()), changes, committed };
-        if let Some(conflict) = overlapping(window, &observed) {
-            return Ok(Examined::Failed(conflict));
+        match overlapping(window, &observed) {
+            Some(conflict) => Err(conflict),
+            None => Ok(Observation { facts, observed, base }),
         }
-        let decision = judge.judge(&observed.changes.list);
-        let contents = match decide::after(decision.verdict, false) {
+    }
+
+    fn unmodified(&self) -> Result<Box<dyn View>, Unsuccessful> {
+        self.directory.view(&format!("{}-base", self.view_id)).map_err(|error| record::workspace_failed(&error))
+    }
+
+    fn judge(&self, view: Box<dyn View>, manifest: &Manifest) -> Result<Examined, Stopped> {
+        let Self { directory, judge, window, stop, .. } = *self;
+        let Observation { facts, observed, base } = match self.observe(&*view, manifest) {
+            Ok(observation) => observation,
+            Err(failed) => return Ok(Examined::Failed(failed)),
+        };
+        let of_step = match self.layering {
+            Layering::Commits(effect) => Some(effect),
+            Layering::None | Layering::Leaves(..) => None,
+        };
+        let noted = of_step.map(|effect| NotedJudge::of(effect, &judge.policy));
+        let decision =
+            noted.as_ref().and_then(NotedJudge::judge).unwrap_or_else(|| judge.judge(&observed.changes.list));
+        let allowing = || noted.as_ref().map_or_else(|| judge.allowing(&observed.changes.list), NotedJudge::allowing);
+        let (contents, allowing) = match decide::after(decision.verdict, false) {
             After::Refuse => {
-                let allowing = judge.allowing(&observed.changes.list);
+                let allowing = allowing();
                 return Ok(Examined::Refused { decision, allowing });
             }
             After::Commit => {
                 drop(base);
-                Vec::new()
+                Default::default()
             }
-            After::Ask => match base.map_or_else(unmodified, Ok) {
-                Ok(base) => contents::collect(&facts, &*base, &*view),
-                Err(error) => return Ok(Examined::Failed(record::workspace_failed(&error))),
+            After::Ask => match base.map_or_else(|| self.unmodified(), Ok) {
+                Ok(base) => (contents::collect(&facts, &*base, &*view), allowing()),
+                Err(failed) => return Ok(Examined::Failed(failed)),
             },
         };
         match directory.stage(view, manifest, stop) {
-            Ok(staged) => Ok(Examined::Staged(Box::new(Proposal { staged, observed, decision, contents }))),
-            Err(CommitError::Stopped | CommitError::Tree(TreeError::Stopped)) => Err(Stopped),
-            Err(error) => Ok(Examined::Failed(not_committed(&error, Some(window)))),
+            Ok(staged) => {
+                let of_step = of_step.cloned();
+                Ok(Examined::Staged(Box::new(Proposal { staged, observed, decision, contents, allowing, of_step })))
+            }
+            Err(error) => not_staged(&error, window),
         }
+    }
+
+    /// Stages what a call of a step has changed itself. The policy may deny it now; whether people decide about it is decided for the whole step.
+    fn layer(
+        &self,
+        view: Box<dyn View>,
+        manifest: &Manifest,
+        (place, over): (&LayerPlace, &[String]),
+    ) -> Result<Examined, Stopped> {
+        let Self { directory, judge, window, stop, .. } = *self;
+        let own = directory.own_changes(&*view, manifest);
+        if own.is_empty() {
+            return Ok(Examined::Nothing);
+        }
+        let observed = match self.observe(&*view, &own.manifest) {
+            Ok(Observation { observed, .. }) => observed,
+            Err(failed) => return Ok(Examined::Failed(failed)),
+        };
+        let decision = judge.judge(&observed.changes.list);
+        if decide::after(decision.verdict, false) == After::Refuse {
+            let allowing = judge.allowing(&observed.changes.list);
+            return Ok(Examined::Refused { decision, allowing });
+        }
+        let note = note(judge, observed.changes.list.clone());
+        match directory.stage_layer(view, own, (place.clone(), over.to_vec(), note), stop) {
+            Ok((staged, reference)) => Ok(Examined::Layer(Box::new(NewLayer { staged, reference, observed }))),
+            Err(error) => not_staged(&error, window),
+        }
+    }
+}
+
+/// What a view was changed to.
+struct Observation {
+    facts: Vec<facts::Fact>,
+    observed: ObservedEffect,
+    base: Option<Box<dyn View>>,
+}
+
+fn not_staged(error: &CommitError, window: &CommitWindow) -> Result<Examined, Stopped> {
+    match error {
+        CommitError::Stopped | CommitError::Tree(TreeError::Stopped) => Err(Stopped),
+        error => Ok(Examined::Failed(not_committed(error, Some(window)))),
     }
 }
 

@@ -48,6 +48,7 @@ impl Calls {
                 known.calls.extract_if(|name, call| name.starts_with(&prefix) && is_ended(&call.progress.borrow()));
             forgotten.for_each(|(name, _)| recent.add(name, token));
         }
+        self.remove_layer_sets(self.workspaces.layer_sets(|set| set.execution == execution)).await;
         if !self.ledger.forget(execution).await.map_err(not_durable)? {
             let message = "The calls are deleted, and a reader such as `belay store check` keeps their bytes in the ledger's write-ahead log \
                            until it ends: retry.";

@@ -76,6 +76,7 @@ impl Calls {
             .await
             .map_err(not_durable)?;
 
+        contents.layer_sets.into_iter().for_each(|set| workspaces.keep_layers(set));
         let mut known = Known::default();
         for HeldCall { name, staged } in contents.held {
             if let Some(staged) = staged {

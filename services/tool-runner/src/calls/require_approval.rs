@@ -54,12 +54,12 @@ impl Calls {
         intent: &JudgedIntent,
         guard: &Arc<WorkspaceGuard>,
         result: Value,
-        Proposal { staged, observed, decision, contents }: Proposal,
+        Proposal { staged, observed, decision, contents, allowing, of_step }: Proposal,
     ) -> Progress {
         receipt.decision = Some(job.decision(&decision));
         let workspace = guard.path().display().to_string();
         let (requirement, pending) =
-            self.requirement(job, intent, &decision, (&workspace, &receipt.enforced), Some(observed));
+            self.requirement(job, intent, &decision, (&workspace, &receipt.enforced), Some((observed, allowing)));
         if let Some(failed) = too_large(pending.subject.len()) {
             self.discard(guard, &staged).await;
             return self.end(job, receipt, Err((State::Failed, failed)), true).await;
@@ -67,21 +67,22 @@ impl Calls {
         // What is hidden comes first: the gate takes no more than so many bytes.
         let hidden = pending.contents.into_iter().chain(hidden_paths(&pending.changes));
         let contents = hidden.chain(contents).collect();
-        let pending = PendingApproval { result: Some(result.to_string()), contents, ..pending };
+        let pending = PendingApproval { result: Some(result.to_string()), contents, of_step, ..pending };
         self.workspaces.keep_staged(&staged.id);
         let effect = WorkspaceEffect { workspace: guard.path().to_owned(), staged };
         self.suspend(job, receipt, requirement, pending, Some((guard, effect))).await
     }
 
-    /// Builds the approval requirement of a call, or of its effect if `observed` is set.
+    /// Builds the approval requirement of a call, or of its effect if `observed` is set: with what to add to the policy's rules so that it is allowed.
     fn requirement(
         &self,
         job: &Job,
         intent: &JudgedIntent,
         decision: &Decision,
         (workspace, enforced): (&str, &[String]),
-        observed: Option<ObservedEffect>,
+        observed: Option<(ObservedEffect, Vec<String>)>,
     ) -> (v1::ApprovalNeed, PendingApproval) {
+        let (observed, allowing) = observed.unzip();
         let (kind, subject_kind, effect) = match &observed {
             None => (approval_need::Kind::Call, Kind::Call, None),
             Some(observed) => (approval_need::Kind::Effect, Kind::Effect, Some(summary(&observed.changes.list))),
@@ -96,9 +97,9 @@ impl Calls {
             policy_revision: job.policy.revision,
             recovery: job.request.tool.spec.recovery,
         };
-        let allowing_rules = match &observed {
+        let allowing_rules = match allowing {
             None => job.rules_for_intent(intent),
-            Some(observed) => job.rules_for_effect(intent, &observed.changes.list),
+            Some(allowing) => job.unhidden(allowing),
         };
         let (changes, committed) = observed
             .as_ref()
@@ -121,7 +122,7 @@ impl Calls {
             risk: risk.into(),
         };
         let basis = job.judge(intent).basis;
-        (requirement, PendingApproval { subject, basis, result: None, changes, committed, contents })
+        (requirement, PendingApproval { subject, basis, result: None, changes, committed, contents, of_step: None })
     }
 
     async fn suspend(

@@ -12,7 +12,6 @@ use std::{
 };
 
 use belay_defects::{Defect, is_planted};
-use belay_grant::Change;
 use belay_policy::{Decision, Policy, ToolKind};
 use belay_proto::{
     runner_v1,
@@ -34,14 +33,15 @@ use super::{
     Call, CallRequest, Calls, Progress, cancel_requested,
     commit::{Commit, CommitOutcome, Running},
     decide::{self, Before},
-    effect::{Examination, Examined, Judge, Proposal, Stopped},
+    effect::{Examination, Examined, Layering, NewLayer, Proposal, Stopped},
+    judge::Judge,
     record::{self, Unsuccessful},
     span::CallSpan,
     work::{self, StopCause},
 };
 use crate::{
-    Operation, Recovery, ToolFailure, Touches, View, ViewHandle,
-    commit_log::{self, ConcurrentCommits},
+    Operation, Recovery, Staged, ToolFailure, Touches, View, ViewHandle,
+    commit_log::{self, ConcurrentCommits, Touched},
     ledger::{Basis, Row, Spent, Written},
     policy::CallPolicy,
     questions::Questions,
@@ -111,13 +111,8 @@ impl Job {
         self.unhidden(self.policy.policy.rules_for_intent(parts(&self.request.name).1, &asked))
     }
 
-    /// The same for what it has changed.
-    pub(super) fn rules_for_effect(&self, intent: &JudgedIntent, changes: &[Change]) -> Vec<String> {
-        self.unhidden(self.judge(intent).allowing(changes))
-    }
-
     /// These rules, unless a secret is in one of them: as people are shown it, it would be another rule.
-    fn unhidden(&self, rules: Vec<String>) -> Vec<String> {
+    pub(super) fn unhidden(&self, rules: Vec<String>) -> Vec<String> {
         let is_whole = |rule: &String| self.call.secrets.text(rule) == *rule;
         if rules.iter().all(is_whole) { rules } else { Vec::new() }
     }
@@ -179,6 +174,7 @@ impl Calls {
             // Released before the end is published: a subscriber may send its next call at once.
             drop(taken);
             let Job { call, request, .. } = job;
+            calls.remove_committed(&request.name, request.layers.as_ref(), &progress);
             let is_held = matches!(progress, Progress::AwaitingApproval(_));
             call.progress.send_replace(progress);
             drop(call);
@@ -309,15 +305,17 @@ impl Calls {
         };
         let window = Arc::new(guard.commit_window());
         let view_id = guard.view_id(self.clock.now_micros());
-        let view = {
-            let (guard, id) = (Arc::clone(&guard), view_id.clone());
-            self.lanes.quick.run(move || guard.directory().view(&id)).await
-        };
-        let view = match view {
-            Ok(view) => ViewHandle::new(view, self.lanes.tools.clone()),
-            Err(error) => {
-                return self.end(job, receipt, Err(record::workspace_failed(&error)), has_row).await;
+        let begun = match &job.request.layers {
+            None => {
+                let (guard, id) = (Arc::clone(&guard), view_id.clone());
+                let view = self.lanes.quick.run(move || guard.directory().view(&id)).await;
+                view.map(|view| (view, Layering::None)).map_err(|error| record::workspace_failed(&error))
             }
+            Some(layers) => self.view_over(&guard, job, layers, &view_id).await,
+        };
+        let (view, layering) = match begun {
+            Ok((view, layering)) => (ViewHandle::new(view, self.lanes.tools.clone()), layering),
+            Err(unsuccessful) => return self.end(job, receipt, Err(unsuccessful), has_row).await,
         };
         let deadline = Instant::now() + work::limit_of(&job.request);
         let (outcome, mut receipt) = self.work(job, receipt, arguments, Some(view.clone()), cancelled).await;
@@ -333,7 +331,7 @@ impl Calls {
             (Ok(_), Some(view)) if job.request.tool.spec.touches == Touches::Changes => {
                 let at = (&guard, &window);
                 let judge = (job.judge(intent), Arc::clone(&job.call.secrets));
-                match self.examine(at, view, view_id, judge, cancelled, deadline).await {
+                match self.examine(at, (view, view_id, layering), judge, cancelled, deadline).await {
                     Ok((examined, left_out)) => {
                         receipt.left_out_count = i64::try_from(left_out.len()).unwrap_or(i64::MAX);
                         receipt.left_out = left_out.iter().take(MAX_LEFT_OUT).map(record::left_out).collect();
@@ -363,6 +361,10 @@ impl Calls {
                 self.end(job, receipt, Err((State::Denied, record::denied(&decision, &job.unhidden(allowing)))), true)
                     .await
             }
+            (Ok(result), Examined::Layer(layer)) => {
+                let ran_in = RanIn { guard: &guard, window: &window, lock };
+                self.keep_layer(job, receipt, ran_in, result, *layer, cancelled).await
+            }
             (Ok(result), Examined::Staged(proposal)) if proposal.asks() => {
                 // A call that waits for approval does not block other commits.
                 drop(lock);
@@ -385,8 +387,7 @@ impl Calls {
     async fn examine(
         &self,
         (guard, window): (&Arc<WorkspaceGuard>, &Arc<CommitWindow>),
-        view: Box<dyn View>,
-        view_id: String,
+        (view, view_id, layering): (Box<dyn View>, String, Layering),
         (judge, secrets): (Judge, Arc<CallSecrets>),
         cancelled: &mut watch::Receiver<Stop>,
         deadline: Instant,
@@ -398,7 +399,8 @@ impl Calls {
             self.lanes.effects.run(move || {
                 let (directory, stop) = (guard.directory(), || stop.load(Ordering::Relaxed));
                 let (directory, view_id, judge, window) = (&*directory, &*view_id, &judge, &*window);
-                Examination { directory, view_id, judge, secrets: &secrets, window, stop: &stop }.run(view)
+                let (secrets, layering, stop) = (&*secrets, &layering, &stop);
+                Examination { directory, view_id, judge, layering, secrets, window, stop }.run(view)
             })
         };
         let mut examining = pin!(examining);
@@ -416,7 +418,7 @@ impl Calls {
             }
         };
         let (examined, left_out) = done.map_err(|Stopped| why)?;
-        if let Examined::Staged(_) = examined {
+        if let Examined::Staged(_) | Examined::Layer(_) = examined {
             guard.staged_after(applied);
         }
         Ok((examined, left_out))
@@ -432,7 +434,7 @@ impl Calls {
         Proposal { staged, observed, decision, .. }: Proposal,
         cancelled: &mut watch::Receiver<Stop>,
     ) -> Progress {
-        let unapplied_receipt = receipt.clone();
+        let unapplied = receipt.clone();
         if !decision.follows_the_intent() {
             receipt.decision = Some(job.decision(&decision));
         }
@@ -440,36 +442,67 @@ impl Calls {
         receipt.effect = Some(summary(&observed.changes.list));
         receipt.files.clone_from(&observed.committed.files);
         receipt.unlisted_file_count = observed.committed.unlisted;
-        let call = self.ended(job, receipt, Ok(result));
         let touched = commit_log::touched(&observed.changes.list);
-        let running = Some(Running { window, lock, observed: &observed });
-        let commit = Commit { staged: &staged, touched, call: &job.call, running };
+        let running = Running { window, lock, observed: &observed };
+        self.commit_ended(job, (receipt, unapplied), guard, (&staged, touched, running), result, cancelled).await
+    }
+
+    /// Ends a call of a step whose changes stay a layer until the step commits them.
+    async fn keep_layer(
+        self: &Arc<Self>,
+        job: &Job,
+        receipt: v1::Receipt,
+        RanIn { guard, window, lock }: RanIn<'_>,
+        result: Value,
+        NewLayer { staged, reference, observed }: NewLayer,
+        cancelled: &mut watch::Receiver<Stop>,
+    ) -> Progress {
+        let layers = job.request.layers.as_ref().expect("only a call of a step leaves a layer");
+        if let Err(status) = self.use_layer_set(&job.request.name, layers, guard).await {
+            tracing::error!(%status, "Cannot record that layers of a step are in use");
+            self.discard(guard, &staged).await;
+            return Progress::Unresolved;
+        }
+        let kept = v1::Receipt { layer: reference, ..receipt.clone() };
+        // Others do not see it: it has touched nothing of the workspace.
+        let running = Running { window, lock, observed: &observed };
+        self.commit_ended(job, (kept, receipt), guard, (&staged, Vec::new(), running), result, cancelled).await
+    }
+
+    /// Ends a call with the commit of its effect. `unapplied`: its receipt when that fails.
+    async fn commit_ended(
+        self: &Arc<Self>,
+        job: &Job,
+        (receipt, unapplied): (v1::Receipt, v1::Receipt),
+        guard: &Arc<WorkspaceGuard>,
+        (staged, touched, running): (&Staged, Vec<Touched>, Running<'_>),
+        result: Value,
+        cancelled: &mut watch::Receiver<Stop>,
+    ) -> Progress {
+        let call = self.ended(job, receipt, Ok(result));
+        let commit = Commit { staged, touched, call: &job.call, running: Some(running) };
         match self.commit(guard, commit, job.row(call.clone(), true), cancelled).await {
             CommitOutcome::Done => Progress::Ended(self.ended_call(call)),
             CommitOutcome::Refused(unsuccessful) => {
-                self.discard(guard, &staged).await;
-                self.end(job, unapplied_receipt, Err(unsuccessful), true).await
+                self.discard(guard, staged).await;
+                self.end(job, unapplied, Err(unsuccessful), true).await
             }
             CommitOutcome::NotApplied(unsuccessful) => {
-                let end = self.ended(job, unapplied_receipt, Err(unsuccessful));
+                let end = self.ended(job, unapplied, Err(unsuccessful));
                 // The grant was spent with the row that this one replaces.
                 let row = Row { spends: None, ..job.row(end.clone(), true) };
-                match self.revert(guard, &staged, row).await {
+                match self.revert(guard, staged, row).await {
                     Ok(()) => Progress::Ended(self.ended_call(end)),
                     Err(_) => Progress::Unresolved,
                 }
             }
             CommitOutcome::GrantSpent => {
-                self.discard(guard, &staged).await;
+                self.discard(guard, staged).await;
                 self.restore_pending(job)
             }
             CommitOutcome::NotWritten(_) if is_planted(Defect::UncommittedReportedUnknown) => {
                 let doubt = ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, "Planted.");
-                Progress::Ended(self.ended_call(self.ended(
-                    job,
-                    unapplied_receipt,
-                    Err((State::OutcomeUnknown, doubt)),
-                )))
+                Progress::Ended(self.ended_call(self.ended(job, unapplied, Err((State::OutcomeUnknown, doubt)))))
             }
             CommitOutcome::NotWritten(_) => Progress::Unresolved,
         }

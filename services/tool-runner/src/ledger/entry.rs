@@ -3,7 +3,7 @@
 use std::{collections::HashMap, path::PathBuf};
 
 use belay_grant::Change;
-use belay_policy::Verdict;
+use belay_policy::{ToolKind, Verdict};
 use belay_proto::{runner_v1, v1};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,10 @@ pub(crate) enum Entry {
     Delete { name: String },
     /// Deletes every row about the calls of an execution, `namespaces/*/executions/*`, and then its bytes from the files.
     Forget { execution: String },
+    /// A set of layers is in use.
+    LayerSet(LayerSet),
+    /// A set of layers is not in use any more.
+    RemovedLayers { set: String },
     /// A newer fencing token of a shard.
     Fence { shard: i32, token: i64 },
     /// A newer policy.
@@ -50,6 +54,16 @@ pub(crate) struct WorkspaceEffect {
     pub(crate) staged: Staged,
 }
 
+/// Layers of a step whose calls have one effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LayerSet {
+    /// Its name in the workspace, unique to a run of the step.
+    pub(crate) name: String,
+    /// The execution, `namespaces/*/executions/*`.
+    pub(crate) execution: String,
+    pub(crate) workspace: PathBuf,
+}
+
 /// What is stored of a call that waits for approval.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PendingApproval {
@@ -65,6 +79,8 @@ pub(crate) struct PendingApproval {
     pub(crate) committed: CommittedFiles,
     /// File contents before and after, to be shown.
     pub(crate) contents: Vec<Content>,
+    /// Set when it is the effect of a step.
+    pub(crate) of_step: Option<StepEffect>,
 }
 
 /// The inputs for judging an effect, apart from the effect itself.
@@ -74,6 +90,24 @@ pub(crate) struct Basis {
     pub(crate) intent: Verdict,
     /// The paths that a person approved with the call; empty if no person did.
     pub(crate) covered: Vec<String>,
+}
+
+/// The effect of a step: in which layers it is, and what its calls have noted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StepEffect {
+    pub(crate) set: String,
+    pub(crate) notes: Vec<LayerNote>,
+}
+
+/// What a call notes in its layer for the one that commits: what it has changed, and all that the policy judges that by. So the rules for its tool decide
+/// about it when the step is committed, as they would have without the step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LayerNote {
+    pub(crate) tool: String,
+    pub(crate) kind: ToolKind,
+    pub(crate) step: String,
+    pub(crate) basis: Basis,
+    pub(crate) changes: Vec<Change>,
 }
 
 /// A spent grant.
@@ -102,6 +136,8 @@ pub(crate) struct Contents {
     pub(crate) held: Vec<HeldCall>,
     /// Rows that were moved to the table `set_aside`.
     pub(super) unreadable: Vec<Unreadable>,
+    /// The layers that are in use.
+    pub(crate) layer_sets: Vec<LayerSet>,
     pub(crate) fences: HashMap<i32, i64>,
     pub(crate) policy: Option<v1::SignedPolicy>,
 }

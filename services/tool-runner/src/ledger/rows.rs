@@ -2,7 +2,8 @@
 
 use std::{
     collections::HashMap,
-    os::unix::ffi::OsStrExt as _,
+    ffi::OsString,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::PathBuf,
     sync::{LazyLock, PoisonError},
 };
@@ -20,8 +21,11 @@ use rusqlite::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    entry::{Basis, Contents, Entry, HeldCall, PendingApproval, Row, Spent, Unreadable, WorkspaceEffect, Written},
-    tables::{CALL, FENCE, HELD, META, POLICY, SPENT},
+    entry::{
+        Basis, Contents, Entry, HeldCall, LayerSet, PendingApproval, Row, Spent, StepEffect, Unreadable,
+        WorkspaceEffect, Written,
+    },
+    tables::{CALL, FENCE, HELD, LAYER_SET, META, POLICY, SPENT},
 };
 use crate::{
     Secrets, Staged,
@@ -115,7 +119,23 @@ pub(super) fn read(connection: &mut Connection, sealer: &Sealer) -> Sql<Contents
         })
         .optional()?
         .flatten();
-    Ok(Contents { calls, held, unreadable, fences, policy })
+    Ok(Contents { calls, held, unreadable, layer_sets: layer_sets(connection)?, fences, policy })
+}
+
+/// The layers that are in use. Those of a damaged row are removed, and the step that wants them says so.
+fn layer_sets(connection: &Connection) -> Sql<Vec<LayerSet>> {
+    let read = format!("SELECT name, execution, workspace, {} FROM layer_set", LAYER_SET.intact());
+    let set = |row: &SqlRow<'_>| {
+        let name = String::from_utf8_lossy(row.get_ref(0)?.as_bytes().unwrap_or_default()).into_owned();
+        if !row.get::<_, bool>(3)? {
+            report(&LAYER_SET.damaged(&name));
+            return Ok(None);
+        }
+        let workspace = PathBuf::from(OsString::from_vec(row.get(2)?));
+        Ok(Some(LayerSet { name, execution: row.get(1)?, workspace }))
+    };
+    let sets: Vec<Option<LayerSet>> = connection.prepare(&read)?.query_map([], set)?.collect::<Sql<_>>()?;
+    Ok(sets.into_iter().flatten().collect())
 }
 
 fn report(damaged: &DamagedRow) {
@@ -253,6 +273,8 @@ struct SealedApproval {
     /// Earlier versions wrote none.
     #[serde(default)]
     committed: CommittedFiles,
+    #[serde(default)]
+    of_step: Option<StepEffect>,
 }
 
 impl SealedApproval {
@@ -291,10 +313,10 @@ pub(super) fn pending_approval(
         if !row.get::<_, bool>(6)? || !row.get::<_, bool>(7)? {
             return Ok(Err(SqliteError::Row(HELD.damaged(name))));
         }
-        let SealedApproval { basis, result, changes, committed } = SealedApproval::read(row, 1, sealer, name)?;
+        let SealedApproval { basis, result, changes, committed, of_step } = SealedApproval::read(row, 1, sealer, name)?;
         let contents = opened(row, 2, sealer, name, Part::Contents)?;
         let contents = unpack(&contents).map_err(|error| unreadable(2, Type::Blob, error))?;
-        let pending = PendingApproval { subject: row.get(0)?, basis, result, changes, committed, contents };
+        let pending = PendingApproval { subject: row.get(0)?, basis, result, changes, committed, contents, of_step };
         Ok(Ok((pending, workspace_effect(row, 3, sealer, name)?)))
     });
     found.optional()?.transpose()
@@ -409,6 +431,14 @@ fn write_one(transaction: &Transaction<'_>, sealer: &Sealer, entry: &Entry, last
                     .prepare_cached(&format!("DELETE FROM {table} WHERE name >= ?1 AND name < ?2"))?
                     .execute([&from, &until])?;
             }
+            transaction.prepare_cached("DELETE FROM layer_set WHERE execution = ?1")?.execute([execution])?;
+        }
+        Entry::LayerSet(LayerSet { name, execution, workspace }) => {
+            let insert = LAYER_SET.insert().replacen("INSERT", "INSERT OR REPLACE", 1);
+            transaction.prepare_cached(&insert)?.execute(params![name, execution, workspace.as_os_str().as_bytes()])?;
+        }
+        Entry::RemovedLayers { set } => {
+            transaction.prepare_cached("DELETE FROM layer_set WHERE name = ?1")?.execute([set])?;
         }
         Entry::Fence { shard, token } => {
             transaction
@@ -468,12 +498,13 @@ fn write_call(transaction: &Transaction<'_>, sealer: &Sealer, row: &Row, last: &
         committed
     ])?;
     transaction.prepare_cached("DELETE FROM held WHERE name = ?1")?.execute([&call.name])?;
-    if let Some(PendingApproval { subject, basis, result, changes, committed, contents }) = pending {
+    if let Some(PendingApproval { subject, basis, result, changes, committed, contents, of_step }) = pending {
         let sealed_approval = SealedApproval {
             basis: basis.clone(),
             result: result.clone(),
             changes: changes.clone(),
             committed: committed.clone(),
+            of_step: of_step.clone(),
         };
         let sealed_approval = serde_json::to_vec(&sealed_approval).expect("words and texts are always JSON");
         transaction.prepare_cached(&HELD.insert())?.execute(params![

@@ -5,8 +5,8 @@ use belay_sqlite::{Schema, Table};
 pub(super) const SCHEMA: Schema = Schema {
     // "BLYL"
     application_id: 0x424C_594C,
-    format: 8,
-    earlier_lacks: "how much harm may come of a waiting call",
+    format: 9,
+    earlier_lacks: "which layers of steps are in use",
     create: "
         CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), ledger_id TEXT NOT NULL, seal_key BLOB NOT NULL, sum INTEGER NOT NULL) STRICT;
         CREATE TABLE fence (shard INTEGER PRIMARY KEY, token INTEGER NOT NULL, sum INTEGER NOT NULL DEFAULT 0) STRICT;
@@ -36,6 +36,13 @@ pub(super) const SCHEMA: Schema = Schema {
             contents BLOB NOT NULL,
             sum      INTEGER NOT NULL
         ) STRICT;
+        -- Layers of steps whose calls have one effect: in which workspace, and which execution they go with.
+        CREATE TABLE layer_set (
+            name      TEXT PRIMARY KEY,
+            execution TEXT NOT NULL,
+            workspace BLOB NOT NULL,
+            sum       INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;
         -- Rows of calls that could not be read, as they were found, without their checksums.
         CREATE TABLE set_aside (
             name      TEXT PRIMARY KEY,
@@ -80,6 +87,13 @@ pub(super) const HELD: Table = Table {
     affects: "the approval that this call waits for",
 };
 
+pub(super) const LAYER_SET: Table = Table {
+    name: "layer_set",
+    columns: &["name", "execution", "workspace"],
+    sum: "sum",
+    affects: "what the calls of a step have changed that was not committed: the step has to run again",
+};
+
 pub(super) const SPENT: Table =
     Table { name: "spent", columns: &["nonce", "expires"], sum: "sum", affects: "whether this grant was spent" };
 
@@ -90,4 +104,5 @@ pub(super) const POLICY: Table = Table {
     affects: "the copy of the policy, which the gate has",
 };
 
-pub(super) const TABLES: [&Table; 7] = [&META, &FENCE, &CALL, &HELD, &SPENT, &POLICY, &belay_sqlite::POSITION];
+pub(super) const TABLES: [&Table; 8] =
+    [&META, &FENCE, &CALL, &HELD, &LAYER_SET, &SPENT, &POLICY, &belay_sqlite::POSITION];

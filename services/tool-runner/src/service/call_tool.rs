@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Calls,
-    calls::{CallRequest, Subscription},
+    calls::{CallRequest, StepLayers, Subscription},
 };
 
 /// The limit for inline arguments, in bytes of JSON: what a plan may hold, and what templates may make of it.
@@ -78,6 +78,7 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRe
                 .ok_or_else(|| Status::from(status::invalid("timeout", "must not be negative")))
         })
         .transpose()?;
+    let layers = request.layers.map(StepLayers::read).transpose()?;
     let workspace = workspace_of(calls, &request.workspace, request.made_folder.as_ref())?;
     calls.admit(request.fence).await?;
     // An invalid trace context is ignored.
@@ -93,6 +94,7 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRe
             timeout,
             workspace,
             exclusive,
+            layers,
             grant,
             token,
             trace,

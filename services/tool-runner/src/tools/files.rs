@@ -175,7 +175,11 @@ impl From<ViewError> for ToolFailure {
                 let reason = disk_reason(&error).unwrap_or(reasons::FILE_IO_FAILED);
                 Self::new(ErrorClass::Transient, reason, error.to_string())
             }
-            ViewError::Id { .. } => Self::new(ErrorClass::Internal, reasons::INTERNAL, error.to_string()),
+            // A view that has begun has begun with its layers.
+            ViewError::Id { .. }
+            | ViewError::LayerGone { .. }
+            | ViewError::LayerConflict { .. }
+            | ViewError::Layers { .. } => Self::new(ErrorClass::Internal, reasons::INTERNAL, error.to_string()),
         }
     }
 }

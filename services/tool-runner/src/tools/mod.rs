@@ -2,6 +2,7 @@
 //!
 //! A tool handles its arguments and its result. The policy decides what it may do, and the runner what happens to its changes.
 
+mod commit_changes;
 mod declared;
 mod delete_file;
 mod file_info;
@@ -14,6 +15,7 @@ mod run_terminal;
 mod search_code;
 mod write_file;
 
+pub use commit_changes::CommitChanges;
 pub use declared::Declared;
 pub use delete_file::DeleteFile;
 pub use file_info::FileInfo;
@@ -37,6 +39,7 @@ use crate::{CommandSettings, Enforcement, Operation, Registry, RegistryError, To
 /// and a line here.
 pub fn built_in(enforcement: &Enforcement, commands: &Arc<CommandSettings>) -> Vec<Box<dyn Tool>> {
     vec![
+        Box::new(CommitChanges),
         Box::new(DeleteFile),
         Box::new(FileInfo),
         Box::new(ListDirectory),

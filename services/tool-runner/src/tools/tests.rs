@@ -173,7 +173,7 @@ fn on_path(tool: &str, path: &str) -> Option<Value> {
         "modify_file" => json!({"path": path, "edits": [{"search": "a", "replace": "b"}]}),
         "search_code" => json!({"path": path, "pattern": "a"}),
         "read_file" | "delete_file" | "list_directory" | "file_info" => json!({"path": path}),
-        "noop" | "run_terminal" => return None,
+        "commit_changes" | "noop" | "run_terminal" => return None,
         tool => panic!("add the arguments of `{tool}` here"),
     })
 }

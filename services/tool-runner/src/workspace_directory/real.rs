@@ -10,9 +10,11 @@ use std::{
 };
 
 use belay_workspace::{
-    CacheChanges, Commit, CommitError, Digest, EffectError, IoFailure, Limits, Manifest, OpenError, Stop, ViewError,
-    Workspace,
+    CacheChanges, Commit, CommitError, Digest, EffectError, IoFailure, Layer, LayerPlace, Limits, Manifest, OpenError,
+    OwnChanges, Stop, ViewError, Workspace,
 };
+
+use serde::{Deserialize, Serialize};
 
 use super::{Staged, WorkspaceDirectories, WorkspaceDirectory};
 use crate::View;
@@ -71,35 +73,53 @@ impl WorkspaceDirectory for Workspace {
         Ok(Box::new(Self::view(self, id)?))
     }
 
+    fn view_over(&self, id: &str, set: &str, layers: &[String]) -> Result<Box<dyn View>, ViewError> {
+        Ok(Box::new(Self::view_over(self, id, set, layers)?))
+    }
+
+    fn own_changes(&self, view: &dyn View, manifest: &Manifest) -> OwnChanges {
+        of_workspace(view).own_changes(manifest)
+    }
+
     fn effect(&self, view: &dyn View, stop: Stop<'_>) -> Result<Manifest, EffectError> {
-        let view: &dyn Any = view;
-        let view = view.downcast_ref::<belay_workspace::View>().expect("the view belongs to this workspace");
-        view.effect_until(Limits::default(), stop)
+        of_workspace(view).effect_until(Limits::default(), stop)
     }
 
     fn stage(&self, view: Box<dyn View>, manifest: &Manifest, stop: Stop<'_>) -> Result<Staged, CommitError> {
-        let view: Box<dyn Any> = view;
-        let view = view.downcast::<belay_workspace::View>().expect("the view belongs to this workspace");
+        let view = into_workspace(view);
         let id = view.id().to_owned();
-        match self.stage_until(*view, manifest, stop) {
-            Ok(commit) => {
-                let plan = serde_json::to_string(&commit).expect("numbers, texts and lists are always JSON");
-                Ok(Staged { id, plan })
-            }
-            Err(error) => {
-                let unfinished = Commit { id, manifest: Digest::of(&[]), ops: Vec::new() };
-                if let Err(left) = Self::discard(self, &unfinished) {
-                    tracing::warn!(error = %left, "Cannot remove staged files; they stay until the workspace is next opened");
-                }
-                Err(error)
-            }
-        }
+        let staged = self.stage_until(*view, manifest, stop);
+        staged.map(|commit| written(&id, &commit)).inspect_err(|_| remove_unfinished(self, id))
+    }
+
+    fn stage_layer(
+        &self,
+        view: Box<dyn View>,
+        own: OwnChanges,
+        layer: (LayerPlace, Vec<String>, String),
+        stop: Stop<'_>,
+    ) -> Result<(Staged, String), CommitError> {
+        let view = into_workspace(view);
+        let id = view.id().to_owned();
+        let staged = Self::stage_layer(self, *view, own, layer, stop);
+        let staged = staged.map(|layer| (written(&id, &layer), layer.reference()));
+        staged.inspect_err(|_| remove_unfinished(self, id))
+    }
+
+    fn layer_notes(&self, set: &str, layers: &[String]) -> Result<Vec<String>, ViewError> {
+        Self::layer_notes(self, set, layers)
+    }
+
+    fn remove_layers(&self, set: &str) -> Result<(), IoFailure> {
+        Self::remove_layers(self, set)
+    }
+
+    fn sweep_layers(&self, keep: &dyn Fn(&str) -> bool) -> Result<(), IoFailure> {
+        Self::sweep_layers(self, keep)
     }
 
     fn stage_caches(&self, view: &dyn View) -> Result<(), IoFailure> {
-        let view: &dyn Any = view;
-        let view = view.downcast_ref::<belay_workspace::View>().expect("the view belongs to this workspace");
-        Self::stage_caches(self, view)
+        Self::stage_caches(self, of_workspace(view))
     }
 
     fn caches(&self, view: &str) -> Result<Option<CacheChanges>, IoFailure> {
@@ -107,20 +127,31 @@ impl WorkspaceDirectory for Workspace {
     }
 
     fn check(&self, staged: &Staged) -> Result<(), CommitError> {
-        Self::check(self, &commit(staged)?)
+        match plan(staged)? {
+            Plan::Layer(layer) => self.check_layer(&layer),
+            Plan::Commit(commit) => Self::check(self, &commit),
+        }
     }
 
     fn apply(&self, staged: &Staged) -> Result<(), CommitError> {
-        let commit = commit(staged)?;
-        Self::apply(self, &commit)?;
-        retire(self, &commit);
+        match plan(staged)? {
+            Plan::Layer(layer) => return self.keep_layer(&layer),
+            Plan::Commit(commit) => {
+                Self::apply(self, &commit)?;
+                retire(self, &commit);
+            }
+        }
         Ok(())
     }
 
     fn redo(&self, staged: &Staged) -> Result<(), CommitError> {
-        let commit = commit(staged)?;
-        Self::redo(self, &commit)?;
-        retire(self, &commit);
+        match plan(staged)? {
+            Plan::Layer(layer) => return self.keep_layer(&layer),
+            Plan::Commit(commit) => {
+                Self::redo(self, &commit)?;
+                retire(self, &commit);
+            }
+        }
         Ok(())
     }
 
@@ -129,7 +160,9 @@ impl WorkspaceDirectory for Workspace {
     }
 
     fn discard(&self, staged: &Staged) -> Result<(), CommitError> {
-        Self::discard(self, &commit(staged)?)?;
+        match plan(staged)? {
+            Plan::Layer(Layer { commit, .. }) | Plan::Commit(commit) => Self::discard(self, &commit)?,
+        }
         if let Err(error) = Self::caches(self, &staged.id).map(drop) {
             tracing::warn!(%error, "Cannot remove what a call has left in its caches; it stays until the workspace is next opened");
         }
@@ -137,7 +170,11 @@ impl WorkspaceDirectory for Workspace {
     }
 
     fn finish(&self, staged: &Staged) -> Result<(), CommitError> {
-        Self::finish(self, &commit(staged)?)
+        match plan(staged)? {
+            // It has replaced nothing.
+            Plan::Layer(_) => Ok(()),
+            Plan::Commit(commit) => Self::finish(self, &commit),
+        }
     }
 
     fn has_to_clear(&self) -> bool {
@@ -156,7 +193,38 @@ fn retire(workspace: &Workspace, commit: &Commit) {
     }
 }
 
-fn commit(staged: &Staged) -> Result<Commit, CommitError> {
+/// Removes what a staging that has failed has left.
+fn remove_unfinished(workspace: &Workspace, id: String) {
+    let unfinished = Commit { id, manifest: Digest::of(&[]), ops: Vec::new() };
+    if let Err(left) = workspace.discard(&unfinished) {
+        tracing::warn!(error = %left, "Cannot remove staged files; they stay until the workspace is next opened");
+    }
+}
+
+fn of_workspace(view: &dyn View) -> &belay_workspace::View {
+    let view: &dyn Any = view;
+    view.downcast_ref().expect("the view belongs to this workspace")
+}
+
+fn into_workspace(view: Box<dyn View>) -> Box<belay_workspace::View> {
+    let view: Box<dyn Any> = view;
+    view.downcast().expect("the view belongs to this workspace")
+}
+
+/// What is done with what was staged.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Plan {
+    Layer(Layer),
+    Commit(Commit),
+}
+
+fn written(id: &str, plan: &impl Serialize) -> Staged {
+    let plan = serde_json::to_string(plan).expect("numbers, texts and lists are always JSON");
+    Staged { id: id.to_owned(), plan }
+}
+
+fn plan(staged: &Staged) -> Result<Plan, CommitError> {
     serde_json::from_str(&staged.plan).map_err(|error| {
         let failure = IoFailure { doing: "reading the plan of commit", path: staged.id.clone(), source: error.into() };
         CommitError::Io(failure)

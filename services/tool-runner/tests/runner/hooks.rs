@@ -6,7 +6,9 @@ use std::{
 };
 
 use belay_tool_runner::{HostDirectories, Staged, View, WorkspaceDirectories, WorkspaceDirectory};
-use belay_workspace::{CommitError, EffectError, IoFailure, Manifest, OpenError, Seam, Stop, ViewError, Workspace};
+use belay_workspace::{
+    CommitError, EffectError, IoFailure, LayerPlace, Manifest, OpenError, OwnChanges, Seam, Stop, ViewError, Workspace,
+};
 
 /// Hooks that replace operations of a workspace directory; the defaults forward.
 pub(crate) trait Hooks: Clone + Send + Sync + 'static {
@@ -83,6 +85,36 @@ impl<H: Hooks> WorkspaceDirectory for HookedDirectory<H> {
 
     fn view(&self, id: &str) -> Result<Box<dyn View>, ViewError> {
         self.1.view(id)
+    }
+
+    fn view_over(&self, id: &str, set: &str, layers: &[String]) -> Result<Box<dyn View>, ViewError> {
+        self.1.view_over(id, set, layers)
+    }
+
+    fn own_changes(&self, view: &dyn View, manifest: &Manifest) -> OwnChanges {
+        self.1.own_changes(view, manifest)
+    }
+
+    fn stage_layer(
+        &self,
+        view: Box<dyn View>,
+        own: OwnChanges,
+        layer: (LayerPlace, Vec<String>, String),
+        stop: Stop<'_>,
+    ) -> Result<(Staged, String), CommitError> {
+        self.1.stage_layer(view, own, layer, stop)
+    }
+
+    fn layer_notes(&self, set: &str, layers: &[String]) -> Result<Vec<String>, ViewError> {
+        self.1.layer_notes(set, layers)
+    }
+
+    fn remove_layers(&self, set: &str) -> Result<(), IoFailure> {
+        self.1.remove_layers(set)
+    }
+
+    fn sweep_layers(&self, keep: &dyn Fn(&str) -> bool) -> Result<(), IoFailure> {
+        self.1.sweep_layers(keep)
     }
 
     fn effect(&self, view: &dyn View, stop: Stop<'_>) -> Result<Manifest, EffectError> {

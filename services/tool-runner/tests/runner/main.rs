@@ -10,6 +10,7 @@ mod hooks;
 mod hostile;
 mod interference;
 mod kills;
+mod layers;
 mod limits;
 mod parallel;
 mod policies;

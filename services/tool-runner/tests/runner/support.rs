@@ -179,6 +179,7 @@ fn tools(signals: &Signals) -> Vec<Box<dyn Tool>> {
         tool(SEND, Recovery::Manual, Touches::Nothing, ToolKind::Other),
         tool(REACH, Recovery::Manual, Touches::Changes, ToolKind::Other),
         tool(COMMAND, Recovery::Transactional, Touches::Changes, ToolKind::Terminal),
+        Box::new(belay_tool_runner::tools::CommitChanges),
     ]
 }
 

@@ -38,7 +38,7 @@ use crate::{
     path::RelPath,
     remove::remove_tree,
     stat::FileKind,
-    tree::{Limits, Stop},
+    tree::{Digest, Limits, Stop},
     view::{View, is_plain},
     view_error::ViewError,
     workspace::Workspace,
@@ -64,9 +64,8 @@ pub struct Layer {
     /// The staged changes.
     pub commit: Commit,
     /// What it undid of the layers that it began with.
-    #[serde(default)]
     pub undone: Vec<Undone>,
-    /// The layers that it began with.
+    /// The references of the layers that it began with.
     pub over: Vec<String>,
     /// What its caller wants to know of it when the set is committed.
     pub note: String,
@@ -129,6 +128,17 @@ fn is_same(one: &Change, other: &Change) -> bool {
 }
 
 impl Layer {
+    /// What a later view names it by: its id and a digest of all that describes it, joined by a full stop. Who keeps the reference elsewhere than in the
+    /// workspace finds out when the layer was tampered with there.
+    #[must_use]
+    pub fn reference(&self) -> String {
+        format!("{}.{}", self.commit.id, Digest::of(&self.description()))
+    }
+
+    fn description(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("texts, numbers and lists are always JSON")
+    }
+
     /// The paths that it touches, each with whether everything inside is touched too.
     fn touched(&self) -> impl Iterator<Item = (&RelPath, bool)> {
         let changed = self.commit.ops.iter().map(|op| (op.path(), !matches!(op, Op::Meta { .. })));
@@ -155,7 +165,7 @@ impl View {
 }
 
 impl Workspace {
-    /// Creates a view, as [`Workspace::view`] does, that begins with layers of a set, in their order.
+    /// Creates a view, as [`Workspace::view`] does, that begins with layers of a set, named by their references, in their order.
     ///
     /// # Errors
     ///
@@ -203,7 +213,7 @@ impl Workspace {
         let layer = Layer { place, commit, undone: own.undone, over, note };
         let slots = commit::slots(&self.inner, &layer.commit)?;
         let Inner { disk, commits, .. } = &*self.inner;
-        let text = serde_json::to_vec(&layer).expect("texts, numbers and lists are always JSON");
+        let text = layer.description();
         let describe = || {
             let file = disk.create(&slots, DESCRIPTION.as_ref())?;
             disk.write_all(&file, &text)?;
@@ -225,14 +235,14 @@ impl Workspace {
         commit::slots(&self.inner, &layer.commit)?;
         let mut paths = Vec::new();
         for (entry, id) in kept(&self.inner, &layer.place.set)? {
-            if entry == layer.place.entry || layer.over.contains(&id) {
+            if entry == layer.place.entry || layer.over.iter().any(|over| id_of(over) == id) {
                 continue;
             }
-            match find(&self.inner, &layer.place.set, &id) {
-                Ok((_, other)) => paths.extend(layer.overlap(&other)),
-                Err(ViewError::Io(failure)) => return Err(failure.into()),
+            match read(&self.inner, &layer.place.set, &format!("{entry}.{id}")) {
+                Ok(Some((_, other, _))) => paths.extend(layer.overlap(&other)),
                 // Nobody can begin with it either.
-                Err(_) => {}
+                Ok(None) => {}
+                Err(failure) => return Err(failure.into()),
             }
         }
         paths.sort();
@@ -306,21 +316,34 @@ fn kept(inner: &Inner, set: &str) -> Result<Vec<(String, String)>, IoFailure> {
     Ok(names(&folder).at("listing the set of layers", set)?.iter().filter_map(split).collect())
 }
 
-/// The directory of a layer, and its description.
-fn find(inner: &Inner, set: &str, id: &str) -> Result<(OwnedFd, Layer), ViewError> {
+fn id_of(reference: &str) -> &str {
+    reference.split_once('.').map_or(reference, |(id, _)| id)
+}
+
+/// The layer that a reference names, and the directory of its files.
+fn find(inner: &Inner, set: &str, reference: &str) -> Result<(OwnedFd, Layer), ViewError> {
+    let id = id_of(reference);
     let gone = || ViewError::LayerGone { layer: belay_text::visible_bytes(id.as_bytes()) };
     if !is_plain(set) || !is_plain(id) {
         return Err(gone());
     }
     let (entry, id) = kept(inner, set)?.into_iter().find(|(_, other)| other == id).ok_or_else(gone)?;
-    let name = format!("{entry}.{id}");
+    let (slots, layer, digest) = read(inner, set, &format!("{entry}.{id}"))?.ok_or_else(gone)?;
+    if format!("{id}.{digest}") == reference { Ok((slots, layer)) } else { Err(gone()) }
+}
+
+/// A layer by its name in the set, with the digest of its description; `None` when there is none that can be read.
+fn read(inner: &Inner, set: &str, name: &str) -> Result<Option<(OwnedFd, Layer, Digest)>, IoFailure> {
     let opened = open_entry(&inner.layers, set.as_ref(), DIRECTORY)
         .and_then(|folder| open_entry(folder, name.as_ref(), DIRECTORY));
-    let slots = opened.at("opening layer", &id)?;
+    let slots = match opened {
+        Err(Errno::NOENT) => return Ok(None),
+        opened => opened.at("opening layer", name)?,
+    };
     let described = open_entry(&slots, DESCRIPTION.as_ref(), OFlags::RDONLY).map_err(io::Error::from);
     let text = described.and_then(|file| io::read_to_string(File::from(file)));
-    let layer = text.ok().and_then(|text| serde_json::from_str(&text).ok()).ok_or_else(gone)?;
-    Ok((slots, layer))
+    let layer = text.ok().and_then(|text| Some((serde_json::from_str(&text).ok()?, Digest::of(text.as_bytes()))));
+    Ok(layer.map(|(layer, digest)| (slots, layer, digest)))
 }
 
 /// Copies a layer into the upper directory of a view.

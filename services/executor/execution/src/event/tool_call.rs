@@ -161,6 +161,8 @@ pub struct Receipt {
     pub files: Vec<CommittedFile>,
     /// How many entries it committed that are not in `files`.
     pub unlisted_files: u64,
+    /// The layer that has what it changed, when that is committed with the effect of its step; empty otherwise.
+    pub layer: String,
 }
 
 /// What a call did to one path, as it was committed.

@@ -15,8 +15,8 @@ fn place(entry: &str) -> LayerPlace {
     LayerPlace { set: SET.into(), entry: entry.into() }
 }
 
-fn ids(ids: &[&str]) -> Vec<String> {
-    ids.iter().map(|id| (*id).to_owned()).collect()
+fn references(layers: &[&Layer]) -> Vec<String> {
+    layers.iter().map(|layer| layer.reference()).collect()
 }
 
 /// Stages what a view over other layers changed; `None` when that is nothing.
@@ -83,7 +83,7 @@ fn one_effect(before: &Before, scripts: &[Vec<Step>]) -> Result<(), TestCaseErro
         let layer = workspace.stage_layer(view, own, note, &|| false).unwrap();
         workspace.check_layer(&layer).unwrap();
         workspace.keep_layer(&layer).unwrap();
-        layers.push(id);
+        layers.push(layer.reference());
     }
     prop_assert_eq!(apart.picture(), picture(&together.root), "nothing is committed yet");
     let manifest = commit_over(&workspace, &layers);
@@ -103,24 +103,25 @@ fn a_call_sees_the_layers_that_it_begins_with_and_no_others() {
         write(view, "new/file", "first");
         view.remove(&path("d")).unwrap();
     });
-    assert!(first.is_some());
-    call(&workspace, "second", &ids(&["first"]), |view| {
+    let first = first.unwrap();
+    let second = call(&workspace, "second", &references(&[&first]), |view| {
         assert_eq!(view.read(&path("new/file"), 0, None).unwrap(), b"first");
         assert!(matches!(view.read(&path("d/b"), 0, None), Err(ViewError::NotFound { .. })));
         write(view, "new/file", "second");
         write(view, "d/c", "again");
     });
-    let view = workspace.view_over("third", SET, &ids(&["first"])).unwrap();
+    let second = second.unwrap();
+    let view = workspace.view_over("third", SET, &references(&[&first])).unwrap();
     assert_eq!(view.read(&path("new/file"), 0, None).unwrap(), b"first", "it does not begin with the second");
     drop(view);
     assert_eq!(ground.read("d/b"), "b", "nothing is committed");
-    commit_over(&workspace, &ids(&["first", "second"]));
+    commit_over(&workspace, &references(&[&first, &second]));
     assert_eq!((ground.read("new/file"), ground.read("d/c")), ("second".into(), "again".into()));
     assert!(!ground.root.join("d/b").exists());
-    assert_eq!(workspace.layer_notes(SET, &ids(&["first"])).unwrap(), ["of first"]);
+    assert_eq!(workspace.layer_notes(SET, &references(&[&first])).unwrap(), ["of first"]);
     workspace.remove_layers(SET).unwrap();
     workspace.remove_layers(SET).unwrap();
-    let gone = workspace.view_over("fourth", SET, &ids(&["first"])).err().unwrap();
+    let gone = workspace.view_over("fourth", SET, &references(&[&first])).err().unwrap();
     assert!(matches!(gone, ViewError::LayerGone { .. }), "{gone}");
 }
 
@@ -129,17 +130,18 @@ fn a_call_sees_the_layers_that_it_begins_with_and_no_others() {
 fn what_is_undone_is_no_change_of_the_set() {
     let ground = Ground::with(&[("a", "a"), ("b", "b")]);
     let workspace = ground.open();
-    call(&workspace, "first", &[], |view| {
+    let first = call(&workspace, "first", &[], |view| {
         write(view, "a", "changed");
         write(view, "new", "new");
         view.remove(&path("b")).unwrap();
     });
-    call(&workspace, "second", &ids(&["first"]), |view| {
+    let first = first.unwrap();
+    let second = call(&workspace, "second", &references(&[&first]), |view| {
         write(view, "a", "a");
         write(view, "b", "b");
         view.remove(&path("new")).unwrap();
     });
-    let view = workspace.view_over("whole", SET, &ids(&["first", "second"])).unwrap();
+    let view = workspace.view_over("whole", SET, &references(&[&first, &second.unwrap()])).unwrap();
     assert!(view.effect(Limits::default()).unwrap().is_empty());
 }
 
@@ -157,25 +159,26 @@ fn two_layers_that_touch_one_path_are_a_conflict_unless_one_began_with_the_other
     write(&mut beside, "other", "other");
     let mut inside = workspace.view_over("inside", SET, over).unwrap();
     write(&mut inside, "d/b", "inside");
-    call(&workspace, "first", &[], |view| {
+    let first = call(&workspace, "first", &[], |view| {
         write(view, "a", "first");
         view.remove(&path("d")).unwrap();
     });
+    let first = references(&[&first.unwrap()]);
     let beside = staged(&workspace, beside, "beside", over).unwrap();
     assert_eq!(conflict(&beside), ["a"]);
     workspace.discard(&beside.commit).unwrap();
     let inside = staged(&workspace, inside, "inside", over).unwrap();
     assert_eq!(conflict(&inside), ["d/b"], "it is inside of what the other removed");
     workspace.discard(&inside.commit).unwrap();
-    let again = call(&workspace, "again", &ids(&["first"]), |view| write(view, "a", "again"));
-    assert_eq!(again.unwrap().over, ["first"]);
+    let again = call(&workspace, "again", &first, |view| write(view, "a", "again"));
+    assert_eq!(again.unwrap().over, first);
     // The same entry again: its earlier layer is replaced, and is no conflict.
     let mut replaces = workspace.view_over("first-2", SET, over).unwrap();
     write(&mut replaces, "x", "x");
     let replaces = staged(&workspace, replaces, "first", over).unwrap();
     workspace.check_layer(&replaces).unwrap();
     workspace.keep_layer(&replaces).unwrap();
-    let gone = workspace.view_over("whole", SET, &ids(&["first"])).err().unwrap();
+    let gone = workspace.view_over("whole", SET, &first).err().unwrap();
     assert!(matches!(gone, ViewError::LayerGone { .. }), "{gone}");
     assert!(!ground.root.join("other").exists());
 }
@@ -185,15 +188,16 @@ fn two_layers_that_touch_one_path_are_a_conflict_unless_one_began_with_the_other
 fn what_others_change_meanwhile_is_a_conflict_with_the_layer() {
     let ground = Ground::with(&[("a", "a"), ("b", "b")]);
     let workspace = ground.open();
-    call(&workspace, "first", &[], |view| {
+    let first = call(&workspace, "first", &[], |view| {
         write(view, "a", "first");
         write(view, "new", "new");
     });
+    let first = references(&[&first.unwrap()]);
     fs::write(ground.root.join("b"), "by a person").unwrap();
-    drop(workspace.view_over("fine", SET, &ids(&["first"])).expect("no layer touches it"));
+    drop(workspace.view_over("fine", SET, &first).expect("no layer touches it"));
     for (id, at) in [("one", "a"), ("two", "new")] {
         fs::write(ground.root.join(at), "by a person").unwrap();
-        match workspace.view_over(id, SET, &ids(&["first"])) {
+        match workspace.view_over(id, SET, &first) {
             Err(ViewError::LayerConflict { paths }) => assert!(paths.contains(&path(at)), "{paths:?}"),
             Err(other) => panic!("{other}"),
             Ok(_) => panic!("{at} is overwritten"),
@@ -202,7 +206,7 @@ fn what_others_change_meanwhile_is_a_conflict_with_the_layer() {
     // A change after the view began is found by its effect.
     fs::write(ground.root.join("a"), "a").unwrap();
     fs::remove_file(ground.root.join("new")).unwrap();
-    let view = workspace.view_over("late", SET, &ids(&["first"])).expect("it is as it was");
+    let view = workspace.view_over("late", SET, &first).expect("it is as it was");
     fs::write(ground.root.join("a"), "by a person").unwrap();
     assert!(view.effect(Limits::default()).is_err());
 }
@@ -210,14 +214,14 @@ fn what_others_change_meanwhile_is_a_conflict_with_the_layer() {
 /// The process dies at each instant of a call that ends as a layer: with its row the layer is kept whole, without it nothing is left.
 #[test]
 fn a_layer_is_kept_whole_or_not_at_all() {
-    fn run(ground: &Ground, seam: Arc<dyn Seam>, row: &mut Option<String>) -> Option<()> {
+    fn run(ground: &Ground, seam: Arc<dyn Seam>, first: &[String], row: &mut Option<String>) -> Option<()> {
         let workspace = Workspace::open_with(&ground.root, &[], seam).ok()?;
         workspace.sweep(|_| false).ok()?;
-        let mut view = workspace.view_over("second", SET, &ids(&["first"])).ok()?;
+        let mut view = workspace.view_over("second", SET, first).ok()?;
         view.write(&path("d/new"), b"second", None).ok()?;
         view.remove(&path("d/b")).ok()?;
         let own = view.own_changes(&view.effect(Limits::default()).ok()?);
-        let described = (place("second"), ids(&["first"]), String::new());
+        let described = (place("second"), first.to_vec(), String::new());
         let layer = workspace.stage_layer(view, own, described, &|| false).ok()?;
         workspace.check_layer(&layer).ok()?;
         *row = Some(serde_json::to_string(&layer).unwrap());
@@ -227,9 +231,11 @@ fn a_layer_is_kept_whole_or_not_at_all() {
         let mut instants = 0;
         loop {
             let ground = Ground::with(&[("d/b", "b")]);
-            call(&ground.open(), "first", &[], |view| write(view, "a", "first")).unwrap();
+            let first = call(&ground.open(), "first", &[], |view| write(view, "a", "first")).unwrap();
+            let first = first.reference();
             let (mut row, seam) = (None, Deadly::at(instants, order));
-            let done = run(&ground, Arc::clone(&seam) as Arc<dyn Seam>, &mut row).is_some();
+            let done =
+                run(&ground, Arc::clone(&seam) as Arc<dyn Seam>, std::slice::from_ref(&first), &mut row).is_some();
             let workspace = Workspace::open_with(&ground.root, &[], Arc::new(Undisturbed)).unwrap();
             workspace.sweep(|id| row.is_some() && id == "second").unwrap();
             workspace.sweep_layers(|set| set == SET).unwrap();
@@ -237,16 +243,16 @@ fn a_layer_is_kept_whole_or_not_at_all() {
             match &layer {
                 Some(layer) => match workspace.keep_layer(layer) {
                     Ok(()) | Err(CommitError::NotStaged { .. }) => {
-                        let manifest = commit_over(&workspace, &ids(&["first", "second"]));
+                        let manifest = commit_over(&workspace, &[first, layer.reference()]);
                         assert_eq!(manifest.changes.len(), 3, "{instants}: {manifest:?}");
                         assert_eq!((ground.read("a"), ground.read("d/new")), ("first".into(), "second".into()));
                     }
                     Err(error) => panic!("{instants}: {error}"),
                 },
                 None => {
-                    let gone = workspace.view_over("third", SET, &ids(&["second"])).err().unwrap();
+                    let gone = workspace.view_over("third", SET, &["second".into()]).err().unwrap();
                     assert!(matches!(gone, ViewError::LayerGone { .. }), "{instants}: {gone}");
-                    call(&workspace, "fourth", &ids(&["first"]), |view| write(view, "d/new", "fourth")).unwrap();
+                    call(&workspace, "fourth", &[first], |view| write(view, "d/new", "fourth")).unwrap();
                 }
             }
             if done {
@@ -258,8 +264,23 @@ fn a_layer_is_kept_whole_or_not_at_all() {
     }
     // A set that no row names is removed.
     let ground = Ground::with(&[]);
-    call(&ground.open(), "first", &[], |view| write(view, "a", "first")).unwrap();
+    let first = call(&ground.open(), "first", &[], |view| write(view, "a", "first")).unwrap();
     let workspace = ground.open();
     workspace.sweep_layers(|_| false).unwrap();
-    assert!(workspace.view_over("second", SET, &ids(&["first"])).is_err());
+    assert!(workspace.view_over("second", SET, &references(&[&first])).is_err());
+}
+
+/// What is written to a layer in the workspace behind the runner's back is not committed: neither its files, nor what its caller has noted.
+#[test]
+fn a_layer_that_was_tampered_with_is_not_used() {
+    for tamper in ["layer.json", "0"] {
+        let ground = Ground::with(&[]);
+        let workspace = ground.open();
+        let first = call(&workspace, "first", &[], |view| write(view, "a", "first")).unwrap();
+        let file = ground.root.join(".belay/layers").join(SET).join("first.first").join(tamper);
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, text.replace("of first", "of nobody").replace("first", "other")).unwrap();
+        let refused = workspace.view_over("second", SET, &references(&[&first])).err().unwrap();
+        assert!(matches!(refused, ViewError::LayerGone { .. }), "{tamper}: {refused}");
+    }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! <workspace>/log            one line a change, in the order in which they were put in place
 //! <workspace>/staged-<id>    what a commit is to put in place
+//! <workspace>/layer-<name>   what a call of a step has changed
 //! ```
 //! Each line has a checksum: a power loss may tear unsynced lines, and a torn line counts as not written.
 
@@ -18,6 +19,8 @@ use crate::disk::{self, Mode, OpenFile};
 
 const LOG: &str = "log";
 const STAGED: &str = "staged-";
+const LAYER: &str = "layer-";
+
 /// An applied change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in super::super) struct Change {
@@ -169,6 +172,42 @@ impl Files {
     /// Removes a staged effect, if it is there. A power loss may bring it back.
     pub(super) fn remove_staged(&self, id: &str) -> io::Result<()> {
         match disk::remove(&self.staged(id), false) {
+            Err(disk::Failure::NotFound) => Ok(()),
+            removed => Ok(removed?),
+        }
+    }
+
+    /// Writes a layer durably, unless it is there.
+    pub(super) fn keep_layer(&self, name: &str, text: &str) -> io::Result<()> {
+        if self.layer(name)?.is_some() {
+            return Ok(());
+        }
+        self.remove_layer(name)?;
+        let mode = Mode { create: true, exclusive: true, writable: true, is_journal: true, ..Mode::default() };
+        let mut file = OpenFile::open(&self.folder.join(format!("{LAYER}{name}")), mode)?;
+        file.write(line(&text).as_bytes(), 0)?;
+        Ok(file.sync()?)
+    }
+
+    /// A layer; `None` when it is missing or torn.
+    pub(super) fn layer(&self, name: &str) -> io::Result<Option<String>> {
+        let path = self.folder.join(format!("{LAYER}{name}"));
+        if !disk::exists(&path)? {
+            return Ok(None);
+        }
+        let (mut texts, _) = lines(&OpenFile::open(&path, Mode::default())?.read_all()?);
+        Ok(texts.pop())
+    }
+
+    /// The names of all layers.
+    pub(super) fn all_layers(&self) -> io::Result<Vec<String>> {
+        let names = disk::names(&self.folder)?;
+        Ok(names.iter().filter_map(|name| name.strip_prefix(LAYER)).map(str::to_owned).collect())
+    }
+
+    /// Removes a layer, if it is there. A power loss may bring it back.
+    pub(super) fn remove_layer(&self, name: &str) -> io::Result<()> {
+        match disk::remove(&self.folder.join(format!("{LAYER}{name}")), false) {
             Err(disk::Failure::NotFound) => Ok(()),
             removed => Ok(removed?),
         }

@@ -6,6 +6,7 @@
 //! without repeating anything; a power loss removes the latest commits, in order, down to the last staging or sync.
 
 mod files;
+mod layers;
 mod view;
 
 use std::any::Any;
@@ -15,10 +16,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belay_tool_runner::{Staged, View, WorkspaceDirectories, WorkspaceDirectory};
-use belay_workspace::{CommitError, Digest, EffectError, IoFailure, Manifest, OpenError, RelPath, Stop, ViewError};
+use belay_workspace::{
+    CommitError, Digest, EffectError, IoFailure, LayerPlace, Manifest, OpenError, OwnChanges, RelPath, Stop, ViewError,
+};
 
 pub(super) use self::files::{Change, contents};
 use self::files::{Files, Op};
+use self::layers::Layer;
 pub(super) use self::view::ModelView;
 use super::outside::Outside;
 use crate::{disk, machine, trace};
@@ -209,6 +213,49 @@ impl WorkspaceDirectory for Workspace {
         Ok(Box::new(ModelView::new(id, self.path(), files.changes().len(), Arc::clone(&self.files))))
     }
 
+    fn view_over(&self, id: &str, set: &str, layers: &[String]) -> Result<Box<dyn View>, ViewError> {
+        let mut view = ModelView::new(id, self.path(), lock(&self.files).changes().len(), Arc::clone(&self.files));
+        layers::fill(&lock(&self.files), set, layers, &mut view)?;
+        Ok(Box::new(view))
+    }
+
+    fn own_changes(&self, view: &dyn View, manifest: &Manifest) -> OwnChanges {
+        let view: &dyn Any = view;
+        view.downcast_ref::<ModelView>().expect("the view is of this model").own_changes(manifest)
+    }
+
+    fn stage_layer(
+        &self,
+        view: Box<dyn View>,
+        own: OwnChanges,
+        (place, over, note): (LayerPlace, Vec<String>, String),
+        _stop: Stop<'_>,
+    ) -> Result<(Staged, String), CommitError> {
+        let view: Box<dyn Any> = view;
+        let view = view.downcast::<ModelView>().expect("the view is of this model");
+        let layer = Layer::of(&view, &own, place, over, note);
+        let staged = Staged { id: view.id().to_owned(), plan: layer.written() };
+        let files = lock(&self.files);
+        if let Err(error) = files.stage(&staged.id, layer.ops(), self.flaw != Flaw::StagesWithoutSync) {
+            drop(files.remove_staged(&staged.id));
+            return Err(failed("staging layer", &staged.id, error).into());
+        }
+        trace::count("layers staged");
+        Ok((staged, layer.reference()))
+    }
+
+    fn layer_notes(&self, set: &str, layers: &[String]) -> Result<Vec<String>, ViewError> {
+        layers::notes(&lock(&self.files), set, layers)
+    }
+
+    fn remove_layers(&self, set: &str) -> Result<(), IoFailure> {
+        layers::remove(&lock(&self.files), &|other| other != set)
+    }
+
+    fn sweep_layers(&self, keep: &dyn Fn(&str) -> bool) -> Result<(), IoFailure> {
+        layers::remove(&lock(&self.files), keep)
+    }
+
     fn effect(&self, view: &dyn View, _stop: Stop<'_>) -> Result<Manifest, EffectError> {
         let view: &dyn Any = view;
         let view = view.downcast_ref::<ModelView>().expect("the view is of this model");
@@ -244,6 +291,9 @@ impl WorkspaceDirectory for Workspace {
 
     fn check(&self, staged: &Staged) -> Result<(), CommitError> {
         let files = lock(&self.files);
+        if let Some(layer) = Layer::staged(staged) {
+            return layer.check(&files);
+        }
         let plan = plan(staged)?;
         let at = |source| failed("checking commit", &staged.id, source);
         if !files.is_staged(&staged.id).map_err(at)? {
@@ -254,6 +304,9 @@ impl WorkspaceDirectory for Workspace {
     }
 
     fn apply(&self, staged: &Staged) -> Result<(), CommitError> {
+        if let Some(layer) = Layer::staged(staged) {
+            return layer.keep(&lock(&self.files));
+        }
         Self::put(&mut lock(&self.files), staged)?;
         self.outside.applied(&staged.id);
         Ok(())
@@ -261,6 +314,9 @@ impl WorkspaceDirectory for Workspace {
 
     fn redo(&self, staged: &Staged) -> Result<(), CommitError> {
         let mut files = lock(&self.files);
+        if let Some(layer) = Layer::staged(staged) {
+            return layer.keep(&files);
+        }
         let before = files.changes().len();
         Self::put(&mut files, staged)?;
         if files.changes().len() > before {
@@ -275,6 +331,11 @@ impl WorkspaceDirectory for Workspace {
 
     fn discard(&self, staged: &Staged) -> Result<(), CommitError> {
         let files = lock(&self.files);
+        if Layer::staged(staged).is_some() {
+            return Ok(files
+                .remove_staged(&staged.id)
+                .map_err(|source| failed("discarding layer", &staged.id, source))?);
+        }
         let is_in_place = plan(staged)?.iter().any(|(path, _)| files.has_put(&staged.id, path));
         let at = |source| failed("discarding commit", &staged.id, source);
         if is_in_place && files.is_staged(&staged.id).map_err(at)? && self.flaw != Flaw::AppliesBeforeTheRow {
@@ -284,6 +345,9 @@ impl WorkspaceDirectory for Workspace {
     }
 
     fn finish(&self, staged: &Staged) -> Result<(), CommitError> {
+        if Layer::staged(staged).is_some() {
+            return Ok(());
+        }
         let finished = lock(&self.files).finish(&staged.id);
         Ok(finished.map_err(|source| failed("finishing commit", &staged.id, source))?)
     }

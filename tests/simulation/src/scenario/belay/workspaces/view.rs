@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use belay_tool_runner::{Mount, View};
 use belay_workspace::{
-    Act, Change, Content, Digest, FileKind, FileTime, Fingerprint, Manifest, Metadata, Node, RelPath, ViewError,
+    Act, Change, Content, Digest, FileKind, FileTime, Fingerprint, Manifest, Metadata, Node, OwnChanges, RelPath,
+    ViewError,
 };
 
 use super::files::{Files, Op};
@@ -27,12 +28,43 @@ pub(in super::super) struct ModelView {
     base: Mutex<BTreeMap<String, Option<String>>>,
     /// The new content of each touched file; `None` when it is deleted.
     touched: BTreeMap<String, Option<String>>,
+    /// What it began with, beyond the workspace.
+    before: Manifest,
 }
 
 impl ModelView {
     pub(super) fn new(id: &str, workspace: &Path, began: usize, files: Arc<Mutex<Files>>) -> Self {
         let (id, workspace) = (id.to_owned(), workspace.to_owned());
-        Self { id, workspace, began, files, base: Mutex::default(), touched: BTreeMap::new() }
+        Self {
+            id,
+            workspace,
+            began,
+            files,
+            base: Mutex::default(),
+            touched: BTreeMap::new(),
+            before: Manifest::default(),
+        }
+    }
+
+    /// Begins with a change of a layer.
+    pub(super) fn begin_with(&mut self, files: &Files, op: &Op) {
+        let base = files.content(&op.path).map(str::to_owned);
+        lock(&self.base).entry(op.path.clone()).or_insert(base);
+        self.touched.insert(op.path.clone(), op.content.clone());
+    }
+
+    /// Has at a path what the workspace has.
+    pub(super) fn undo(&mut self, path: &str) {
+        self.touched.remove(path);
+    }
+
+    /// All layers are in it.
+    pub(super) fn begun(&mut self) {
+        self.before = self.manifest();
+    }
+
+    pub(super) fn own_changes(&self, manifest: &Manifest) -> OwnChanges {
+        OwnChanges::between(&self.before, manifest)
     }
 
     /// Its id, which becomes the commit's.

@@ -1,0 +1,94 @@
+//! The policy's judgement of what a call has changed, or all calls of a step whose effects are committed together.
+
+use belay_grant::Change;
+use belay_policy::{ChangeFact, Decision, Effect, Policy, ToolKind};
+
+use crate::{
+    changes::{judged, kind_for_policy},
+    ledger::{Basis, LayerNote, StepEffect},
+};
+
+/// Evaluates the policy on a call's effect.
+#[derive(Clone)]
+pub(super) struct Judge {
+    pub(super) policy: Policy,
+    pub(super) tool: String,
+    pub(super) kind: ToolKind,
+    /// The id of the call's step.
+    pub(super) step: String,
+    pub(super) basis: Basis,
+}
+
+impl Judge {
+    /// What to add to the policy's rules so that these changes need no approval.
+    pub(super) fn allowing(&self, changes: &[Change]) -> Vec<String> {
+        self.with_facts(changes, |effect| self.policy.rules_for_effect(&self.step, effect))
+    }
+
+    pub(super) fn judge(&self, changes: &[Change]) -> Decision {
+        self.with_facts(changes, |effect| self.policy.effect(effect))
+    }
+
+    /// The changes as rules see them.
+    fn with_facts<T>(&self, changes: &[Change], judge: impl FnOnce(&Effect<'_>) -> T) -> T {
+        let paths: Vec<String> = changes.iter().map(|change| judged(&change.path)).collect();
+        let facts: Vec<ChangeFact<'_>> = changes
+            .iter()
+            .zip(&paths)
+            .map(|(change, path)| ChangeFact { path, kind: kind_for_policy(change.kind), flags: &change.flags })
+            .collect();
+        judge(&Effect {
+            tool: &self.tool,
+            kind: self.kind,
+            intent: self.basis.intent,
+            granted_paths: &self.basis.covered,
+            changes: &facts,
+        })
+    }
+}
+
+/// What a call notes of these changes, as JSON.
+pub(super) fn note(judge: &Judge, changes: Vec<Change>) -> String {
+    let Judge { tool, kind, step, basis, .. } = judge.clone();
+    let note = LayerNote { tool, kind, step, basis, changes };
+    serde_json::to_string(&note).expect("texts and numbers are always JSON")
+}
+
+fn judge_of(note: &LayerNote, policy: &Policy) -> Judge {
+    let LayerNote { tool, kind, step, basis, .. } = note.clone();
+    Judge { policy: policy.clone(), tool, kind, step, basis }
+}
+
+/// Judges the effect of a step by what its calls have noted.
+pub(super) struct NotedJudge<'a> {
+    policy: &'a Policy,
+    notes: &'a [LayerNote],
+}
+
+impl<'a> NotedJudge<'a> {
+    pub(super) fn of(effect: &'a StepEffect, policy: &'a Policy) -> Self {
+        Self { policy, notes: &effect.notes }
+    }
+
+    /// The strictest decision about what one of the calls has changed; the first of several.
+    pub(super) fn judge(&self) -> Option<Decision> {
+        let decisions = self.notes.iter().map(|note| judge_of(note, self.policy).judge(&note.changes));
+        decisions.reduce(|strictest, other| if other.verdict > strictest.verdict { other } else { strictest })
+    }
+
+    /// What to add to the policy's rules so that these changes need no approval.
+    pub(super) fn allowing(&self) -> Vec<String> {
+        let mut rules = Vec::new();
+        for rule in self.notes.iter().flat_map(|note| judge_of(note, self.policy).allowing(&note.changes)) {
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
+        rules
+    }
+}
+
+/// Reads what the calls of layers have noted.
+pub(super) fn read_notes(notes: &[String]) -> Result<Vec<LayerNote>, serde_json::Error> {
+    notes.iter().map(|note| serde_json::from_str(note)).collect()
+}
