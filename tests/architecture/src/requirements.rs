@@ -29,7 +29,7 @@ fn tests_in(file: &source::File) -> &str {
     if file.path.starts_with("tests/architecture/") {
         return "";
     }
-    if parts.any(|part| part == "tests") || name == "tests.rs" || name == "conformance.rs" {
+    if parts.any(|part| part == "tests" || part == "conformance") || name == "tests.rs" || name == "conformance.rs" {
         return &file.text;
     }
     file.text.find("#[cfg(test)]").map_or("", |at| &file.text[at..])

@@ -1,13 +1,20 @@
 //! What stands on the screen while an execution runs.
 
-use belay_proto::v1::{
-    Actor, ApprovalDecided, ApprovalRequested, ErrorClass, ExecutionAwaitingApproval, ExecutionFinished,
-    ExecutionPaused, Failure, Form, Payload, Plan, SkipReason, StepCompleted, StepFailed, StepRetryScheduled,
-    StepSkipped, StepSpec, StepStarted, ToolCallEffectProposed, ToolCallRequested, ToolStep, ToolStepDetail, WaitEnded,
-    WaitStarted, step, step_spec,
-};
+use std::time::Duration;
 
-use super::*;
+use belay_proto::v1::{
+    Actor, ApprovalDecided, ApprovalRequested, ErrorClass, Execution, ExecutionAwaitingApproval, ExecutionEvent,
+    ExecutionFinished, ExecutionPaused, Failure, Form, Payload, Plan, SkipReason, Step, StepCompleted, StepFailed,
+    StepRetryScheduled, StepSkipped, StepSpec, StepStarted, ToolCallEffectProposed, ToolCallRequested, ToolStep,
+    ToolStepDetail, WaitEnded, WaitStarted, WaitingReason, execution, execution_event::Kind, step, step::State,
+    step_spec, waiting_reason,
+};
+use pbjson_types::Timestamp;
+
+use super::{
+    Picture, machine_time,
+    rows::{NEXT_SHOWN, STEPS_SHOWN},
+};
 
 const APPROVAL: &str = "namespaces/default/approvals/x7";
 

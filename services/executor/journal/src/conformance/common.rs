@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     DeleteRequest, Done, ExecutionKey, ExecutionSummary, Fence, Folder, JournalWriter, NewExecution, Opened, Operation,
-    Refused, Transition,
+    Refused, StartRequest, Transition,
 };
 
 pub(super) fn summary(state: i32) -> ExecutionSummary {
@@ -39,6 +39,11 @@ pub(super) fn new_execution(id: &str, request_id: &str, request_hash: &str, crea
         request_hash: request_hash.into(),
         parent: None,
     }
+}
+
+pub(super) fn start_request_of(id: &str, hash: &str, at: i64) -> StartRequest {
+    let (namespace, principal) = ("default".into(), PRINCIPAL.into());
+    StartRequest { namespace, principal, id: id.into(), hash: hash.into(), at }
 }
 
 pub(super) fn create(execution: NewExecution, fence: i64) -> Operation {

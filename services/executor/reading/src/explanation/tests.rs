@@ -1,13 +1,19 @@
+//! Executions that wait, fail, and are stopped, and what explains each.
+
 use std::{collections::BTreeMap, time::Duration};
 
 use belay_execution::{
     Actor, ApprovalEvent, ApprovalMode, ApprovalRequirement, Body, ChildEnd, ChildEvent, Control, Created,
-    DecideContext, EffectSummary, ErrorClass, Json, OperationId, Receipt, RecoveryClass, Risk, SkipReason, SubjectKind,
+    DecideContext, EffectSummary, ErrorClass, Event, Execution, ExecutionEvent, ExecutionState, Failure, Json,
+    OperationId, PolicyDecision, Receipt, RecoveryClass, Risk, SkipReason, StepKey, SubjectKind, Timestamp,
     ToolCallEnd, ToolCallEvent, ToolFacts, Verdict, WaitEvent, Workspace,
 };
 use belay_plan::{Format, Plan};
 
-use super::*;
+use super::{
+    Action, CancelRequest, Cause, CauseKind, Circumstances, Explanation, Obstacle, ObstacleKind, Service, Subject,
+    Verb, explain, is_wait, next_actions,
+};
 
 const NAME: &str = "namespaces/n/executions/e";
 

@@ -12,7 +12,8 @@ use super::{
         fields::{Fields, Report},
         tree::Kind,
     },
-    Reader, Value, milliseconds, read_audit_level, read_names,
+    Reader, Value, read_audit_level, read_names,
+    values::milliseconds,
 };
 
 impl<'n> Reader<'n> {

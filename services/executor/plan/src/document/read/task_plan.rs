@@ -24,7 +24,8 @@ use super::{
         shapes::{first_bytes, scalar},
         tree::Kind,
     },
-    Reader, blank,
+    Reader,
+    step::blank,
 };
 
 /// What each action of the executor stage needs: the parameters that have no default.

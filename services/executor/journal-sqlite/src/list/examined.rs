@@ -1,0 +1,10 @@
+//! What finding a page returns.
+
+use belay_journal::Page;
+
+/// A page, and how it was found.
+pub(super) struct Examined {
+    pub(super) page: Page,
+    /// The number of rows that were read.
+    pub(super) rows: usize,
+}

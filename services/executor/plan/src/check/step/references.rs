@@ -1,0 +1,88 @@
+//! References: to other steps, which must not wait for each other, and to the entries of a list.
+
+use super::part::{Part, Site};
+use crate::{
+    StepDraft,
+    check::{Checker, step_path},
+    path::{FieldPath, shown},
+    template::Reference,
+};
+
+impl Checker<'_> {
+    /// A reference to an entry stands where there is one.
+    pub(super) fn item(&mut self, field: &FieldPath, site: Site, step: &StepDraft, reference: &Reference) {
+        let has_list = step.for_each.is_some();
+        let why = match site {
+            Site::Call | Site::Compensate | Site::Before | Site::After if has_list => return,
+            Site::Call | Site::Compensate | Site::Before | Site::After => {
+                "is for steps with `for_each`, and this one has none: add it, or name a step or an input"
+            }
+            Site::List => "has no value here: the entries come from this list",
+            Site::Condition => {
+                "has no value here: the condition is evaluated once, before the list is read. Let the step that makes the list leave out \
+                 entries"
+            }
+        };
+        self.refuse(field, || format!("`${{{reference}}}` {why}"));
+    }
+
+    /// The step that an id names, unless it does not exist or is the step itself.
+    pub(super) fn dependency(
+        &mut self,
+        path: &FieldPath,
+        position: usize,
+        id: &str,
+        steps: &[StepDraft],
+        explain: &str,
+    ) -> Option<usize> {
+        if id.is_empty() {
+            self.refuse(path, || "is empty: name a step by its id".to_owned());
+            return None;
+        }
+        if id == steps[position].id {
+            self.refuse(path, || format!("`{}` is the step itself, which cannot wait for its own result", shown(id)));
+            return None;
+        }
+        let found = self.index.get(id).copied();
+        if found.is_none() && self.places.groups.contains(id) {
+            self.refuse(path, || {
+                format!("`{}` is a group, which has no result of its own: name one of its steps", shown(id))
+            });
+        } else if found.is_none() {
+            let suggestion = self.suggestion(id, steps);
+            self.refuse(path, || format!("there is no step `{}`{suggestion} ({explain})", shown(id)));
+        }
+        found
+    }
+
+    /// Reports a cycle at the field where its first step names its second.
+    pub(in crate::check) fn cycle(&mut self, cycle: &[usize], steps: &[StepDraft], parts: &[Part]) {
+        let (first, second) = (cycle[0], cycle[1]);
+        let path = step_path(first);
+        let second_id = &steps[second].id;
+        let listed = steps[first].depends_on.iter().position(|id| id == second_id);
+        let path = match listed {
+            Some(entry) => path.key("depends_on").index(entry),
+            None => {
+                let mut references = parts[first].references(&path).into_iter();
+                let named = references.find(|(_, _, reference)| reference.step() == second_id);
+                named.map_or(path, |(_, field, _)| field)
+            }
+        };
+        self.refuse(&path, || format!("cyclic dependencies: {} (each step waits for the next)", named(cycle, steps)));
+    }
+}
+
+/// The maximum number of steps of a cycle that a message names.
+const MAX_STEPS_NAMED: usize = 20;
+
+/// `a → b → c → a`; the middle of a long cycle is counted, not named.
+fn named(cycle: &[usize], steps: &[StepDraft]) -> String {
+    let mut names: Vec<String> =
+        cycle.iter().take(MAX_STEPS_NAMED).map(|&position| shown(&steps[position].id)).collect();
+    if let Some(more @ 1..) = cycle.len().checked_sub(MAX_STEPS_NAMED) {
+        names.push(format!("… {more} more …"));
+    }
+    names.push(shown(&steps[cycle[0]].id));
+    names.join(" → ")
+}

@@ -1,0 +1,150 @@
+//! Reads lists of steps and groups: their order, and what both have.
+
+use super::{
+    super::{
+        fields::{Fields, Value},
+        group::{Group, Listed, ReadStep},
+        tree::Kind,
+    },
+    Reader,
+};
+use crate::{RunWhen, check::Place, limits::MAX_NESTED_GROUPS, path::shown};
+
+/// What a step or a plan has, and a group does not.
+const OF_A_PLAN: [&str; 11] = [
+    "timeout",
+    "for_each",
+    "tool",
+    "calls",
+    "wait",
+    "arguments",
+    "inputs",
+    "compensate",
+    "stop_on_error",
+    "parallelism",
+    "on_error",
+];
+
+/// An entry of a list of steps.
+enum Entry<'n> {
+    Step(Box<ReadStep<'n>>),
+    Group(Box<Group<'n>>, Listed<'n>),
+}
+
+impl<'n> Reader<'n> {
+    /// A list of steps and groups. `within`: the positions of the groups that it stands in.
+    pub(super) fn steps(&mut self, steps: &[Value<'n>], within: &[usize]) -> Listed<'n> {
+        let mut read = Vec::with_capacity(steps.len());
+        for (position, value) in steps.iter().enumerate() {
+            let mut positions = within.to_vec();
+            positions.push(position);
+            read.push(match value.node.field("steps") {
+                Some(_) if value.node.field("plan").is_none() => self.group(value, &positions),
+                _ => {
+                    let (order, draft, of_plan) = self.step(value);
+                    let place = Place { positions, of_plan };
+                    (order, Entry::Step(Box::new(ReadStep { value: value.clone(), place, draft })))
+                }
+            });
+        }
+        self.order(&mut read, steps);
+        let mut listed = Listed::default();
+        for (_, entry) in read {
+            match entry {
+                Entry::Step(step) => listed.steps.push(*step),
+                Entry::Group(group, within) => listed.add_group(*group, within),
+            }
+        }
+        listed
+    }
+
+    /// A group of steps; `positions` lead to it.
+    fn group(&mut self, value: &Value<'n>, positions: &[usize]) -> (Option<u32>, Entry<'n>) {
+        let mut group = Group {
+            value: value.clone(),
+            id: String::new(),
+            depends_on: Vec::new(),
+            run_when: RunWhen::default(),
+            condition: String::new(),
+            retry: None,
+            attempt_timeout: None,
+            steps: 0..0,
+        };
+        let Some(mut fields) = value.fields(&mut self.report, "an object with `id` and `steps`") else {
+            return (None, Entry::Group(Box::new(group), Listed::default()));
+        };
+        group.id = fields.take(&mut self.report, "id").map_or_else(String::new, |id| id.text(&mut self.report));
+        // For the people who read the plan.
+        self.optional_text(&mut fields, "title");
+        self.optional_text(&mut fields, "description");
+        group.depends_on = self.depends_on(&mut fields);
+        group.run_when = self.run_when(&mut fields);
+        group.condition = self.condition(&mut fields);
+        group.retry = fields.take(&mut self.report, "retry").and_then(|value| self.retry(&value));
+        group.attempt_timeout =
+            fields.take(&mut self.report, "attempt_timeout").and_then(|value| self.duration(&value));
+        let order = self.order_of(&mut fields);
+        let steps = fields.take_exactly("steps");
+        for field in OF_A_PLAN {
+            if let Some(value) = fields.take_refused(field) {
+                value.refuse(&mut self.report, || {
+                    format!("is not for a group, whose steps are steps of this plan: write `{field}` on its steps, or put them into a `plan` of one step")
+                });
+            }
+        }
+        fields.finish(&mut self.report);
+        let steps = steps.map_or_else(Vec::new, |steps| {
+            let list = steps.list(&mut self.report, "steps");
+            if list.is_empty() && matches!(steps.node.kind, Kind::List(_)) {
+                steps.refuse(&mut self.report, || "is empty: a group has at least one step".to_owned());
+            }
+            list
+        });
+        if positions.len() > MAX_NESTED_GROUPS {
+            value.refuse(&mut self.report, || {
+                format!("stands in {MAX_NESTED_GROUPS} other groups, which is the limit: let a group further out have its steps")
+            });
+            return (order, Entry::Group(Box::new(group), Listed::default()));
+        }
+        let within = self.steps(&steps, positions);
+        (order, Entry::Group(Box::new(group), within))
+    }
+
+    /// Sorts the steps by their `order` fields.
+    fn order<T>(&mut self, read: &mut [(Option<u32>, T)], steps: &[Value<'n>]) {
+        let missing: Vec<usize> = (0..read.len()).filter(|&place| read[place].0.is_none()).collect();
+        if missing.len() == read.len() {
+            return;
+        }
+        for place in missing {
+            let step = &steps[place];
+            self.report.refuse(&step.path.key("order"), step.node.offset, || {
+                "is missing, and other steps have it: give every step an `order`, or none".to_owned()
+            });
+        }
+        read.sort_by_key(|(order, _)| *order);
+    }
+
+    pub(super) fn order_of(&mut self, fields: &mut Fields<'n>) -> Option<u32> {
+        fields.take_exactly("order").map(|value| value.whole(&mut self.report, 0..=u32::MAX).unwrap_or_default())
+    }
+
+    pub(super) fn depends_on(&mut self, fields: &mut Fields<'n>) -> Vec<String> {
+        let Some(value) = fields.take(&mut self.report, "depends_on") else { return Vec::new() };
+        let ids = value.scalars(&mut self.report, "ids of steps");
+        ids.iter().map(|id| id.text(&mut self.report)).collect()
+    }
+
+    pub(super) fn run_when(&mut self, fields: &mut Fields<'n>) -> RunWhen {
+        let Some(value) = fields.take_exactly("run_when") else { return RunWhen::default() };
+        let word = if let Kind::Text(word) = &value.node.kind { Some(word.as_str()) } else { None };
+        let known = RunWhen::WORDS.iter().find(|(known, _)| Some(*known) == word);
+        if known.is_none() {
+            value.refuse(&mut self.report, || {
+                let given = word.map(|word| format!("is `{}`, and ", shown(word))).unwrap_or_default();
+                format!("{given}must be success, failure or always")
+            });
+        }
+        known.map(|(_, run_when)| *run_when).unwrap_or_default()
+    }
+}

@@ -1,0 +1,88 @@
+//! The draft that a plan can be made of again.
+
+use super::{
+    Plan, PlanStep, StepKind, StepSpec,
+    calls::{CallsStep, OtherCall, ToolStep},
+    checks::Check,
+    wait::{WaitFor, WaitStep},
+};
+use crate::{FormDraft, OnError, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, WaitDraft};
+
+impl Plan {
+    /// The plan as a draft; [`Plan::new`] and [`Plan::stored`] make the same plan of it.
+    pub fn to_draft(&self) -> PlanDraft {
+        PlanDraft {
+            id: self.id.clone(),
+            description: self.description.clone(),
+            inputs: self.inputs.clone(),
+            steps: self.steps.iter().map(|step| step.to_draft()).collect(),
+            stop_on_error: self.stop_on_error,
+            parallelism: u32::try_from(self.parallelism).expect("it came from a u32"),
+            timeout: self.timeout,
+            escalation: self.escalation.clone(),
+            on_error: OnError::new(),
+            resources: self.resources.clone(),
+            audit_level: self.audit_level,
+            allowed_commands: self.allowed_commands.clone(),
+            budget: self.budget,
+            labels: self.labels.clone(),
+            dry_run: self.dry_run,
+        }
+    }
+}
+
+impl StepSpec {
+    /// The step as a draft.
+    pub fn to_draft(&self) -> StepDraft {
+        let kind = match &self.kind {
+            StepKind::Tool(ToolStep { tool, arguments }) => {
+                StepKindDraft::Tool { tool: tool.clone(), arguments: arguments.source().clone() }
+            }
+            StepKind::Calls(CallsStep { calls }) => {
+                StepKindDraft::Calls { calls: calls.iter().map(OtherCall::to_draft).collect() }
+            }
+            StepKind::Plan(PlanStep { plan, inputs }) => {
+                StepKindDraft::Plan { plan: Box::new(plan.to_draft()), inputs: inputs.source().clone() }
+            }
+            StepKind::Wait(WaitStep { wait_for }) => StepKindDraft::Wait {
+                wait: match wait_for {
+                    WaitFor::Duration(duration) => WaitDraft { duration: Some(*duration), ..WaitDraft::default() },
+                    WaitFor::Time(micros) => WaitDraft { until: Some(*micros), ..WaitDraft::default() },
+                    WaitFor::Signal(signal) => WaitDraft { signal: signal.clone(), ..WaitDraft::default() },
+                    WaitFor::Form(form) => WaitDraft {
+                        form: Some(FormDraft {
+                            title: form.title().to_owned(),
+                            description: form.description().to_owned(),
+                            schema: form.schema.clone(),
+                        }),
+                        ..WaitDraft::default()
+                    },
+                },
+            },
+        };
+        StepDraft {
+            id: self.id.clone(),
+            title: self.title.clone(),
+            group: self.group.clone(),
+            description: self.description.clone(),
+            depends_on: self.depends_on.clone(),
+            run_when: self.run_when,
+            condition: self.condition.as_ref().map(|condition| condition.source().to_owned()).unwrap_or_default(),
+            for_each: self.for_each.as_ref().map(|list| list.source().clone()),
+            timeout: self.timeout,
+            attempt_timeout: self.attempt_timeout,
+            exclusive: self.exclusive,
+            verbatim: self.verbatim.clone(),
+            retry: (self.retry != RetryPolicy::default()).then(|| self.retry.clone()),
+            on_error: self.on_error.clone(),
+            fallback: self.fallback.iter().map(OtherCall::to_draft).collect(),
+            compensate: self.compensate.as_ref().map(OtherCall::to_draft),
+            resources: self.resources.clone(),
+            preconditions: self.preconditions.iter().map(Check::to_draft).collect(),
+            postconditions: self.postconditions.iter().map(Check::to_draft).collect(),
+            output_schema: self.output_schema.clone(),
+            budget: self.budget,
+            kind,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The calls of tools that a step makes, and which programs they may start.
+
+use serde_json::Value;
+
+use crate::{CallDraft, Template, path::shown};
+
+/// A step that is one call of one tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolStep {
+    /// The tool's name, or one of its aliases, as it was written.
+    pub tool: String,
+    /// The arguments: always an object.
+    pub arguments: Template,
+}
+
+/// A call of a step with the arguments that are taken verbatim: one of its `calls`, or one beside its own.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OtherCall {
+    pub(crate) call: ToolStep,
+    pub(crate) verbatim: Vec<String>,
+}
+
+impl OtherCall {
+    pub(super) fn to_draft(&self) -> CallDraft {
+        let Self { call: ToolStep { tool, arguments }, verbatim } = self;
+        CallDraft { tool: tool.clone(), arguments: arguments.source().clone(), verbatim: verbatim.clone() }
+    }
+}
+
+/// A step that makes several calls of tools, side by side. Each is carried out as a step of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallsStep {
+    pub(crate) calls: Vec<OtherCall>,
+}
+
+impl CallsStep {
+    /// The calls, in the order of their results; at least one.
+    pub fn calls(&self) -> impl ExactSizeIterator<Item = &ToolStep> {
+        self.calls.iter().map(|listed| &listed.call)
+    }
+
+    /// The calls, each with the names of the arguments that it takes verbatim.
+    pub fn as_written(&self) -> impl ExactSizeIterator<Item = (&ToolStep, &[String])> {
+        self.calls.iter().map(|listed| (&listed.call, &listed.verbatim[..]))
+    }
+}
+
+/// The tool that runs a command, by its canonical name.
+pub const COMMAND_TOOL: &str = "run_terminal";
+
+/// Why a plan with this list of programs does not start the program of a command, given as the tool's arguments; `None` when it does, and where there is
+/// no program. Programs are compared as they are written: `/usr/bin/git` is not `git`.
+pub fn not_allowed(allowed_commands: Option<&[String]>, arguments: &Value) -> Option<String> {
+    let allowed = allowed_commands?;
+    let program = arguments["command"][0].as_str().filter(|program| allowed.iter().all(|name| name != program))?;
+    let list = match allowed {
+        [] => "is empty".to_owned(),
+        names => format!("has {}", names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
+    };
+    Some(format!(
+        "`{}` is not one of the programs that the plan's `allowed_commands` {list}: add it there, or use another",
+        shown(program)
+    ))
+}

@@ -1,0 +1,134 @@
+//! What of a plan is checked with knowledge that is not in it: calls, schemas, conditions, and where each stands.
+
+use serde_json::Value;
+
+use super::checks::CheckPlace;
+use crate::{Condition, StepProblem, Template};
+
+/// What of a plan is checked with knowledge that is not in it.
+#[derive(Clone, Copy, Debug)]
+pub enum Planned<'a> {
+    /// The call of a step.
+    Call(PlannedCall<'a>),
+    /// The schema of a form.
+    Form {
+        /// The step.
+        step: PlannedStep<'a>,
+        /// The schema, an object within the limits.
+        schema: &'a Value,
+    },
+    /// The schema of a step's output.
+    Output {
+        /// The step.
+        step: PlannedStep<'a>,
+        /// The schema, an object within the limits.
+        schema: &'a Value,
+    },
+    /// The condition of a step, or one that is checked before or after its call.
+    Condition {
+        /// The step.
+        step: PlannedStep<'a>,
+        /// Which check it is; `None` for the step's own condition.
+        place: Option<CheckPlace>,
+        /// The condition.
+        condition: &'a Condition,
+    },
+}
+
+impl<'a> Planned<'a> {
+    /// The step that it belongs to.
+    pub(crate) fn step(&self) -> PlannedStep<'a> {
+        match self {
+            Self::Call(call) => call.step,
+            Self::Form { step, .. } | Self::Output { step, .. } | Self::Condition { step, .. } => *step,
+        }
+    }
+
+    /// The same, in a plan whose commands may start these programs.
+    pub(crate) fn allowing(self, allowed_commands: Option<&'a [String]>) -> Self {
+        match self {
+            Self::Call(call) => Self::Call(PlannedCall { allowed_commands, ..call }),
+            Self::Form { .. } | Self::Output { .. } | Self::Condition { .. } => self,
+        }
+    }
+
+    /// The same, of another step.
+    pub(crate) fn of(self, step: PlannedStep<'a>) -> Self {
+        match self {
+            Self::Call(call) => Self::Call(PlannedCall { step, ..call }),
+            Self::Form { schema, .. } => Self::Form { step, schema },
+            Self::Output { schema, .. } => Self::Output { step, schema },
+            Self::Condition { place, condition, .. } => Self::Condition { step, place, condition },
+        }
+    }
+}
+
+/// A step of a plan, or of a plan that is a step of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlannedStep<'a> {
+    /// The step's index in the outermost plan, from 0.
+    pub step: usize,
+    /// Where the step itself stands in that one, as an RFC 6901 JSON pointer: `/plan/steps/2`; empty for a step of the outermost plan.
+    pub within: &'a str,
+}
+
+impl<'a> PlannedStep<'a> {
+    /// A problem of the field of the step at this pointer.
+    pub fn problem(self, pointer: &str, message: String) -> StepProblem {
+        StepProblem { step: self.step, pointer: format!("{}{pointer}", self.within), message }
+    }
+}
+
+/// The call of a step whose tool is named, in a plan that may have other problems.
+#[derive(Clone, Copy, Debug)]
+pub struct PlannedCall<'a> {
+    /// The step.
+    pub step: PlannedStep<'a>,
+    /// Which of the step's calls it is.
+    pub place: CallPlace,
+    /// The tool's name, or one of its aliases, as it was written.
+    pub tool: &'a str,
+    /// The arguments: always an object; `None` when they could not be read.
+    pub arguments: Option<&'a Template>,
+    /// The programs that commands of its plan may start; `None`: any.
+    pub allowed_commands: Option<&'a [String]>,
+}
+
+impl PlannedCall<'_> {
+    /// A problem of the field of the call at this pointer: `/tool`, `/arguments/path`.
+    pub fn problem(&self, field: &str, message: String) -> StepProblem {
+        self.step.problem(&self.place.pointer(field), message)
+    }
+}
+
+/// Which of a step's calls one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallPlace {
+    /// Its own.
+    Own,
+    /// One of several, by its position.
+    Listed(usize),
+    /// One that takes the place of its own, by its position.
+    Fallback(usize),
+    /// The one that undoes what it has done.
+    Compensate,
+    /// One that a check takes.
+    Check(CheckPlace),
+}
+
+impl CallPlace {
+    /// Where a field of the call stands in its step, as an RFC 6901 JSON pointer: `/tool`, `/fallback/0/arguments/path`.
+    pub fn pointer(self, field: &str) -> String {
+        match self {
+            Self::Own => field.to_owned(),
+            Self::Listed(place) => format!("/calls/{place}{field}"),
+            Self::Fallback(place) => format!("/fallback/{place}{field}"),
+            Self::Compensate => format!("/compensate{field}"),
+            // The author writes a path or a command, and no tool.
+            Self::Check(place) => {
+                let inner = field.strip_prefix("/arguments").unwrap_or_default();
+                format!("{}{}", place.pointer(), inner.replacen("/path", "/file", 1))
+            }
+        }
+    }
+}

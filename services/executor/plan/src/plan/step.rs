@@ -1,0 +1,194 @@
+//! What a step says of itself: its dependencies, calls, checks, limits and retries.
+
+use std::time::Duration;
+
+use belay_reasons::ErrorClass;
+use serde_json::Value;
+
+use super::{
+    StepKind, StepSpec,
+    calls::{CallsStep, ToolStep},
+    checks::{Check, CheckPlace},
+    wait::{FormSpec, WaitFor, WaitStep},
+};
+use crate::{Budget, Condition, RecoveryStrategy, RetryPolicy, RunWhen, Template, recovery::MAX_QUEUED_ATTEMPTS};
+
+impl StepSpec {
+    /// Unique in the plan.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// A short line for people; the id when the author gave none.
+    pub fn title(&self) -> &str {
+        if self.title.is_empty() { &self.id } else { &self.title }
+    }
+
+    /// What the step is for, and why, as its author wrote it; often empty.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// The id of the outermost group that it was written in, for people; empty when it stands in none.
+    pub fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// The positions of the steps that must have completed first, those named in templates included; ascending and unique.
+    pub fn dependencies(&self) -> &[usize] {
+        &self.dependencies
+    }
+
+    /// The dependencies that the author listed, as they were written.
+    pub fn depends_on(&self) -> &[String] {
+        &self.depends_on
+    }
+
+    /// After which ends of its dependencies it runs.
+    pub fn run_when(&self) -> RunWhen {
+        self.run_when
+    }
+
+    /// What has to be true for it to run, once its dependencies allow it.
+    pub fn condition(&self) -> Option<&Condition> {
+        self.condition.as_ref()
+    }
+
+    /// The list for each entry of which it runs; `None` when it runs once.
+    pub fn for_each(&self) -> Option<&Template> {
+        self.for_each.as_ref()
+    }
+
+    /// The calls that take the place of its own, one after the other, when all attempts of the one before have failed.
+    pub fn fallback(&self) -> impl ExactSizeIterator<Item = &ToolStep> {
+        self.fallback.iter().map(|fallback| &fallback.call)
+    }
+
+    /// The call that undoes what it has done.
+    pub fn compensate(&self) -> Option<&ToolStep> {
+        self.compensate.as_ref().map(|other| &other.call)
+    }
+
+    /// All calls that it may make itself to complete: its own, then those that take its place; none for a step that calls no tool, or several.
+    pub fn calls(&self) -> impl Iterator<Item = &ToolStep> {
+        let own = match &self.kind {
+            StepKind::Tool(call) => Some(call),
+            StepKind::Calls(_) | StepKind::Wait(_) | StepKind::Plan(_) => None,
+        };
+        own.into_iter().chain(self.fallback())
+    }
+
+    /// The calls that it makes side by side; `None` for a step of another kind.
+    pub fn several(&self) -> Option<&CallsStep> {
+        match &self.kind {
+            StepKind::Calls(several) => Some(several),
+            StepKind::Tool(_) | StepKind::Wait(_) | StepKind::Plan(_) => None,
+        }
+    }
+
+    /// The calls that it makes side by side, in the order of their results; none for a step of another kind.
+    pub fn listed_calls(&self) -> impl Iterator<Item = &ToolStep> {
+        self.several().into_iter().flat_map(CallsStep::calls)
+    }
+
+    /// Whether steps of its own do its work, one for each entry of its list or for each of its calls.
+    pub fn has_entries(&self) -> bool {
+        self.for_each.is_some() || self.several().is_some()
+    }
+
+    /// The most that its calls may use; `None` means no limit of its own.
+    pub fn budget(&self) -> Option<&Budget> {
+        self.budget.as_ref()
+    }
+
+    /// What it uses that no other step may use at the same time; ascending and unique.
+    pub fn resources(&self) -> &[String] {
+        &self.resources
+    }
+
+    /// What has to hold before each of its attempts.
+    pub fn preconditions(&self) -> &[Check] {
+        &self.preconditions
+    }
+
+    /// What has to hold once its call has ended with a result.
+    pub fn postconditions(&self) -> &[Check] {
+        &self.postconditions
+    }
+
+    /// One of its checks; `None` when it has none there.
+    pub fn check(&self, place: CheckPlace) -> Option<&Check> {
+        match place {
+            CheckPlace::Before(place) => self.preconditions.get(place),
+            CheckPlace::After(place) => self.postconditions.get(place),
+        }
+    }
+
+    /// The JSON Schema of its output.
+    pub fn output_schema(&self) -> Option<&Value> {
+        self.output_schema.as_ref()
+    }
+
+    /// The longest time for all attempts and the waits between them; `None` means no limit.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// The longest time for one attempt; `None` means [`Self::timeout`], and the tool's default where there is none either.
+    pub fn attempt_timeout(&self) -> Option<Duration> {
+        self.attempt_timeout
+    }
+
+    /// Whether no other call may commit in the workspace while the step's call runs.
+    pub fn exclusive(&self) -> bool {
+        self.exclusive
+    }
+
+    /// When to retry.
+    pub fn retry(&self) -> &RetryPolicy {
+        &self.retry
+    }
+
+    /// What follows when it has failed for good with a failure of this class.
+    pub fn recovery(&self, class: ErrorClass) -> Option<RecoveryStrategy> {
+        self.on_error.get(&class).copied()
+    }
+
+    /// Whether an earlier result may take the place of its call's.
+    pub fn may_use_cache(&self) -> bool {
+        self.on_error.values().any(|strategy| *strategy == RecoveryStrategy::UseCache)
+    }
+
+    /// Whether a rate limit pauses its execution until there is room again.
+    pub fn queues_for_later(&self) -> bool {
+        self.retry.rate_limit.queues_for_later() || self.is_queued_on_error()
+    }
+
+    /// How many attempts it may have when they fail with this class.
+    pub fn max_attempts(&self, class: ErrorClass) -> u32 {
+        match class {
+            ErrorClass::RateLimit if self.is_queued_on_error() => self.retry.max_attempts.max(MAX_QUEUED_ATTEMPTS),
+            _ => self.retry.max_attempts,
+        }
+    }
+
+    fn is_queued_on_error(&self) -> bool {
+        self.recovery(ErrorClass::RateLimit) == Some(RecoveryStrategy::QueueForLater)
+    }
+
+    /// The form that a person has to answer, when the step waits for that.
+    pub fn form(&self) -> Option<&FormSpec> {
+        match &self.kind {
+            StepKind::Wait(WaitStep { wait_for: WaitFor::Form(form) }) => Some(form),
+            StepKind::Wait(WaitStep { wait_for: WaitFor::Duration(_) | WaitFor::Time(_) | WaitFor::Signal(_) })
+            | StepKind::Tool(_)
+            | StepKind::Calls(_)
+            | StepKind::Plan(_) => None,
+        }
+    }
+
+    /// What the step does.
+    pub fn kind(&self) -> &StepKind {
+        &self.kind
+    }
+}

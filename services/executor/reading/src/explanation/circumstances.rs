@@ -1,0 +1,91 @@
+//! What is known of an execution beside its state: what holds it up that is in no event, and who asked to cancel it.
+
+use belay_execution::{Event, ExecutionEvent, StepKey, Timestamp};
+
+/// What is known of an execution beside its state.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Circumstances<'a> {
+    /// What holds the whole execution up.
+    pub obstacles: &'a [Obstacle],
+    /// What holds steps up; of several of one step, the last.
+    pub step_obstacles: &'a [(StepKey, Obstacle)],
+    /// Who asked to cancel it, if somebody did.
+    pub cancel_request: Option<&'a CancelRequest>,
+    /// Whether a process carries it on.
+    pub is_driven: bool,
+}
+
+/// A service that executions need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Service {
+    /// What carries out plans.
+    Executor,
+    /// What makes calls of tools.
+    ToolRunner,
+    /// What asks people.
+    ApprovalGate,
+}
+
+/// What holds an execution up that is in no event: only who drives it knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// Since when.
+    pub since: Timestamp,
+    /// What it is.
+    pub kind: ObstacleKind,
+}
+
+/// What an obstacle is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObstacleKind {
+    /// The service does not answer.
+    ServiceAway(Service),
+    /// The tool runner gives this answer, from which nothing follows.
+    RunnerAnswer(String),
+    /// The clocks of the tool runner and the approval gate differ by more than a day.
+    ClockDifference,
+    /// The disk of the workspace is full.
+    WorkspaceFull,
+    /// The file system of the workspace is read-only.
+    WorkspaceReadOnly,
+    /// The tool runner could not test or start its sandbox.
+    SandboxUnavailable,
+    /// The service is at its limit: the tool runner of calls, the approval gate of open approvals, the executor of steps in memory.
+    Limit(Service),
+    /// A call, by its name, has the workspace to itself.
+    ExclusiveCall(String),
+    /// A fault of the executor has stopped the execution several times in a row.
+    Fault,
+}
+
+/// A principal asked to cancel the execution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CancelRequest {
+    /// When.
+    pub time: Timestamp,
+    /// Who; empty when no principal is known.
+    pub principal: String,
+    /// The reason that was given; may be empty.
+    pub reason: String,
+}
+
+impl CancelRequest {
+    /// The request that is in force after an event, given the one before it.
+    pub fn after(before: Option<Self>, event: &Event) -> Option<Self> {
+        use belay_execution::Body;
+        match &event.body {
+            Body::Execution(ExecutionEvent::CancelRequested { reason, .. }) => {
+                let principal = event.actor.as_ref().map(|actor| actor.principal.clone()).unwrap_or_default();
+                Some(Self { time: event.time, principal, reason: reason.clone() })
+            }
+            // It goes on from there.
+            Body::Execution(ExecutionEvent::Retried(_)) => None,
+            Body::Execution(_)
+            | Body::Step { .. }
+            | Body::ToolCall { .. }
+            | Body::Approval { .. }
+            | Body::Wait { .. }
+            | Body::Child { .. } => before,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What the audit looks at, and what it finds.
+
+use belay_proto::v1;
+
+use super::super::archive::Archive;
+use super::super::calls::Blobs;
+use super::super::client::Order;
+use super::super::damage::Damaged;
+use super::super::decisions::Stored;
+use super::super::forger::Repeated;
+use super::super::hosts::{Inventoried, Owners};
+use super::super::observed::Observations;
+use super::super::outside::Outside;
+use crate::world::TICK;
+
+/// How far one machine's clock may be ahead of another's, in microseconds: one step of the simulation.
+pub(in super::super) const SKEW: i64 = TICK.as_micros() as i64;
+
+/// An execution on the server after the last restart.
+#[derive(Debug, Clone)]
+pub(in super::super) struct Kept {
+    pub(in super::super) execution: v1::Execution,
+    pub(in super::super) events: Vec<v1::ExecutionEvent>,
+    /// What is in its blobs, by their digests.
+    pub(in super::super) blobs: Blobs,
+}
+
+/// All violations.
+pub(in super::super) type Violations = Vec<String>;
+
+/// All inputs of the audit.
+pub(in super::super) struct Evidence<'a> {
+    pub(in super::super) stored: &'a Stored,
+    pub(in super::super) observed: &'a Observations,
+    pub(in super::super) outside: &'a Outside,
+    pub(in super::super) workspaces: &'a Inventoried,
+    /// Whether the runner has lost its ledger.
+    pub(in super::super) ledger_lost: bool,
+    pub(in super::super) orders: &'a [Order],
+    pub(in super::super) keys: &'a belay_grant::Keys,
+    pub(in super::super) owners: &'a Owners,
+    /// The contents of the gate's lost stores.
+    pub(in super::super) archive: &'a Archive,
+    /// The calls whose rows in the ledger could not be read any more.
+    pub(in super::super) damaged: &'a Damaged,
+    /// The calls that the attacker has made again.
+    pub(in super::super) repeated: &'a Repeated,
+    /// Whether an executor drives only what it is asked to.
+    pub(in super::super) drives_some: bool,
+}
+
+impl Evidence<'_> {
+    /// Whether the runner has lost its row of this call.
+    pub(in super::super) fn row_lost(&self, call: &str) -> bool {
+        self.ledger_lost || self.damaged.contains(call)
+    }
+}

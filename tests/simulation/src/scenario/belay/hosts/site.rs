@@ -1,0 +1,62 @@
+//! What the processes of the services share.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use belay_grant::{Keys, SigningKey};
+
+use super::super::archive::Archive;
+use super::super::backup::Backup;
+use super::super::bugs::Bugs;
+use super::super::damage::Damaged;
+use super::super::knobs::Knobs;
+use super::super::outside::Outside;
+use super::super::retention::Taken;
+use super::super::webhooks::Mailbox;
+use super::inventory::Inventory;
+use super::owners::Owners;
+use crate::checker::Checker;
+
+/// What the processes of the services need across restarts.
+#[derive(Debug, Clone)]
+pub(in super::super) struct Site {
+    pub(in super::super) bugs: Bugs,
+    pub(in super::super) outside: Outside,
+    pub(in super::super) checker: Checker,
+    /// For ids and keys.
+    pub(in super::super) seed: u64,
+    pub(in super::super) owners: Owners,
+    /// The policy at the gate's first start, and at all later ones.
+    pub(in super::super) policies: [Arc<str>; 2],
+    pub(in super::super) inventory: Inventory,
+    pub(in super::super) knobs: Knobs,
+    pub(in super::super) archive: Archive,
+    pub(in super::super) damaged: Damaged,
+    /// What retention has deleted.
+    pub(in super::super) taken: Taken,
+    /// What the receiver of webhooks has got.
+    pub(in super::super) mailbox: Mailbox,
+    /// The backup that is put back.
+    pub(in super::super) backup: Backup,
+    /// The simulation's own seed.
+    pub(in super::super) number: u64,
+}
+
+impl Site {
+    /// Records a violation: lost stores are accepted, so no store may be reported as behind.
+    pub(super) fn behind(&self, why: String) -> Box<dyn Error> {
+        self.checker.violation(format_args!("a store is said to be behind: {why}"));
+        why.into()
+    }
+
+    pub(super) fn signing_key(&self) -> SigningKey {
+        let mut seed = [0; 32];
+        seed[..8].copy_from_slice(&self.seed.to_le_bytes());
+        SigningKey::from_bytes(&seed)
+    }
+
+    /// The keys that may sign grants.
+    pub(in super::super) fn keys(&self) -> Keys {
+        Keys::new([self.signing_key().verifying_key()])
+    }
+}
