@@ -69,7 +69,7 @@ impl Execution {
     /// The accounts that an operation of a step is charged to.
     fn accounts_of(&self, step: StepKey) -> impl Iterator<Item = AccountKey> + use<> {
         let record = &self.steps[step];
-        let charged = record.compensates().is_none();
+        let charged = record.compensates().is_none() && !record.commits_step();
         [None, Some(record.runs_for().unwrap_or(step))].into_iter().filter(move |_| charged)
     }
 

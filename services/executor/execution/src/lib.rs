@@ -47,8 +47,8 @@ pub use event::{
     Actor, Allotment, Amounts, ApprovalEvent, ApprovalMode, Body, BudgetLevel, BudgetReport, BudgetUnit, CachedFrom,
     Child, ChildEnd, ChildEvent, CommittedFile, Created, EscalationRetry, Event, ExecutionEvent, FileType, Finished,
     Form, OperationId, PlanUpdated, Progress, QuestionReply, Receipt, RecoveryClass, Resolution, Retried, RetryChange,
-    RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, Subject, ToolCallEnd, ToolCallEvent, ToolCallRequest,
-    ToolFacts, WaitCondition, WaitEnd, WaitEvent, Workspace, WriteBound, WriteMechanism,
+    RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, StepLayers, Subject, ToolCallEnd, ToolCallEvent,
+    ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, WaitEvent, Workspace, WriteBound, WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
 pub use payload::{

@@ -35,7 +35,7 @@ pub(crate) fn split_commands(draft: &mut PlanDraft, mut refuse: impl FnMut(Field
         if let StepKindDraft::Tool { tool, arguments } = &mut step.kind {
             split_in(&path, tool, arguments, &step.verbatim, &mut refuse);
         }
-        if let StepKindDraft::Calls { calls } = &mut step.kind {
+        if let StepKindDraft::Calls { calls, .. } = &mut step.kind {
             for (place, call) in calls.iter_mut().enumerate() {
                 let path = path.key("calls").index(place);
                 split_in(&path, &call.tool, &mut call.arguments, &call.verbatim, &mut refuse);

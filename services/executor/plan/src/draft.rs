@@ -220,6 +220,26 @@ impl RunWhen {
     }
 }
 
+/// How what several calls of a step change becomes the workspace's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effects {
+    /// Each call commits its own effect when it ends.
+    #[default]
+    PerCall,
+    /// The calls have one effect, which is committed when all of them have completed, or not at all.
+    PerStep,
+}
+
+impl Effects {
+    /// The names, as authors write them.
+    pub(crate) const WORDS: [(&'static str, Self); 2] = [("per_call", Self::PerCall), ("per_step", Self::PerStep)];
+
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// What an unchecked step does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -235,6 +255,9 @@ pub enum StepKindDraft {
     Calls {
         /// The calls, in the order of their results.
         calls: Vec<CallDraft>,
+        /// How what they change becomes the workspace's.
+        #[serde(default, skip_serializing_if = "Effects::is_default")]
+        effects: Effects,
     },
     /// A wait.
     Wait {

@@ -29,15 +29,15 @@ pub use budget::{Budget, OnExhausted};
 pub use check::{is_signal_name, label_problem};
 pub use document::{Composed, EXECUTOR_STAGE_COMMANDS, Format, NamedPlan, PlanText, refused_name};
 pub use draft::{
-    AuditLevel, CONTEXT_INPUT, CallDraft, CheckDraft, FormDraft, Input, PlanDraft, RunWhen, StepDraft, StepKindDraft,
-    WaitDraft,
+    AuditLevel, CONTEXT_INPUT, CallDraft, CheckDraft, Effects, FormDraft, Input, PlanDraft, RunWhen, StepDraft,
+    StepKindDraft, WaitDraft,
 };
 pub use error::{InvalidPlan, StepProblem, Violation};
 pub use escalation::{Escalation, Then};
 pub use nearest::nearest;
 pub use plan::{
-    COMMAND_TOOL, CallPlace, CallsStep, Check, CheckPlace, FormSpec, Plan, PlanStep, Planned, PlannedCall, PlannedStep,
-    StepKind, StepSpec, ToolStep, WaitFor, WaitStep, not_allowed,
+    COMMAND_TOOL, COMMIT_TOOL, CallPlace, CallsStep, Check, CheckPlace, FormSpec, Plan, PlanStep, Planned, PlannedCall,
+    PlannedStep, StepKind, StepSpec, ToolStep, WaitFor, WaitStep, not_allowed,
 };
 pub use recovery::{MAX_QUEUED_ATTEMPTS, OnError, RecoveryStrategy};
 pub use retry::{Backoff, Never, Profile, QUEUE_DELAY, QueueForLater, RateLimit, RetryPolicy};

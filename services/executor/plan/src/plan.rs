@@ -19,8 +19,8 @@ use crate::{
     AuditLevel, Budget, Condition, Escalation, Input, OnError, PlanDraft, RetryPolicy, RunWhen, StepKindDraft, Template,
 };
 
-pub(crate) use calls::OtherCall;
-pub use calls::{COMMAND_TOOL, CallsStep, ToolStep, not_allowed};
+pub use calls::{COMMAND_TOOL, COMMIT_TOOL, CallsStep, ToolStep, not_allowed};
+pub(crate) use calls::{COMMIT, OtherCall};
 pub(crate) use checks::call_of;
 pub use checks::{Check, CheckPlace};
 pub use planned::{CallPlace, Planned, PlannedCall, PlannedStep};

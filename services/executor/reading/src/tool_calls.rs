@@ -185,6 +185,7 @@ mod tests {
             ledger_id: "l".into(),
             check: None,
             held: belay_execution::Amounts::default(),
+            layers: None,
             timeout: Duration::from_secs(1),
         };
         event(sequence, step, ToolCallEvent::Requested(Arc::new(request)))

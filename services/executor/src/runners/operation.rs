@@ -546,7 +546,7 @@ impl ToolCallOperation {
             grant,
             trace: Some(wire_trace(&self.trace)),
             context: self.context.as_ref().map(wire::inline),
-            layers: None,
+            layers: self.request.layers.as_ref().map(wire::layers_to),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use belay_execution::{
     ApprovalRequirement, ChangeKind, CommittedFile, Decision, EffectSummary, FileType, PathChange, PolicyDecision,
-    Receipt, Risk, SubjectKind, Verdict, WriteBound, WriteMechanism,
+    Receipt, Risk, StepLayers, SubjectKind, Verdict, WriteBound, WriteMechanism,
 };
 use belay_proto::v1::{
     self, approval::State, approval_need::Kind, committed_file::Type, path_change::Kind as Change,
@@ -174,6 +174,29 @@ fn write_bound_from(bound: v1::WriteBound) -> Result<WriteBound, NotUnderstood> 
     };
     let v1::WriteBound { place, bytes, files, .. } = bound;
     Ok(WriteBound { place, mechanism, bytes, files })
+}
+
+/// The place of a call among those of its step.
+pub(crate) fn layers_to(layers: &StepLayers) -> v1::StepLayers {
+    v1::StepLayers {
+        step: layers.step.to_string(),
+        round: i32::try_from(layers.round).unwrap_or(i32::MAX),
+        layers: layers.begin_with.clone(),
+        entry: layers.entry.map(|entry| entry.to_string()).unwrap_or_default(),
+    }
+}
+
+/// Reads it.
+///
+/// # Errors
+/// When the entry is no position.
+pub(crate) fn layers_from(layers: v1::StepLayers) -> Result<StepLayers, NotUnderstood> {
+    let v1::StepLayers { step, round, layers: begin_with, entry } = layers;
+    let entry = match entry.as_str() {
+        "" => None,
+        entry => Some(entry.parse().map_err(|_| NotUnderstood::Missing("the entry of a step's layers"))?),
+    };
+    Ok(StepLayers { step: step.into(), round: u32::try_from(round).unwrap_or(0), begin_with, entry })
 }
 
 pub(crate) fn receipt_from(receipt: v1::Receipt) -> Result<Receipt, NotUnderstood> {

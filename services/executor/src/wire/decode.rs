@@ -20,7 +20,7 @@ use thiserror::Error;
 
 use super::{
     NotUnderstood, OLDEST_VERSION, VERSION,
-    approval::{decided_from, receipt_from, requirement_from},
+    approval::{decided_from, layers_from, receipt_from, requirement_from},
     approval_mode,
     budget::{allotment_from, amounts_from, report_from},
     execution::state_from,
@@ -456,6 +456,7 @@ fn decode_kind(
                 timeout: duration(request.timeout),
                 check: check_place(request.check).map_err(unknown)?,
                 held: request.held.map(amounts_from).unwrap_or_default(),
+                layers: request.layers.map(layers_from).transpose().map_err(unknown)?,
             };
             tool_call(subject, ToolCallEvent::Requested(Arc::new(request)))
         }
@@ -593,7 +594,7 @@ mod tests {
     use belay_execution::{
         Allotment, Amounts, ApprovalRequirement, BlobRef, BudgetReport, BudgetUnit, ChangeKind, CommittedFile,
         Decision, EffectSummary, ErrorClass, ExecutionState, Failure, FileType, Json, LastOutput, PathChange, Payload,
-        PolicyDecision, QuotaState, Receipt, Verdict, WriteBound, WriteMechanism,
+        PolicyDecision, QuotaState, Receipt, StepLayers, Verdict, WriteBound, WriteMechanism,
     };
 
     use super::*;
@@ -702,6 +703,7 @@ mod tests {
             timeout: Duration::from_secs(9),
             check: Some(CheckPlace::After(1)),
             held: Amounts { calls: 1, output_bytes: 5 },
+            layers: Some(StepLayers { step: "a.b".into(), round: 3, begin_with: vec!["one.d".into()], entry: Some(2) }),
         };
         let progress = Progress { done: 1, total: 2 };
         let (plan, time) =

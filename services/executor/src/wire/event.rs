@@ -13,7 +13,7 @@ use belay_proto::{
 use prost::Message as _;
 
 use super::{
-    approval::{decision_to, receipt_to, requirement_to},
+    approval::{decision_to, layers_to, receipt_to, requirement_to},
     budget::{allotment_message, amounts, amounts_message, budget_report},
     cached_result,
     execution::{approval_mode_to, skip_reason, state, totals, workspace_fields},
@@ -21,7 +21,7 @@ use super::{
 };
 
 /// The version of the events' meaning that this version writes.
-pub(crate) const VERSION: u32 = 9;
+pub(crate) const VERSION: u32 = 10;
 
 /// The oldest version that this version reads. Those before it were never released, and had what only services need in the events themselves.
 pub(crate) const OLDEST_VERSION: u32 = 5;
@@ -320,6 +320,7 @@ fn tool_call_kind(event: &ToolCallEvent) -> Kind {
             timeout: Some(belay_proto::duration(request.timeout)),
             check: request.check.map(check_place),
             held: amounts(request.held),
+            layers: request.layers.as_ref().map(layers_to),
         }),
         ToolCallEvent::Held(requirement) => {
             let need = Some(requirement_to(requirement));

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use belay_plan::{
-    AuditLevel, Backoff, Budget, CallDraft, CheckDraft, Escalation, FormDraft, Input, InvalidPlan, Never, OnError,
-    OnExhausted, Plan, PlanDraft, PlanStep, Planned, QueueForLater, RateLimit, RecoveryStrategy, RetryPolicy, RunWhen,
-    StepDraft, StepKind, StepKindDraft, StepProblem, StepSpec, Then, Violation, WaitDraft,
+    AuditLevel, Backoff, Budget, CallDraft, CheckDraft, Effects, Escalation, FormDraft, Input, InvalidPlan, Never,
+    OnError, OnExhausted, Plan, PlanDraft, PlanStep, Planned, QueueForLater, RateLimit, RecoveryStrategy, RetryPolicy,
+    RunWhen, StepDraft, StepKind, StepKindDraft, StepProblem, StepSpec, Then, Violation, WaitDraft,
 };
 use belay_proto::v1::{self, payload::Content, step_spec::Kind, wait_step::Condition};
 
@@ -93,11 +93,18 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
                 let inputs = inputs.unwrap_or_else(|| serde_json::json!({}));
                 (StepKindDraft::Plan { plan: Box::new(plan), inputs }, false, Vec::new())
             }
-            Some(Kind::Calls(v1::CallsStep { calls, exclusive })) => {
+            Some(Kind::Calls(v1::CallsStep { calls, exclusive, effects })) => {
+                let effects = effects_from(effects).unwrap_or_else(|| {
+                    violations.push(violation(
+                        at("calls.effects"),
+                        "is not a value that this version knows: use EFFECTS_PER_CALL or EFFECTS_PER_STEP",
+                    ));
+                    Effects::default()
+                });
                 let calls = calls.into_iter().enumerate();
                 let calls =
                     calls.map(|(place, call)| other(format!("calls[{place}]"), call, &mut violations)).collect();
-                (StepKindDraft::Calls { calls }, exclusive, Vec::new())
+                (StepKindDraft::Calls { calls, effects }, exclusive, Vec::new())
             }
             Some(Kind::Wait(wait)) => {
                 (StepKindDraft::Wait { wait: wait_from(&wait, &at, &mut violations) }, false, Vec::new())
@@ -340,6 +347,21 @@ pub(crate) fn audit_level_to(level: Option<AuditLevel>) -> v1::AuditLevel {
     }
 }
 
+/// `None` for a value that a newer version added.
+fn effects_from(effects: i32) -> Option<Effects> {
+    Some(match v1::calls_step::Effects::try_from(effects).ok()? {
+        v1::calls_step::Effects::Unspecified | v1::calls_step::Effects::PerCall => Effects::PerCall,
+        v1::calls_step::Effects::PerStep => Effects::PerStep,
+    })
+}
+
+fn effects_to(effects: Effects) -> v1::calls_step::Effects {
+    match effects {
+        Effects::PerCall => v1::calls_step::Effects::Unspecified,
+        Effects::PerStep => v1::calls_step::Effects::PerStep,
+    }
+}
+
 fn run_when_from(run_when: i32, field: &str, violations: &mut Vec<Violation>) -> RunWhen {
     match v1::RunWhen::try_from(run_when) {
         Ok(v1::RunWhen::Unspecified | v1::RunWhen::Success) => RunWhen::Success,
@@ -536,9 +558,11 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
             exclusive: step.exclusive,
             verbatim: step.verbatim,
         }),
-        StepKindDraft::Calls { calls } => {
-            Kind::Calls(v1::CallsStep { calls: calls.into_iter().map(other).collect(), exclusive: step.exclusive })
-        }
+        StepKindDraft::Calls { calls, effects } => Kind::Calls(v1::CallsStep {
+            calls: calls.into_iter().map(other).collect(),
+            exclusive: step.exclusive,
+            effects: effects_to(effects).into(),
+        }),
         StepKindDraft::Plan { plan, inputs } => {
             Kind::Plan(v1::PlanStep { plan: Some(draft_message(*plan)), inputs: Some(payload(inputs)) })
         }

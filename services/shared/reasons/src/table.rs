@@ -254,11 +254,11 @@ table! {
     "Another call or a person changed a path that this call touched too. Nothing of the call was committed. It runs again on the new state, up to three times, without using up an attempt."
     "Nothing. If the step fails with it, order the steps with `depends_on`, or set `exclusive: true`."
 
-    STEP_CONFLICT Calls 30 true [Transient] []
+    STEP_CONFLICT Calls 30 false [PreconditionFailed] []
     "A path that a step with `effects: per_step` has changed was changed by another call or a person before the step committed it. Nothing of the step was committed."
     "Run the step again on the current files: `belay executions retry ID`. If it happens again, order the steps with `depends_on`, or give the step a workspace of its own."
 
-    LAYER_GONE Calls 30 true [Transient] []
+    LAYER_GONE Calls 30 false [PreconditionFailed] []
     "What the calls of a step with `effects: per_step` have changed is not there any more, or is not what was kept: the folder `.belay` of the workspace was removed or written to, or the runner has lost its ledger. Nothing of the step was committed."
     "Run the step again: `belay executions retry ID`."
 

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_proto::{
-    runner_v1,
-    v1::{ErrorClass, tool_call::State},
-};
+use belay_proto::v1::{self, ErrorClass, tool_call::State};
 use belay_reasons as reasons;
 use belay_service_kit::status;
 use belay_workspace::{LayerPlace, ViewError};
@@ -47,8 +44,8 @@ impl StepLayers {
     ///
     /// # Errors
     /// INVALID_ARGUMENT, which names the field.
-    pub(crate) fn read(layers: runner_v1::StepLayers) -> Result<Self, Status> {
-        let runner_v1::StepLayers { step, round, layers, entry } = layers;
+    pub(crate) fn read(layers: v1::StepLayers) -> Result<Self, Status> {
+        let v1::StepLayers { step, round, layers, entry } = layers;
         if step.is_empty() {
             return Err(status::invalid("layers.step", "is needed").into());
         }
@@ -92,14 +89,18 @@ impl StepLayers {
 
 /// The end of a call whose view cannot begin with the layers of its step. To call again would not help: only the whole step can run again.
 fn not_begun(error: &ViewError) -> Unsuccessful {
-    let (class, reason) = match error {
-        ViewError::LayerConflict { .. } => (ErrorClass::Transient, reasons::STEP_CONFLICT),
-        ViewError::LayerGone { .. } => (ErrorClass::Transient, reasons::LAYER_GONE),
+    let reason = match error {
+        ViewError::LayerConflict { .. } => reasons::STEP_CONFLICT,
+        ViewError::LayerGone { .. } => reasons::LAYER_GONE,
         _ => return record::workspace_failed(error),
     };
     (
         State::Failed,
-        ToolFailure::new(class, reason, format!("The call cannot go on from what the step has changed: {error}.")),
+        ToolFailure::new(
+            ErrorClass::PreconditionFailed,
+            reason,
+            format!("The call cannot go on from what the step has changed: {error}."),
+        ),
     )
 }
 
@@ -206,15 +207,15 @@ impl Calls {
 mod tests {
     use super::*;
 
-    fn message() -> runner_v1::StepLayers {
-        runner_v1::StepLayers { step: "a".into(), round: 1, layers: vec!["one.d".into()], entry: "0".into() }
+    fn message() -> v1::StepLayers {
+        v1::StepLayers { step: "a".into(), round: 1, layers: vec!["one.d".into()], entry: "0".into() }
     }
 
     #[test]
     fn what_a_request_says_of_its_layers_is_checked_by_field() {
         let read = StepLayers::read(message()).unwrap();
         assert_eq!((read.begin_with.as_slice(), read.entry.as_deref()), (&["one.d".to_owned()][..], Some("0")));
-        let refused = |change: &dyn Fn(&mut runner_v1::StepLayers)| {
+        let refused = |change: &dyn Fn(&mut v1::StepLayers)| {
             let mut changed = message();
             change(&mut changed);
             StepLayers::read(changed).unwrap_err().message().to_owned()
@@ -229,7 +230,7 @@ mod tests {
     #[test]
     fn sets_are_apart_by_execution_step_and_run() {
         let set = |execution: &str, step: &str, round| {
-            let message = runner_v1::StepLayers { step: step.into(), round, ..message() };
+            let message = v1::StepLayers { step: step.into(), round, ..message() };
             StepLayers::read(message).unwrap().set("tag", execution).0
         };
         let all = [set("e", "a", 1), set("e", "a", 2), set("e", "b", 1), set("f", "a", 1)];
@@ -237,9 +238,9 @@ mod tests {
         assert_eq!(apart.len(), all.len());
         let identity = |message| StepLayers::read(message).unwrap().identity();
         let others = [
-            runner_v1::StepLayers { round: 2, ..message() },
-            runner_v1::StepLayers { entry: "1".into(), ..message() },
-            runner_v1::StepLayers { layers: vec![], ..message() },
+            v1::StepLayers { round: 2, ..message() },
+            v1::StepLayers { entry: "1".into(), ..message() },
+            v1::StepLayers { layers: vec![], ..message() },
         ];
         for other in others {
             assert_ne!(identity(other), identity(message()));

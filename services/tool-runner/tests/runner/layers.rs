@@ -12,13 +12,13 @@ use crate::support::*;
 /// A call of the step `s` in its first run.
 fn of_step(runner: &Runner, number: usize, layers: &[String], todo: Value) -> runner_v1::CallToolRequest {
     let entry = number.to_string();
-    let layers = runner_v1::StepLayers { step: "s".into(), round: 1, layers: layers.to_vec(), entry };
+    let layers = v1::StepLayers { step: "s".into(), round: 1, layers: layers.to_vec(), entry };
     runner_v1::CallToolRequest { layers: Some(layers), ..runner.request(&format!("s~{number}"), CHANGE, todo) }
 }
 
 /// The call that commits the step.
 fn commit_of(runner: &Runner, call: &str, round: i32, layers: &[String]) -> runner_v1::CallToolRequest {
-    let layers = runner_v1::StepLayers { step: "s".into(), round, layers: layers.to_vec(), entry: String::new() };
+    let layers = v1::StepLayers { step: "s".into(), round, layers: layers.to_vec(), entry: String::new() };
     runner_v1::CallToolRequest {
         tool: "commit_changes".into(),
         arguments: Some(v1::Payload::of_json("{}")),

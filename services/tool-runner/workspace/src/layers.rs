@@ -381,6 +381,10 @@ impl Fill<'_> {
                     remove_tree(&self.inner.disk, upper, name).at("removing", path)?;
                     if folder.below(name).at("inspecting", path)?.is_some() {
                         self.inner.disk.make_whiteout(upper, name).at("marking as removed", path)?;
+                        if let Some(owner) = self.inner.owner {
+                            // A command cannot put anything in the place of what has an owner that it does not see.
+                            self.inner.disk.set_owner(upper, name, owner).at("changing the owner of", path)?;
+                        }
                     }
                 }
                 Op::Meta { path, new, .. } => {

@@ -17,7 +17,8 @@ pub use self::{
     },
     step::{CachedFrom, Progress, Resolution, RetryChange, SkipReason, StepEvent},
     tool_call::{
-        CommittedFile, FileType, Receipt, ToolCallEnd, ToolCallEvent, ToolCallRequest, WriteBound, WriteMechanism,
+        CommittedFile, FileType, Receipt, StepLayers, ToolCallEnd, ToolCallEvent, ToolCallRequest, WriteBound,
+        WriteMechanism,
     },
     wait::{Form, QuestionReply, WaitCondition, WaitEnd, WaitEvent},
 };

@@ -4,7 +4,9 @@ use belay_plan::CheckPlace;
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-use crate::{Amounts, ApprovalRequirement, BlobRef, ChangeKind, EffectSummary, Failure, Payload, PolicyDecision};
+use crate::{
+    Amounts, ApprovalRequirement, BlobRef, ChangeKind, EffectSummary, Failure, Payload, PolicyDecision, StepId,
+};
 
 /// What happens to a call of a tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,6 +126,21 @@ pub struct ToolCallRequest {
     pub check: Option<CheckPlace>,
     /// The amounts that are held for it of the budgets of its step and its plan, of units that they limit.
     pub held: Amounts,
+    /// Its place among the calls of a step that have one effect; `None` for any other call.
+    pub layers: Option<StepLayers>,
+}
+
+/// The place of a call among those of a step that have one effect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepLayers {
+    /// The step of the plan.
+    pub step: StepId,
+    /// The attempt at that step.
+    pub round: u32,
+    /// The layers that the call begins with ([`Receipt::layer`]), in the order in which they were kept.
+    pub begin_with: Vec<String>,
+    /// Whose layer it leaves, by its position among the calls; `None` for the call that commits.
+    pub entry: Option<u32>,
 }
 
 /// What the runner certifies about a finished call.

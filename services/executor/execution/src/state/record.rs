@@ -129,6 +129,8 @@ pub(crate) struct StepRecord {
     /// How long it has waited for approvals; not counted as its own time.
     pub(crate) waited: Duration,
     pub(crate) output: Option<Payload>,
+    /// What its completed call has changed of the effect of the step that it is an entry of; empty where that is nothing, or committed.
+    pub(crate) layer: String,
     /// Boxed, like `authorization`: most steps have neither, and a plan may have 10,000 steps.
     pub(crate) failure: Option<Box<Failure>>,
     pub(crate) failed_attempts: Vec<FailedAttempt>,
@@ -187,11 +189,22 @@ impl StepRecord {
         match self.role {
             StepRole::Planned => self.spec.calls().nth(self.call),
             StepRole::Item { index, .. } => match self.spec.several() {
-                Some(several) => several.calls().nth(index as usize),
+                Some(several) => several.calls().nth(index as usize).or_else(|| several.commit()),
                 None => self.spec.calls().nth(self.call),
             },
             StepRole::Compensates { .. } => self.spec.compensate(),
         }
+    }
+
+    /// Whether it commits what the calls of a step have changed.
+    pub(crate) fn commits_step(&self) -> bool {
+        let StepRole::Item { index, .. } = self.role else { return false };
+        self.spec.several().is_some_and(|several| several.commit().is_some() && index as usize == several.calls().len())
+    }
+
+    /// Whether what its calls change is committed as one.
+    pub(crate) fn has_one_effect(&self) -> bool {
+        self.has_entries() && self.spec.several().is_some_and(|several| several.commit().is_some())
     }
 
     /// The call that takes the place of the current one when that has failed.
@@ -349,6 +362,7 @@ impl StepRecord {
             end: None,
             cache: None,
             authorization: None,
+            layer: String::new(),
             account: Account::default(),
             open: OpenOperations::default(),
         }
@@ -364,6 +378,7 @@ impl StepRecord {
         (self.started_at, self.attempt_started_at, self.ended_at, self.not_before) = (None, None, None, None);
         self.waited = Duration::ZERO;
         (self.output, self.failure, self.authorization) = (None, None, None);
+        self.layer.clear();
         (self.skipped, self.to_skip, self.end) = (None, None, None);
         // Its last result can still take the place of the next.
         if let Some(cache) = &mut self.cache {

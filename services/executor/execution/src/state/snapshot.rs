@@ -15,7 +15,7 @@ use super::{
 use crate::{Event, ExecutionState, Failure, IllegalEvent, Json, Payload, SkipReason, StepState, Timestamp};
 
 /// The version of snapshots. It changes with everything that their bytes have: a test compares them with those of this version.
-pub const SNAPSHOT_VERSION: u32 = 13;
+pub const SNAPSHOT_VERSION: u32 = 14;
 
 /// Why an execution cannot be restored from a snapshot. Its events still have everything.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -99,6 +99,7 @@ struct StepSnapshot {
     end: Option<OperationEnd>,
     cache: Option<Box<StepCache>>,
     authorization: Option<Box<Authorization>>,
+    layer: String,
     account: Account,
 }
 
@@ -149,6 +150,7 @@ impl StepSnapshot {
             end,
             cache,
             authorization,
+            layer,
             account,
         } = record;
         let added = match *role {
@@ -188,6 +190,7 @@ impl StepSnapshot {
             end: end.clone(),
             cache: cache.clone(),
             authorization: authorization.clone(),
+            layer: layer.clone(),
             account: account.clone(),
         }
     }
@@ -225,6 +228,7 @@ impl StepSnapshot {
             end,
             cache,
             authorization,
+            layer,
             account,
         } = self;
         (record.items.listed, record.items.open) = (listed, open_items);
@@ -251,7 +255,7 @@ impl StepSnapshot {
         record.to_skip = to_skip;
         record.end = end;
         record.cache = cache;
-        record.authorization = authorization;
+        (record.authorization, record.layer) = (authorization, layer);
         record.account = account;
     }
 }

@@ -158,7 +158,7 @@ pub(crate) fn resolved(execution: &mut Execution, step: StepKey, result: Payload
 }
 
 impl StepRecord {
-    /// What has to hold before its call; nothing for a step whose entries do the work, or that undoes another.
+    /// What has to hold before its call; nothing for a step whose entries do the work, that undoes another, or that commits.
     pub(crate) fn preconditions(&self) -> &[Check] {
         if self.is_checked() { self.spec.preconditions() } else { &[] }
     }
@@ -173,7 +173,7 @@ impl StepRecord {
     }
 
     fn is_checked(&self) -> bool {
-        !self.has_entries() && self.compensates().is_none()
+        !self.has_entries() && self.compensates().is_none() && !self.commits_step()
     }
 
     /// Whether anything is checked once its call has ended with a result.

@@ -14,7 +14,7 @@ use belay_plan::{
 use belay_reasons as reasons;
 use serde_json::Value;
 
-use super::outputs::values;
+use super::{layers, outputs::values};
 use crate::{
     BlobValue, Blobs, Body, ErrorClass, Execution, Failure, Json, Payload, Room, SkipReason, StepEvent, StepKey,
     StepState, StepTrigger, Timestamp, digest,
@@ -36,12 +36,30 @@ pub(super) fn next(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> O
             },
             Err(failure) => Err(failure),
         },
-        Some(_) => collect(execution, record, blobs)?.map(|output| StepEvent::ItemsCollected { output }),
+        Some(listed) => match commit_due(execution, record, listed) {
+            Some(commit) => match blobs.room(record.id.as_str(), usize::from(record.items.steps.len() <= listed)) {
+                Room::Free => {
+                    let calls = record.items.current().iter().filter_map(|&call| execution.steps[call].item.clone());
+                    Ok(StepEvent::ItemsListed { items: calls.chain([commit]).collect() })
+                }
+                Room::Wanted => return None,
+                Room::Beyond(most) => Err(too_many_steps(listed + 1, most)),
+            },
+            None => collect(execution, record, blobs)?.map(|output| StepEvent::ItemsCollected { output }),
+        },
     };
     Some(match decided {
         Ok(event) => Body::Step { step: record.id.clone(), attempt: record.attempt, event },
         Err(failure) => execution.fail(step, failure),
     })
+}
+
+/// The entry that commits what the calls of a step have changed, once all of them have completed and it is not listed yet.
+fn commit_due(execution: &Execution, record: &StepRecord, listed: usize) -> Option<Json> {
+    let is_due =
+        record.has_one_effect() && record.spec.several().is_some_and(|several| several.calls().len() == listed);
+    let has_done = |&entry: &StepKey| matches!(execution.steps[entry].state, StepState::Completed | StepState::Skipped);
+    if is_due && record.items.current().iter().all(has_done) { layers::commit(execution, record) } else { None }
 }
 
 /// The entries of the list, or what identifies each of the calls.
@@ -158,7 +176,7 @@ fn collect(execution: &Execution, record: &StepRecord, blobs: &dyn Blobs) -> Opt
         );
         return Some(Err(Failure::new(ErrorClass::InvalidResult, reasons::ITEMS_TOO_LARGE, message)));
     }
-    let mut collected: Vec<&StepRecord> = steps().collect();
+    let mut collected: Vec<&StepRecord> = steps().filter(|step| !step.commits_step()).collect();
     if is_planted(Defect::UnorderedCollection) {
         collected.sort_by_key(|step| step.completed_by);
     }
@@ -218,14 +236,19 @@ pub(crate) fn listed(
     time: Timestamp,
 ) -> Result<(), String> {
     let record = check(execution, step, attempt)?;
-    if record.items.listed.is_some() {
-        return Err(format!("step `{}` has read its list", record.id));
-    }
+    // The second list of a step whose calls have one effect has the entry that commits it as well.
+    let done = match record.items.listed {
+        None => 0,
+        Some(listed) if commit_due(execution, record, listed).is_some() && items.len() == listed + 1 => listed,
+        Some(_) => return Err(format!("step `{}` has read its list", record.id)),
+    };
+    let all_again = record.has_one_effect();
     let (known, spec) = (record.items.steps.clone(), Arc::clone(&record.spec));
     let mut open = 0;
-    for (item, &of_item) in items.iter().zip(&known) {
+    for (item, &of_item) in items.iter().zip(&known).skip(done) {
         let record = &execution.steps[of_item];
-        if record.stays_for(item) {
+        // What the calls of an earlier run have changed was not committed.
+        if record.stays_for(item) && !(all_again && record.state == StepState::Completed) {
             continue;
         }
         if record.state.is_terminal() {

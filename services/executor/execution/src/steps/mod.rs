@@ -9,6 +9,7 @@ pub(crate) mod checks;
 pub(crate) mod child;
 pub(crate) mod condition;
 pub(crate) mod for_each;
+mod layers;
 mod outputs;
 pub(crate) mod question;
 mod request;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belay_plan::{COMMAND_TOOL, CheckPlace, ToolStep, not_allowed};
 use belay_reasons as reasons;
 
-use super::outputs::values;
+use super::{layers, outputs::values};
 use crate::{
     Blobs, Body, DecideContext, ErrorClass, Execution, Failure, Json, StepKey, ToolCallEvent, ToolCallRequest, digest,
 };
@@ -58,6 +58,7 @@ pub(super) fn call(
         timeout: left.min(limit),
         check,
         held: execution.held_for_call(step),
+        layers: layers::of_call(execution, step),
     };
     let call = execution.operation_id(execution.next_operation(step));
     Some(Body::ToolCall { call, event: ToolCallEvent::Requested(Arc::new(request)) })

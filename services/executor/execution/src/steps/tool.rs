@@ -114,6 +114,7 @@ fn end_call(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time
                 execution.update_step(key.step, |record| {
                     record.remember_result(result, recovery, time);
                     (record.authorization, record.output) = (authorization, Some(result.clone()));
+                    record.layer.clone_from(&receipt.layer);
                 });
             }
             Ok(())

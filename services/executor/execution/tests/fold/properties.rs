@@ -7,8 +7,8 @@ use belay_execution::{
     NotRestored, SNAPSHOT_VERSION, StepId, SubjectKind,
 };
 use belay_plan::{
-    Backoff, Budget, CallDraft, CheckDraft, Escalation, FormDraft, Input, OnError, OnExhausted, Plan, PlanDraft,
-    RecoveryStrategy, RetryPolicy, RunWhen, StepDraft, StepKindDraft, Then, WaitDraft,
+    Backoff, Budget, CallDraft, CheckDraft, Effects, Escalation, FormDraft, Input, OnError, OnExhausted, Plan,
+    PlanDraft, RecoveryStrategy, RetryPolicy, RunWhen, StepDraft, StepKindDraft, Then, WaitDraft,
 };
 use proptest::{collection::vec, option, prelude::*, sample::Index};
 use serde_json::{Value, json};
@@ -161,8 +161,8 @@ struct Seed {
     /// Of the first step that it depends on, FIRST.
     condition: &'static str,
     budget: Option<Budget>,
-    /// How many calls it makes, when it makes several.
-    calls: Option<usize>,
+    /// How many calls it makes, when it makes several, and how what they change becomes the workspace's.
+    calls: Option<(usize, Effects)>,
     /// A list, which may be one of that step's.
     for_each: Option<&'static str>,
     on_error: &'static [(ErrorClass, RecoveryStrategy)],
@@ -231,7 +231,10 @@ fn seeds() -> impl Strategy<Value = Seed> {
     let on_error: [&'static [_]; 6] = [&[], &[], &[], used, undone, queued];
     let on_error = prop::sample::select(on_error.to_vec());
     let resources = prop::sample::select(resources.to_vec());
-    let calls = (option::weighted(0.2, 1_usize..=4), option::weighted(0.2, budgets(4)));
+    let calls = (
+        option::weighted(0.2, (1_usize..=4, prop::sample::select(vec![Effects::PerCall, Effects::PerStep]))),
+        option::weighted(0.2, budgets(4)),
+    );
     let more = (for_each, fallback, resources, prop::bool::weighted(0.3), checks, on_error, calls);
     let parts =
         (any::<u8>(), wishes, any::<bool>(), option::of(retry), limits(30), limits(8), wait, run_when, condition, more);
@@ -341,14 +344,18 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
         match &seed.wait {
             None => match seed.calls {
                 None => step,
-                Some(count) => {
+                Some((count, effects)) => {
                     let StepKindDraft::Tool { tool, arguments } = &step.kind else { unreachable!("it calls a tool") };
                     let calls = (0..count).map(|place| CallDraft {
                         tool: if place == 1 { "other".to_owned() } else { tool.clone() },
                         arguments: arguments.clone(),
                         verbatim: Vec::new(),
                     });
-                    let kind = StepKindDraft::Calls { calls: calls.collect() };
+                    let kind = StepKindDraft::Calls { calls: calls.collect(), effects };
+                    let step = match effects {
+                        Effects::PerCall => step,
+                        Effects::PerStep => StepDraft { preconditions: Vec::new(), postconditions: Vec::new(), ..step },
+                    };
                     StepDraft { kind, fallback: Vec::new(), compensate: None, ..step }
                 }
             },

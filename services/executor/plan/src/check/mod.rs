@@ -536,7 +536,7 @@ fn plan_size(draft: &PlanDraft) -> usize {
     let steps = draft.steps.iter().map(|step| {
         let kind = match &step.kind {
             StepKindDraft::Tool { tool, arguments } => tool.len() + json_size(arguments),
-            StepKindDraft::Calls { calls } => size_of_calls(calls),
+            StepKindDraft::Calls { calls, .. } => size_of_calls(calls),
             StepKindDraft::Plan { plan, inputs } => plan_size(plan) + json_size(inputs),
             StepKindDraft::Wait { wait } => {
                 let form = wait.form.as_ref();

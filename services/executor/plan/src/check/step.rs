@@ -28,7 +28,7 @@ impl Checker<'_> {
             StepKindDraft::Tool { tool, arguments } => {
                 KindPart::Tool(self.call(&path, tool, arguments, &step.verbatim))
             }
-            StepKindDraft::Calls { calls } => KindPart::Calls(self.listed_calls(&path, step, calls)),
+            StepKindDraft::Calls { calls, effects } => KindPart::Calls(self.listed_calls(&path, step, calls, *effects)),
             StepKindDraft::Wait { wait } => KindPart::Wait(self.wait(&path, step, wait)),
             StepKindDraft::Plan { plan, inputs } => KindPart::Plan(None, self.plan_inputs(&path, step, plan, inputs)),
         };

@@ -38,8 +38,8 @@ impl StepSpec {
             StepKind::Tool(ToolStep { tool, arguments }) => {
                 StepKindDraft::Tool { tool: tool.clone(), arguments: arguments.source().clone() }
             }
-            StepKind::Calls(CallsStep { calls }) => {
-                StepKindDraft::Calls { calls: calls.iter().map(OtherCall::to_draft).collect() }
+            StepKind::Calls(CallsStep { calls, effects }) => {
+                StepKindDraft::Calls { calls: calls.iter().map(OtherCall::to_draft).collect(), effects: *effects }
             }
             StepKind::Plan(PlanStep { plan, inputs }) => {
                 StepKindDraft::Plan { plan: Box::new(plan.to_draft()), inputs: inputs.source().clone() }

@@ -1,8 +1,10 @@
 //! The calls of tools that a step makes, and which programs they may start.
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
-use crate::{CallDraft, Template, path::shown};
+use crate::{CallDraft, Effects, Template, path::shown};
 
 /// A step that is one call of one tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +33,14 @@ impl OtherCall {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallsStep {
     pub(crate) calls: Vec<OtherCall>,
+    pub(crate) effects: Effects,
 }
+
+/// The call that commits what the calls of a step have changed.
+pub(crate) static COMMIT: LazyLock<ToolStep> = LazyLock::new(|| {
+    let arguments = Template::parse(&serde_json::json!({})).expect("an object without templates is one");
+    ToolStep { tool: COMMIT_TOOL.to_owned(), arguments }
+});
 
 impl CallsStep {
     /// The calls, in the order of their results; at least one.
@@ -39,11 +48,24 @@ impl CallsStep {
         self.calls.iter().map(|listed| &listed.call)
     }
 
+    /// How what the calls change becomes the workspace's.
+    pub fn effects(&self) -> Effects {
+        self.effects
+    }
+
+    /// The call that commits what the others have changed; `None` when each commits its own.
+    pub fn commit(&self) -> Option<&ToolStep> {
+        (self.effects == Effects::PerStep).then(|| &*COMMIT)
+    }
+
     /// The calls, each with the names of the arguments that it takes verbatim.
     pub fn as_written(&self) -> impl ExactSizeIterator<Item = (&ToolStep, &[String])> {
         self.calls.iter().map(|listed| (&listed.call, &listed.verbatim[..]))
     }
 }
+
+/// The tool that commits what the calls of a step have changed, by its canonical name.
+pub const COMMIT_TOOL: &str = "commit_changes";
 
 /// The tool that runs a command, by its canonical name.
 pub const COMMAND_TOOL: &str = "run_terminal";

@@ -108,6 +108,8 @@ pub enum CallPlace {
     Own,
     /// One of several, by its position.
     Listed(usize),
+    /// The one that commits what the several have changed.
+    Commit,
     /// One that takes the place of its own, by its position.
     Fallback(usize),
     /// The one that undoes what it has done.
@@ -122,6 +124,7 @@ impl CallPlace {
         match self {
             Self::Own => field.to_owned(),
             Self::Listed(place) => format!("/calls/{place}{field}"),
+            Self::Commit => "/effects".to_owned(),
             Self::Fallback(place) => format!("/fallback/{place}{field}"),
             Self::Compensate => format!("/compensate{field}"),
             // The author writes a path or a command, and no tool.

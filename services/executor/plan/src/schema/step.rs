@@ -106,6 +106,13 @@ pub(super) fn step() -> Value {
             "maxItems": MAX_CALLS,
             "items": {"$ref": "#/$defs/call"},
         })),
+        "effects": optional(json!({
+            "description": "How what several `calls` change becomes the workspace's: each call commits its own (per_call), or all of it is committed as \
+                            one when they have completed, or not at all (per_step).",
+            "type": "string",
+            "enum": ["per_call", "per_step"],
+            "default": "per_call",
+        })),
         "attempt_timeout": optional(duration("The longest time for one attempt.")),
         "exclusive": optional(json!({
             "description": "Whether no other call commits in the workspace while this step's call runs.",
@@ -162,8 +169,17 @@ pub(super) fn step() -> Value {
         "else": {
             "if": present("plan"),
             "then": no_tool,
-            "else": {"if": present("calls"), "then": {"allOf": no_own_call}, "else": present_as_any("tool")},
+            "else": {
+                "if": present("calls"),
+                "then": {"allOf": no_own_call},
+                "else": {"allOf": [present_as_any("tool"), absent("effects")]},
+            },
         },
+    }));
+    // They would look at a workspace that has nothing of the step.
+    rules.push(json!({
+        "if": {"required": ["effects"], "properties": {"effects": {"const": "per_step"}}},
+        "then": {"allOf": [no_call("preconditions"), no_call("postconditions")]},
     }));
     let ends_by_itself = json!({"type": "object", "anyOf": [present("for"), present("until")]});
     rules.push(json!({

@@ -124,6 +124,7 @@ fn calls_are_verbose_and_effects_are_not() {
         ledger_id: "l".into(),
         check: None,
         held: belay_execution::Amounts::default(),
+        layers: None,
         timeout: Duration::from_secs(1),
     })));
     assert_eq!(requested.level, AuditLevel::Verbose);

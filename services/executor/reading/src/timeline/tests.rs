@@ -44,6 +44,7 @@ fn requested() -> ToolCallEvent {
         timeout: Duration::from_secs(1),
         check: None,
         held: belay_execution::Amounts::default(),
+        layers: None,
     }))
 }
 

@@ -24,7 +24,7 @@ const PLAN: &str = "
 id: golden
 parallelism: 8
 timeout: 9h
-budget: {calls: 9, output_bytes: 1000000}
+budget: {calls: 12, output_bytes: 1000000}
 steps:
   - {id: good, tool: noop, arguments: {output: 9007199254740993}}
   - {id: flaky, tool: noop, retry: {max_attempts: 2, backoff: [1s]}}
@@ -38,6 +38,7 @@ steps:
   - {id: signal.dotted, wait: {signal: go}}
   - {id: last, tool: noop, arguments: {output: '${[\"signal.dotted\"].result}'}, depends_on: [soon]}
   - {id: stopped, tool: noop, depends_on: [last]}
+  - {id: whole, effects: per_step, calls: [{tool: noop}]}
 ";
 
 fn folder() -> PathBuf {
@@ -75,7 +76,14 @@ impl Story {
             approval_mode: ApprovalMode::Wait,
             workspace: belay_execution::Workspace::Directory("/w".into()),
             labels: [("team".to_owned(), "a".to_owned())].into(),
-            tools: vec![facts],
+            tools: vec![
+                ToolFacts {
+                    used_as: belay_plan::COMMIT_TOOL.into(),
+                    tool: belay_plan::COMMIT_TOOL.into(),
+                    ..facts.clone()
+                },
+                facts,
+            ],
             trace: ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into(), String::new()),
             shard: 7,
         };
@@ -161,6 +169,10 @@ fn story() -> Vec<Event> {
     story.end("denied", 1, ToolCallEnd::Denied { failure: denied, receipt: Receipt::default() });
     let unknown = failure(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN);
     story.end("unknown", 1, ToolCallEnd::OutcomeUnknown { failure: unknown, grant_nonce: String::new() });
+    let layer = "id.digest".to_owned();
+    let receipt = Receipt { ledger_id: "ledger".into(), output_bytes: 4, layer, ..Receipt::default() };
+    story.end("whole~0", 1, ToolCallEnd::Completed { result: Json::from_text("null").into(), receipt });
+    story.end("whole~1", 1, completed("null"));
     let held = OperationId { step: "held".into(), attempt: 1, number: 1 };
     let decision =
         PolicyDecision { verdict: Verdict::Prompt, rule: "ask".into(), reason: "why".into(), policy_revision: 4 };

@@ -295,7 +295,7 @@ fn call_several(random: &mut StdRng, index: usize, step: &mut v1::StepSpec) {
     };
     let calls = (0..random.random_range(2..=3)).map(call).collect();
     (step.fallback, step.compensate, step.postconditions) = (Vec::new(), None, Vec::new());
-    step.kind = Some(step_spec::Kind::Calls(v1::CallsStep { calls, exclusive }));
+    step.kind = Some(step_spec::Kind::Calls(v1::CallsStep { calls, exclusive, ..Default::default() }));
 }
 
 /// Whether steps of its own do a step's work: for the entries of a list, or for its calls.

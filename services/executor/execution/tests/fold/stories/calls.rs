@@ -1,5 +1,6 @@
 //! Steps that make several calls, side by side.
 
+use belay_execution::{Body, ToolCallEvent};
 use serde_json::json;
 
 use crate::support::story;
@@ -98,6 +99,82 @@ fn what_reads_a_step_that_ran_again_is_made_again() {
             "5s a look run again, a started attempt 2",
             "6s a completed, look started attempt 2, look lists 2, look~1 started attempt 2",
             "7s look~1 completed, look collects [{},{}], look completed, COMPLETED",
+        ]
+    );
+}
+
+/// B-34: what the calls change is committed by one more call once all have completed; a call that begins later sees what the others have changed, and no
+/// call is checked against what only the plan's calls return.
+#[test]
+fn calls_with_one_effect_are_committed_by_one_more_call() {
+    let play = story("make; pack after make")
+        .parallelism(2)
+        .calls("make", "write look write")
+        .one_effect("make")
+        .arguments("pack", json!({"all": "${make.result}"}))
+        .play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, make started, make lists 3, make~0 started, make~1 started",
+            "1s make~0 completed, make~2 started, make~1 completed",
+            "2s make~2 completed, make lists 4, make~3 started",
+            "3s make~3 completed, make collects [{},{},{}], make completed, pack started",
+            "4s pack completed, COMPLETED",
+        ]
+    );
+    let begins_with = |step: &str| {
+        let request = play.events.iter().find_map(|event| match &event.body {
+            Body::ToolCall { call, event: ToolCallEvent::Requested(request) } if &*call.step == step => Some(request),
+            _ => None,
+        });
+        let layers = request.expect("it was called").layers.clone().expect("its step has one effect");
+        assert_eq!((&*layers.step, layers.round), ("make", 1));
+        (layers.begin_with.len(), layers.entry)
+    };
+    assert_eq!(
+        ["make~0", "make~1", "make~2", "make~3"].map(begins_with),
+        [(0, Some(0)), (0, Some(1)), (1, Some(2)), (2, None)]
+    );
+}
+
+/// When a call fails, nothing is committed; when the step is retried, all calls are made again, and none begins with what an earlier run has left.
+#[test]
+fn calls_with_one_effect_are_made_again_together() {
+    let play = story("make")
+        .parallelism(1)
+        .calls("make", "write write")
+        .one_effect("make")
+        .replies("make~1: transient, ok")
+        .acts("5s retry; 20s retry make")
+        .play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, make started, make lists 2, make~0 started",
+            "1s make~0 completed, make~1 started",
+            "2s make~1 failed TRANSIENT, make failed ITEMS_FAILED, PARTIAL",
+            "5s make make~1 run again, make started attempt 2, make lists 2, make~0 started attempt 2",
+            "6s make~0 completed, make~1 started attempt 2",
+            "7s make~1 completed, make lists 3, make~2 started",
+            "8s make~2 completed, make collects [{},{}], make completed, COMPLETED",
+            "20s make make~0 make~1 make~2 run again, make started attempt 3, make lists 2, make~2 skipped NOT_LISTED by make, make~0 started attempt 3",
+            "21s make~0 completed, make~1 started attempt 3",
+            "22s make~1 completed, make lists 3, make~2 started attempt 2",
+            "23s make~2 completed, make collects [{},{}], make completed, COMPLETED",
+        ]
+    );
+}
+
+/// Calls that change nothing leave nothing to commit.
+#[test]
+fn calls_that_change_nothing_commit_nothing() {
+    let play = story("look").parallelism(2).calls("look", "look look").one_effect("look").play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, look started, look lists 2, look~0 started, look~1 started",
+            "1s look~0 completed, look~1 completed, look collects [{},{}], look completed, COMPLETED",
         ]
     );
 }

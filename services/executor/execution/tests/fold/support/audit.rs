@@ -533,9 +533,17 @@ impl Audit {
     fn items_listed(&mut self, list: usize, attempt: u32, items: &[Json]) {
         self.check_attempt(list, attempt);
         self.check_may_start();
-        assert!(self.has_entries(list) && !self.listed.contains_key(&list), "step {list} has read its list");
+        let calls = self.calls_with_one_effect(list);
+        // The second list of calls that have one effect has one more, which commits what the others have changed.
+        let done = self.current(list).map_or(0, |current| {
+            let has_ended = |step: &usize| self.completed.contains(step) || self.skipped.contains_key(step);
+            assert!(current.iter().all(has_ended), "step {list} commits before its calls have completed");
+            assert_eq!((calls, items.len()), (Some(current.len()), current.len() + 1), "step {list} has read its list");
+            current.len()
+        });
+        assert!(self.has_entries(list));
         let known = self.items.get(&list).cloned().unwrap_or_default();
-        for (index, item) in items.iter().enumerate() {
+        for (index, item) in items.iter().enumerate().skip(done) {
             let Some(&step) = known.get(index) else {
                 let step = self.ids.len();
                 self.ids.push(format!("{}~{index}", self.ids[list]));
@@ -548,7 +556,9 @@ impl Audit {
             let by_a_person = [SkipReason::Requested, SkipReason::ApprovalSkipped, SkipReason::NonInteractive];
             let skipped = self.skipped.get(&step).is_some_and(|(reason, _)| by_a_person.contains(reason));
             if self.ended.contains(&step) {
-                if (self.completed.contains(&step) || skipped) && self.values[&step] == *item {
+                // What one of these has changed was not committed.
+                let stays = skipped || self.completed.contains(&step) && calls.is_none();
+                if stays && self.values[&step] == *item {
                     continue;
                 }
                 self.runs_again(step);
@@ -557,6 +567,20 @@ impl Audit {
             self.values.insert(step, item.clone());
         }
         self.listed.insert(list, items.len());
+    }
+
+    /// How many calls a step makes that have one effect; `None` for any other step.
+    fn calls_with_one_effect(&self, step: usize) -> Option<usize> {
+        let several = self.spec(step).several()?;
+        several.commit().map(|_| several.calls().len())
+    }
+
+    /// Whether it commits what the calls of a step have changed.
+    fn commits_step(&self, step: usize) -> bool {
+        let list = self.lists.get(&step).filter(|list| self.calls_with_one_effect(**list).is_some());
+        list.is_some_and(|list| {
+            self.items[list].iter().position(|item| *item == step) == self.calls_with_one_effect(*list)
+        })
     }
 
     /// How many attempts a step had made before those of its current call.

@@ -45,6 +45,7 @@ pub(crate) fn created(plan: Plan) -> Created {
     let calls = plan.steps().iter().flat_map(|step| {
         step.calls()
             .chain(step.listed_calls())
+            .chain(step.several().and_then(|several| several.commit()))
             .chain(step.compensate())
             .chain(step.preconditions().iter().chain(step.postconditions()).filter_map(Check::call))
     });
@@ -80,7 +81,7 @@ fn edited(plan: &Plan, words: &str) -> Plan {
         }
         ("rename", Some(place)) => draft.steps[place].title = "another".to_owned(),
         ("recall", Some(place)) => {
-            if let StepKindDraft::Calls { calls } = &mut draft.steps[place].kind {
+            if let StepKindDraft::Calls { calls, .. } = &mut draft.steps[place].kind {
                 calls[0].arguments = serde_json::json!({"changed": true});
                 calls.truncate(2);
             }

@@ -2,13 +2,13 @@
 //! is kept for whoever asks again.
 
 use std::{
-    collections::{BTreeMap, VecDeque, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},
     time::Duration,
 };
 
 use belay_execution::{
     Actor, ApprovalEvent, ApprovalRequirement, Body, Decision, ErrorClass, Failure, Json, OperationId, PendingApproval,
-    Receipt, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest,
+    Receipt, StepLayers, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest,
 };
 
 use super::{Happening, story::requirement};
@@ -104,6 +104,9 @@ impl Runner {
     pub(crate) fn send(&mut self, id: &OperationId, request: &ToolCallRequest, granted: bool, now: Timestamp) {
         let first = OperationId { attempt: 0, number: 0, ..id.clone() };
         let before = self.calls.range(&first..id).count();
+        if let Some(layers) = request.layers.as_ref().filter(|_| !self.calls.contains_key(id)) {
+            self.check_layers(id, layers, now);
+        }
         match self.calls.entry(id.clone()) {
             Entry::Occupied(mut known) => {
                 let call = known.get_mut();
@@ -136,6 +139,39 @@ impl Runner {
                 place.insert(call);
             }
         }
+    }
+
+    /// What a call of a step with one effect begins with was kept in this run of the step; the one that commits it begins with all of that.
+    fn check_layers(&self, id: &OperationId, layers: &StepLayers, now: Timestamp) {
+        let mut kept = BTreeMap::new();
+        for (other, call) in &self.calls {
+            let place = call.request.as_ref().and_then(|request| request.layers.as_ref());
+            let Some(place) = place.filter(|place| (&place.step, place.round) == (&layers.step, layers.round)) else {
+                continue;
+            };
+            let ended = matches!(call.phase, Phase::Ends(at) if at <= now);
+            if let (Some(entry), Some(layer), true) = (place.entry, self.layer(other), ended) {
+                kept.insert(entry, layer);
+            }
+            assert!(ended || layers.entry.is_some(), "{id} commits while {other} runs");
+            let has_committed = place.entry.is_none() && ended && matches!(call.outcome, Outcome::Completed(_));
+            assert!(!has_committed, "{id} is made after {other} has committed");
+        }
+        let begins_with: BTreeSet<&String> = layers.begin_with.iter().collect();
+        let kept: BTreeSet<&String> = kept.values().collect();
+        assert_eq!(begins_with.len(), layers.begin_with.len(), "{id} begins with a layer twice: {layers:?}");
+        match layers.entry {
+            Some(_) => assert!(begins_with.is_subset(&kept), "{id} begins with {layers:?}, and {kept:?} are kept"),
+            None => assert_eq!(begins_with, kept, "{id} does not commit what was kept"),
+        }
+    }
+
+    /// The layer that a call which has completed leaves: one that only looks leaves none.
+    fn layer(&self, id: &OperationId) -> Option<String> {
+        let call = &self.calls[id];
+        let request = call.request.as_ref()?;
+        let leaves = request.layers.as_ref()?.entry.is_some() && request.tool != "look";
+        (leaves && matches!(call.outcome, Outcome::Completed(_))).then(|| format!("layer of {id}"))
     }
 
     /// The gate hears of the question.
@@ -229,7 +265,8 @@ impl Runner {
             Outcome::Completed(result) => result.as_str().len() as u64,
             _ => 0,
         };
-        let receipt = Receipt { ledger_id: "ledger".to_owned(), output_bytes, ..Receipt::default() };
+        let layer = self.layer(id).unwrap_or_default();
+        let receipt = Receipt { ledger_id: "ledger".to_owned(), output_bytes, layer, ..Receipt::default() };
         match self.calls[id].outcome.clone() {
             Outcome::Completed(result) => ToolCallEnd::Completed { result: result.into(), receipt },
             Outcome::Failed(failure) => ToolCallEnd::Failed { failure, receipt },

@@ -9,8 +9,8 @@ use belay_execution::{
     WaitEvent,
 };
 use belay_plan::{
-    Backoff, Budget, CallDraft, Escalation, FormDraft, Input, OnError, Plan, PlanDraft, RecoveryStrategy, RetryPolicy,
-    RunWhen, StepDraft, StepKindDraft, Then, WaitDraft,
+    Backoff, Budget, CallDraft, Effects, Escalation, FormDraft, Input, OnError, Plan, PlanDraft, RecoveryStrategy,
+    RetryPolicy, RunWhen, StepDraft, StepKindDraft, Then, WaitDraft,
 };
 use serde_json::{Value, json};
 
@@ -136,7 +136,7 @@ impl Story {
         match &mut self.step(id).kind {
             StepKindDraft::Tool { arguments, .. } => *arguments = value,
             StepKindDraft::Plan { inputs, .. } => *inputs = value,
-            StepKindDraft::Calls { calls } => calls.iter_mut().for_each(|call| call.arguments = value.clone()),
+            StepKindDraft::Calls { calls, .. } => calls.iter_mut().for_each(|call| call.arguments = value.clone()),
             StepKindDraft::Wait { .. } => panic!("{id} waits"),
         }
         self
@@ -172,14 +172,23 @@ impl Story {
             arguments: json!({}),
             verbatim: Vec::new(),
         });
-        self.step(id).kind = StepKindDraft::Calls { calls: calls.collect() };
+        self.step(id).kind = StepKindDraft::Calls { calls: calls.collect(), effects: Effects::default() };
+        self
+    }
+
+    /// What the calls of a step change is committed as one.
+    pub(crate) fn one_effect(mut self, id: &str) -> Self {
+        match &mut self.step(id).kind {
+            StepKindDraft::Calls { effects, .. } => *effects = Effects::PerStep,
+            other => panic!("{id} makes one call at most: {other:?}"),
+        }
         self
     }
 
     /// One of a step's calls has these arguments.
     pub(crate) fn call_arguments(mut self, id: &str, index: usize, arguments: Value) -> Self {
         match &mut self.step(id).kind {
-            StepKindDraft::Calls { calls } => calls[index].arguments = arguments,
+            StepKindDraft::Calls { calls, .. } => calls[index].arguments = arguments,
             StepKindDraft::Tool { .. } | StepKindDraft::Wait { .. } | StepKindDraft::Plan { .. } => {
                 panic!("{id} makes one call at most")
             }
@@ -508,6 +517,7 @@ pub(crate) fn request(call: OperationId) -> Body {
         timeout: Duration::from_secs(1),
         check: None,
         held: belay_execution::Amounts::default(),
+        layers: None,
     };
     Body::ToolCall { call, event: ToolCallEvent::Requested(Arc::new(request)) }
 }

@@ -2,7 +2,7 @@
 
 use super::part::CallPart;
 use crate::{
-    CallDraft, StepDraft, Template,
+    CallDraft, Effects, StepDraft, Template,
     check::Checker,
     limits::{MAX_ARGUMENT_BYTES, MAX_CALLS, MAX_FALLBACKS, MAX_RESOURCE_CHARS, MAX_RESOURCES, MAX_TOOL_CHARS},
     nearest,
@@ -26,7 +26,13 @@ impl Checker<'_> {
     }
 
     /// The calls that a step makes side by side.
-    pub(super) fn listed_calls(&mut self, path: &FieldPath, step: &StepDraft, calls: &[CallDraft]) -> Vec<CallPart> {
+    pub(super) fn listed_calls(
+        &mut self,
+        path: &FieldPath,
+        step: &StepDraft,
+        calls: &[CallDraft],
+        effects: Effects,
+    ) -> Vec<CallPart> {
         let not_for_several = [
             ("for_each", step.for_each.is_some(), "remove it, or let the step call one tool"),
             ("fallback", !step.fallback.is_empty(), "remove it, or make the call a step of its own"),
@@ -36,6 +42,15 @@ impl Checker<'_> {
         for (field, _, way_out) in not_for_several.into_iter().filter(|(_, is_set, _)| *is_set) {
             self.rule(&path.key(field), || {
                 format!("is for steps with one call of their own, and this one has `calls`: {way_out}")
+            });
+        }
+        // They would look at the workspace, which has nothing of the step before it is committed.
+        let not_for_one_effect =
+            [("preconditions", !step.preconditions.is_empty()), ("postconditions", !step.postconditions.is_empty())];
+        for (field, _) in not_for_one_effect.into_iter().filter(|(_, is_set)| effects == Effects::PerStep && *is_set) {
+            self.rule(&path.key(field), || {
+                "is for calls that commit their own effects, and this step has `effects: per_step`: let a step before or after this one check it"
+                    .to_owned()
             });
         }
         let field = path.key("calls");

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::{
-    CallDraft, CallPlace, CallsStep, Check, CheckDraft, CheckPlace, Condition, Plan, PlanStep, Planned, PlannedCall,
-    PlannedStep, StepDraft, StepKind, StepKindDraft, StepSpec, Template, ToolStep, WaitFor, WaitStep,
+    CallDraft, CallPlace, CallsStep, Check, CheckDraft, CheckPlace, Condition, Effects, Plan, PlanStep, Planned,
+    PlannedCall, PlannedStep, StepDraft, StepKind, StepKindDraft, StepSpec, Template, ToolStep, WaitFor, WaitStep,
     path::FieldPath,
-    plan::{OtherCall, call_of},
+    plan::{COMMIT, OtherCall, call_of},
     template::Reference,
 };
 
@@ -50,6 +50,18 @@ impl CallPart {
         let arguments = self.arguments_are_valid.then_some(&self.arguments);
         self.has_tool.then_some(Planned::Call(PlannedCall { step, place, tool, arguments, allowed_commands: None }))
     }
+}
+
+/// The call that commits what the calls of a step have changed.
+fn commit_of(step: usize) -> Planned<'static> {
+    let (step, ToolStep { tool, arguments }) = (outermost(step), &*COMMIT);
+    Planned::Call(PlannedCall {
+        step,
+        place: CallPlace::Commit,
+        tool,
+        arguments: Some(arguments),
+        allowed_commands: None,
+    })
 }
 
 /// A step of the plan that is being checked.
@@ -108,7 +120,11 @@ impl Part {
         draft: &'a StepDraft,
     ) -> impl Iterator<Item = Planned<'a>> {
         let listed = match (&draft.kind, &self.kind) {
-            (StepKindDraft::Calls { calls: drafts }, KindPart::Calls(parts)) => Some(parts.iter().zip(drafts)),
+            (StepKindDraft::Calls { calls: drafts, .. }, KindPart::Calls(parts)) => Some(parts.iter().zip(drafts)),
+            _ => None,
+        };
+        let commit = match &draft.kind {
+            StepKindDraft::Calls { effects: Effects::PerStep, .. } => Some(commit_of(step)),
             _ => None,
         };
         let listed = listed.into_iter().flatten().enumerate();
@@ -119,6 +135,7 @@ impl Part {
             calls.filter_map(move |(place, (call, draft))| call.planned(step, CallPlace::Fallback(place), &draft.tool));
         let undoes = self.compensate.as_ref().zip(draft.compensate.as_ref());
         listed
+            .chain(commit)
             .chain(calls)
             .chain(undoes.and_then(|(call, draft)| call.planned(step, CallPlace::Compensate, &draft.tool)))
     }
@@ -222,8 +239,8 @@ impl Part {
             verbatim: draft.verbatim,
         };
         let kind = match (draft.kind, self.kind) {
-            (StepKindDraft::Calls { calls }, KindPart::Calls(parts)) => {
-                StepKind::Calls(CallsStep { calls: calls.into_iter().zip(parts).map(other).collect() })
+            (StepKindDraft::Calls { calls, effects }, KindPart::Calls(parts)) => {
+                StepKind::Calls(CallsStep { calls: calls.into_iter().zip(parts).map(other).collect(), effects })
             }
             (StepKindDraft::Tool { tool, .. }, KindPart::Tool(CallPart { arguments, .. })) => {
                 StepKind::Tool(ToolStep { tool, arguments })

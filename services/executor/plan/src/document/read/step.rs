@@ -3,11 +3,14 @@
 use serde_json::Value as Json;
 
 use super::{
-    super::{fields::Value, tree::Kind},
+    super::{
+        fields::{Fields, Value},
+        tree::Kind,
+    },
     Reader,
     calls::unread_call,
 };
-use crate::{CallDraft, OnError, RunWhen, StepDraft, StepKindDraft, check::Places, path::shown};
+use crate::{CallDraft, Effects, OnError, RunWhen, StepDraft, StepKindDraft, check::Places, path::shown};
 
 impl<'n> Reader<'n> {
     /// A step, its `order`, and where the steps of its own plan stand.
@@ -23,6 +26,7 @@ impl<'n> Reader<'n> {
         draft.kind = match (fields.take_exactly("wait"), fields.take_exactly("plan")) {
             (None, Some(plan)) => {
                 let inputs = fields.take_exactly("inputs");
+                self.no_effects(&mut fields);
                 // `inputs` is also a name of the arguments of a call.
                 for field in ["tool", "calls", "skillId", "action", "arguments", "params", "parameters", "args"] {
                     if let Some(value) = fields.take_exactly(field) {
@@ -51,6 +55,7 @@ impl<'n> Reader<'n> {
                 StepKindDraft::Plan { plan: Box::new(plan), inputs }
             }
             (Some(wait), plan) => {
+                self.no_effects(&mut fields);
                 if let Some(plan) = plan {
                     plan.refuse(&mut self.report, || {
                         "is for steps that carry out a plan, and this one waits: remove it, or make two steps"
@@ -80,9 +85,11 @@ impl<'n> Reader<'n> {
                     let listed: Vec<CallDraft> = listed.iter().map(|call| self.other_call(call)).collect();
                     // What is no list has been refused; without a call it would be refused again.
                     let is_list = matches!(calls.node.kind, Kind::List(_));
-                    StepKindDraft::Calls { calls: if is_list { listed } else { vec![unread_call()] } }
+                    let effects = fields.take_exactly("effects").map(|value| self.effects(&value)).unwrap_or_default();
+                    StepKindDraft::Calls { calls: if is_list { listed } else { vec![unread_call()] }, effects }
                 }
                 None => {
+                    self.no_effects(&mut fields);
                     let (tool, arguments) = self.call(&mut fields);
                     StepKindDraft::Tool { tool, arguments }
                 }
@@ -115,6 +122,27 @@ impl<'n> Reader<'n> {
         let order = self.order_of(&mut fields);
         fields.finish(&mut self.report);
         (order, draft, of_plan)
+    }
+}
+
+impl<'n> Reader<'n> {
+    fn effects(&mut self, value: &Value<'n>) -> Effects {
+        let word = value.text(&mut self.report);
+        let known = Effects::WORDS.iter().find(|(known, _)| *known == word);
+        if known.is_none() && matches!(value.node.kind, Kind::Text(_)) {
+            value.refuse(&mut self.report, || format!("must be per_call or per_step, not `{}`", shown(&word)));
+        }
+        known.map(|(_, effects)| *effects).unwrap_or_default()
+    }
+
+    /// Refuses `effects` on a step without `calls`.
+    fn no_effects(&mut self, fields: &mut Fields<'n>) {
+        if let Some(value) = fields.take_exactly("effects") {
+            value.refuse(&mut self.report, || {
+                "is for steps with `calls`, and this one has none: remove it, or write its call as the only one of `calls`"
+                    .to_owned()
+            });
+        }
     }
 }
 

@@ -11,11 +11,12 @@ use super::{
 use crate::{RunWhen, check::Place, limits::MAX_NESTED_GROUPS, path::shown};
 
 /// What a step or a plan has, and a group does not.
-const OF_A_PLAN: [&str; 11] = [
+const OF_A_PLAN: [&str; 12] = [
     "timeout",
     "for_each",
     "tool",
     "calls",
+    "effects",
     "wait",
     "arguments",
     "inputs",

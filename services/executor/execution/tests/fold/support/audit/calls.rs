@@ -253,6 +253,6 @@ impl Audit {
     pub(super) fn has_checks_after(&self, step: usize) -> bool {
         let spec = self.spec(step);
         let has_some = !spec.postconditions().is_empty() || spec.output_schema().is_some();
-        has_some && !self.has_entries(step) && !self.undoes.contains_key(&step)
+        has_some && !self.has_entries(step) && !self.undoes.contains_key(&step) && !self.commits_step(step)
     }
 }
