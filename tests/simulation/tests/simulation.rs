@@ -443,6 +443,11 @@ const SCENARIOS: &[Scenario] = &[
         expect: Expect::Found { violation: "collects what is not done", first: 1, within: 200 },
     },
     Scenario {
+        name: "belay_layer_left_out",
+        run: belay::layer_left_out,
+        expect: Expect::Found { violation: "no run did what", first: 3, within: 200 },
+    },
+    Scenario {
         name: "belay_held_budget_ignored",
         run: belay::held_budget_ignored,
         expect: Expect::Found { violation: "and the budget is", first: 2, within: 200 },

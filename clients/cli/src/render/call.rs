@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use belay_proto::v1::{
-    Execution, Payload, Step, StepSpec, ToolStep, WaitStep, step, step_spec, wait_step::Condition, waiting_reason,
+    Execution, Payload, Step, StepSpec, ToolStep, WaitStep, calls_step, step, step_spec, wait_step::Condition,
+    waiting_reason,
 };
 use serde_json::Value;
 
@@ -39,11 +40,18 @@ pub(crate) fn of_step(step: &StepSpec) -> String {
     }
 }
 
-/// The tool of one of the calls that a step makes side by side, and the call in words; `None` for a step of another kind.
+/// The tool that commits what the calls of a step have changed.
+pub(crate) const COMMIT: &str = "commit_changes";
+
+/// The tool of one of the calls that a step makes side by side, or of the one that commits what they have changed, and the call in words; `None` for a step
+/// of another kind.
 pub(crate) fn of_several(step: &StepSpec, index: usize) -> Option<(String, String)> {
     let Some(step_spec::Kind::Calls(several)) = &step.kind else { return None };
-    let call = several.calls.get(index)?;
-    Some((call.tool.clone(), of_tool(&call.tool, arguments(call))))
+    let has_one_effect = several.effects() == calls_step::Effects::PerStep;
+    match several.calls.get(index) {
+        Some(call) => Some((call.tool.clone(), of_tool(&call.tool, arguments(call)))),
+        None => has_one_effect.then(|| (COMMIT.to_owned(), "commit what the calls have changed".to_owned())),
+    }
 }
 
 /// What a step does in a word or two: the tool it calls, or that it waits.

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use belay_proto::v1::{
     ApprovalDecided, ApprovalNeed, Decision, EscalationRetry, ExecutionEvent, ExecutionRetried, Failure, Payload,
-    Progress, Receipt, StepResolution, WaitEnded, WaitingReason, child_ended, execution_event::Kind, wait_ended,
-    waiting_reason,
+    Progress, Receipt, StepItemsListed, StepResolution, WaitEnded, WaitingReason, child_ended, execution_event::Kind,
+    wait_ended, waiting_reason,
 };
 
 use serde_json::Value;
 
 use super::{
+    call,
     picture::Picture,
     text::{Line, Style, clean, shorten},
     time, words,
@@ -240,6 +241,9 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
             let from = used.source.as_ref().map(words::cached).unwrap_or_default();
             (Style::Warn, format!("uses {from}{}", error(used.failure.as_ref())))
         }
+        Kind::StepItemsListed(listed) if commits(listed) => {
+            (Style::Plain, "commits what its calls have changed, as one effect".to_owned())
+        }
         Kind::StepItemsListed(listed) => {
             (Style::Plain, format!("runs as {} of its own", words::steps(listed.items.len())))
         }
@@ -394,6 +398,13 @@ fn progress(progress: Option<&Progress>) -> String {
 
 fn error(failure: Option<&Failure>) -> String {
     failure.map(|failure| format!(": {}", words::failure(failure))).unwrap_or_default()
+}
+
+/// Whether the last of the steps that are listed commits what those before it have changed.
+fn commits(listed: &StepItemsListed) -> bool {
+    let last = listed.items.last().and_then(Payload::as_json);
+    let last: Option<Value> = last.and_then(|last| serde_json::from_str(last).ok());
+    last.is_some_and(|last| last["tool"] == call::COMMIT && last["layers"].is_array())
 }
 
 #[cfg(test)]

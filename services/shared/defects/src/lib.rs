@@ -57,6 +57,8 @@ pub enum Defect {
     IncompleteCollection,
     /// A list that is read again keeps what was done for other entries.
     StaleEntries,
+    /// A step whose calls have one effect commits it without what the first of them has changed.
+    LayerLeftOut,
     /// Calls are made as if nothing was held of a budget for those under way.
     HeldBudgetIgnored,
     /// The questions of a call have the same ids whenever the runner runs it: what a person answers to one run is told to the next.

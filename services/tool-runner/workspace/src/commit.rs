@@ -30,10 +30,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     conflict::{Fingerprint, Position},
     disk::{At as _, IoFailure},
-    effect::shown,
     inner::{Inner, retired_name},
     open::{DIRECTORY, open_entry, stat_entry},
-    path::RelPath,
+    path::{RelPath, shown},
     stat::{FileKind, Stat},
     tree::{Digest, TreeError},
     workspace::Workspace,

@@ -17,7 +17,7 @@ use crate::{
     manifest::{Act, Change, Flag, Flagged, Manifest, collisions, flags},
     open::{DIRECTORY, names, open_entry, stat_entry},
     overlay_format::{is_opaque, is_whiteout, lies_elsewhere, open_for_reading, was_copied_up},
-    path::{OWN, RelPath},
+    path::{OWN, RelPath, shown},
     stat::{FileTime, Stat},
     stores,
     tree::{Content, LeftOut, Limits, Node, Side, Stop, Tree, TreeError, Walk},
@@ -54,13 +54,6 @@ impl From<TreeError> for EffectError {
             other => Self::Tree(other),
         }
     }
-}
-
-/// Formats paths for a message.
-pub(crate) fn shown(paths: &[RelPath]) -> String {
-    let named: Vec<String> = paths.iter().take(5).map(|path| format!("`{path}`")).collect();
-    let more = paths.len().saturating_sub(named.len());
-    if more == 0 { named.join(", ") } else { format!("{} and {more} more", named.join(", ")) }
 }
 
 impl View {

@@ -271,6 +271,13 @@ fn is_ambiguous(name: &str) -> bool {
         || is_drive
 }
 
+/// Formats paths for a message.
+pub(crate) fn shown(paths: &[RelPath]) -> String {
+    let named: Vec<String> = paths.iter().take(5).map(|path| format!("`{path}`")).collect();
+    let more = paths.len().saturating_sub(named.len());
+    if more == 0 { named.join(", ") } else { format!("{} and {more} more", named.join(", ")) }
+}
+
 /// Whether a name is [`OWN`], ignoring case, because some file systems do.
 pub fn is_own(name: &OsStr) -> bool {
     name.as_bytes().eq_ignore_ascii_case(OWN.as_bytes())

@@ -1,6 +1,10 @@
 //! Why an operation in a view failed.
 
-use crate::{disk::IoFailure, path::RelPath, stat::FileKind};
+use crate::{
+    disk::IoFailure,
+    path::{RelPath, shown},
+    stat::FileKind,
+};
 
 /// Why an operation in a view failed.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +73,7 @@ pub enum ViewError {
     #[error(
         "changed by someone else since earlier calls of this step changed it: {}; nothing of the step was committed; run the step again on the \
          current files",
-        crate::effect::shown(paths)
+        shown(paths)
     )]
     LayerConflict {
         /// The paths.

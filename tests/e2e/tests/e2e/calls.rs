@@ -127,3 +127,132 @@ fn until<T>(answer: impl Fn() -> Option<T>) -> T {
         std::thread::sleep(Duration::from_millis(50));
     }
 }
+
+/// The plan of a step whose calls have one effect: commands work on what a file tool and a command before them have changed.
+fn whole(calls: &Value, more: Value) -> Value {
+    let mut step = json!({"id": "make", "effects": "per_step", "calls": calls});
+    let fields = more.as_object().cloned().unwrap_or_default();
+    step.as_object_mut().expect("it is an object").extend(fields);
+    json!({"id": "whole", "parallelism": 1, "steps": [
+        step,
+        {"id": "after", "tool": "list_directory", "arguments": {"path": "."}, "depends_on": ["make"]},
+    ]})
+}
+
+fn shell(script: &str) -> Value {
+    json!({"tool": "run_terminal", "arguments": {"command": ["sh", "-c", script]}})
+}
+
+/// B-34: file tools and commands of a step see what those before them have changed, nobody else does, and all of it is approved and committed as one, also
+/// where the workspace belongs to another user than the runner's.
+#[test]
+fn the_calls_of_a_step_have_one_effect() {
+    let home = home();
+    for (name, text) in [("f", "base\n"), ("d/old", "old")] {
+        fs::create_dir_all(home.path("w").join(name).parent().unwrap()).unwrap();
+        fs::write(home.path("w").join(name), text).unwrap();
+    }
+    if rustix::process::geteuid().is_root() {
+        for name in ["w", "w/f", "w/d", "w/d/old"] {
+            std::os::unix::fs::chown(home.path(name), Some(1000), Some(1000)).unwrap();
+        }
+    }
+    let calls = json!([
+        {"tool": "write_file", "arguments": {"path": "a.txt", "content": "a"}},
+        shell("set -e; printf b >> a.txt; echo one >> f; rm -r d; mkdir -m 700 p; echo p > p/q; ln -s f link"),
+        shell("set -e; printf c >> a.txt; echo two >> f; mkdir d; echo new > d/new; test ! -e d/old; rm link; cat p/q >> p/r"),
+        {"tool": "read_file", "arguments": {"path": "a.txt"}},
+    ]);
+    home.file("plan.json", whole(&calls, json!({})).to_string());
+    let server = home.serve();
+    let with = ["--workspace", "w", "--approve", "prompt", "--id", "whole", "--detach"];
+    let started = home.run(["run", "plan.json"].iter().chain(&with));
+    assert_eq!(started.code, 0, "{started:?}");
+    let waiting = until(|| {
+        let (_, listed) = home.json(&["approvals", "list"]);
+        listed["approvals"].as_array().filter(|approvals| approvals.len() == 1).map(|approvals| approvals[0].clone())
+    });
+    assert_eq!(waiting["stepId"], "make~4", "{waiting:#}");
+    assert_eq!(fs::read_to_string(home.path("w/f")).unwrap(), "base\n", "nothing is committed");
+    assert!(!home.path("w/a.txt").exists());
+    // What was kept outlives the loss of all services.
+    server.kill();
+    let server = home.serve();
+    let id = waiting["name"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    let shown = home.run(["approvals", "show", id.as_str()]);
+    for part in ["a.txt", "d/new", "d/old", "p/r"] {
+        assert!(shown.out.contains(part), "{part}: {shown:?}");
+    }
+    let approved = home.run(["approve", id.as_str(), "--yes"]);
+    assert_eq!(approved.code, 0, "{approved:?}");
+    let ended = home.run(["executions", "watch", "whole"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(fs::read_to_string(home.path("w/a.txt")).unwrap(), "abc");
+    assert_eq!(fs::read_to_string(home.path("w/f")).unwrap(), "base\none\ntwo\n");
+    assert_eq!(fs::read_to_string(home.path("w/p/r")).unwrap(), "p\n");
+    assert!(home.path("w/d/new").exists() && !home.path("w/d/old").exists() && !home.path("w/link").exists());
+    let (_, result) = home.json(&["executions", "result", "whole"]);
+    let (_, execution) = home.json(&["executions", "get", "whole"]);
+    assert_eq!(execution["steps"][0]["stepId"], "make", "{execution:#}");
+    assert!(result["outputs"]["after"].to_string().contains("a.txt"), "{result:#}");
+    until(|| fs::read_dir(home.path("w/.belay/layers")).unwrap().next().is_none().then_some(()));
+    drop(server);
+}
+
+/// When a call fails, nothing of the step is committed, and a retry makes all calls again. What a person saves meanwhile is not lost.
+#[test]
+fn a_step_with_one_effect_is_committed_whole_or_not_at_all() {
+    let home = home();
+    let calls = json!([
+        {"tool": "write_file", "arguments": {"path": "a.txt", "content": "a"}},
+        shell("test -e there && cat there >> a.txt"),
+    ]);
+    home.file("plan.json", whole(&calls, json!({})).to_string());
+    let ran = run(&home, "whole", "auto");
+    assert_eq!(ran.code, 30, "{ran:?}");
+    assert!(!home.path("w/a.txt").exists(), "the first call is not committed by itself");
+    fs::write(home.path("w/there"), "now").unwrap();
+    let ran = home.run(["executions", "retry", "whole"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(fs::read_to_string(home.path("w/a.txt")).unwrap(), "anow", "both calls were made again");
+    assert!(ran.out.contains("commits what its calls have changed"), "{ran:?}");
+
+    // A person saves a file that the step has changed, while a call of it runs.
+    let calls = json!([
+        {"tool": "write_file", "arguments": {"path": "there", "content": "by the step"}},
+        shell("sleep 2"),
+    ]);
+    home.file("plan.json", whole(&calls, json!({})).to_string());
+    let server = home.serve();
+    let with = ["--workspace", "w", "--approve", "auto", "--id", "saved", "--detach"];
+    assert_eq!(home.run(["run", "plan.json"].iter().chain(&with)).code, 0);
+    until(|| (state(&states(&home, "saved"), "make~1") == "RUNNING").then_some(()));
+    fs::write(home.path("w/there"), "by a person").unwrap();
+    let ended = home.run(["executions", "watch", "saved"]);
+    assert_eq!(ended.code, 30, "{ended:?}");
+    assert!(ended.out.contains("changed by someone else"), "{ended:?}");
+    assert_eq!(fs::read_to_string(home.path("w/there")).unwrap(), "by a person");
+    let retried = home.run(["executions", "retry", "saved"]);
+    assert_eq!(retried.code, 0, "{retried:?}");
+    assert_eq!(fs::read_to_string(home.path("w/there")).unwrap(), "by the step");
+    drop(server);
+}
+
+#[test]
+fn what_one_effect_cannot_be_given_is_refused_by_field() {
+    let home = home();
+    let one = json!([{"tool": "noop", "arguments": {}}]);
+    for (more, field) in [
+        (json!({"effects": "at_once"}), "effects: must be per_call or per_step"),
+        (
+            json!({"postconditions": [{"condition": "1 == 1"}]}),
+            "postconditions: is for calls that commit their own effects",
+        ),
+        (json!({"calls": null, "tool": "noop"}), "effects: is for steps with `calls`"),
+    ] {
+        home.file("plan.json", whole(&one, more).to_string());
+        let refused = home.run(["plan", "validate", "plan.json"]);
+        assert_ne!(refused.code, 0, "{refused:?}");
+        assert!(format!("{}{}", refused.out, refused.talk).contains(field), "{field}: {refused:?}");
+    }
+}

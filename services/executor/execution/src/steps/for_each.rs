@@ -68,7 +68,9 @@ fn entries(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Option<Re
     match spec.for_each() {
         Some(list) => read(execution, step, list, blobs),
         None => {
-            let identity = |written| identity(execution, written);
+            // What the calls of an earlier run have changed was not committed, so all of them are made again.
+            let run = execution.steps[step].has_one_effect().then_some(execution.steps[step].attempt);
+            let identity = |written| identity(execution, written, run);
             spec.several().map(|several| Ok(several.as_written().map(identity).collect()))
         }
     }
@@ -76,8 +78,8 @@ fn entries(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Option<Re
 
 /// Identifies a call of several by its tool and a digest of its arguments: as they are written, and when the steps ended that they read. When the plan
 /// changes it, or what it reads has run again, it is another call, and is made. Times, and not the values, because a digest of few possible values tells
-/// which one it is.
-fn identity(execution: &Execution, (call, verbatim): (&ToolStep, &[String])) -> Json {
+/// which one it is. `run`: the attempt of a step whose calls have one effect.
+fn identity(execution: &Execution, (call, verbatim): (&ToolStep, &[String]), run: Option<u32>) -> Json {
     let read: BTreeMap<&str, Option<i64>> = call
         .arguments
         .values()
@@ -85,7 +87,11 @@ fn identity(execution: &Execution, (call, verbatim): (&ToolStep, &[String])) -> 
         .collect();
     let written = serde_json::json!([call.arguments.source(), verbatim, read]);
     let arguments = digest(Json::canonical(&written).as_str().as_bytes());
-    Json::canonical(&serde_json::json!({"tool": call.tool, "arguments": arguments}))
+    let mut identity = serde_json::json!({"tool": call.tool, "arguments": arguments});
+    if let Some(run) = run {
+        identity["run"] = run.into();
+    }
+    Json::canonical(&identity)
 }
 
 /// The entries of the list.
@@ -242,13 +248,11 @@ pub(crate) fn listed(
         Some(listed) if commit_due(execution, record, listed).is_some() && items.len() == listed + 1 => listed,
         Some(_) => return Err(format!("step `{}` has read its list", record.id)),
     };
-    let all_again = record.has_one_effect();
     let (known, spec) = (record.items.steps.clone(), Arc::clone(&record.spec));
     let mut open = 0;
     for (item, &of_item) in items.iter().zip(&known).skip(done) {
         let record = &execution.steps[of_item];
-        // What the calls of an earlier run have changed was not committed.
-        if record.stays_for(item) && !(all_again && record.state == StepState::Completed) {
+        if record.stays_for(item) {
             continue;
         }
         if record.state.is_terminal() {

@@ -1,6 +1,7 @@
 //! Steps whose calls have one effect: which layers a call begins with, and when all of them are committed. The runner keeps what each call changes as a
 //! layer, named in the call's receipt; the last entry of the step commits them.
 
+use belay_defects::{Defect, is_planted};
 use belay_plan::COMMIT_TOOL;
 use serde_json::{Value, json};
 
@@ -23,7 +24,10 @@ pub(super) fn of_call(execution: &Execution, step: StepKey) -> Option<StepLayers
 
 /// The entry that commits what the calls of a step have changed; `None` when they have changed nothing.
 pub(super) fn commit(execution: &Execution, whole: &StepRecord) -> Option<Json> {
-    let layers = kept(execution, whole);
+    let mut layers = kept(execution, whole);
+    if layers.len() > 1 && is_planted(Defect::LayerLeftOut) {
+        layers.remove(0);
+    }
     (!layers.is_empty()).then(|| Json::canonical(&json!({"tool": COMMIT_TOOL, "layers": layers})))
 }
 

@@ -267,7 +267,32 @@ impl One<'_> {
     /// What the policy requires, given what a run did.
     fn needs(&self, run: Option<&Run>) -> Needs {
         let effect = run.and_then(|run| run.effect.as_ref());
-        policy::needs(self.mode, &self.call.request.tool, &self.call.arguments(), effect)
+        let needs = policy::needs(self.mode, &self.call.request.tool, &self.call.arguments(), effect);
+        match &self.call.request.layers {
+            None => needs,
+            // What it did is decided about with its step.
+            Some(layers) if !layers.entry.is_empty() => Needs { after: false, ..needs },
+            Some(layers) => Needs { after: self.commits_something() && self.asks(layers), ..needs },
+        }
+    }
+
+    /// Whether one of the calls that left layers did what people decide about.
+    fn asks(&self, layers: &v1::StepLayers) -> bool {
+        let left = |run: &&Run| {
+            let id = run.effect.as_ref().map(|effect| effect.commit.as_str());
+            layers.layers.iter().any(|layer| layer.split('.').next() == id)
+        };
+        let needs = |run: &Run| policy::needs(self.mode, run.tool, &run.arguments, run.effect.as_ref());
+        self.runs.iter().filter(left).any(|run| needs(run).after)
+    }
+
+    fn commits_something(&self) -> bool {
+        match self.call.end() {
+            Some(Kind::ToolCallCompleted(completed)) => {
+                completed.receipt.as_ref().is_some_and(|receipt| !receipt.effect_digest.is_empty())
+            }
+            _ => true,
+        }
     }
 
     /// Each approval was decided by someone who may decide.

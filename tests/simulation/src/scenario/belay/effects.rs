@@ -1,6 +1,7 @@
 //! Audits the workspaces at the end: every effect is there once and complete, and none without its call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use belay_proto::v1::execution_event::Kind;
 
@@ -8,6 +9,7 @@ use super::audit::{Evidence, Violations};
 use super::calls::Call;
 use super::decisions::Calls;
 use super::outside::{Effect, Run};
+use super::plans;
 use super::tools::{self, APPEND, FIND};
 use super::workspaces::{self, Change};
 use crate::trace;
@@ -18,6 +20,7 @@ pub(super) fn audit(evidence: &Evidence<'_>, runs: &[Run], calls: &Calls<'_>) ->
     let mut violations = Violations::new();
     // The commit by which each call has changed something.
     let mut commits = BTreeMap::<&str, &str>::new();
+    let mut steps = step_commits(runs, calls);
     for (workspace, changes) in evidence.workspaces {
         for commit in in_order(changes) {
             let wrong = |what: String| format!("{}: {what}", workspace.display());
@@ -25,9 +28,18 @@ pub(super) fn audit(evidence: &Evidence<'_>, runs: &[Run], calls: &Calls<'_>) ->
                 run.effect.as_ref().is_some_and(|effect| effect.commit == commit && effect.workspace == *workspace)
             };
             let Some((number, run)) = runs.iter().enumerate().find(of_run) else {
-                violations.push(wrong(format!("no run did what {commit} put in place")));
+                let of_step =
+                    steps.iter_mut().find(|step| step.workspace == *workspace && step.has_made(changes, commit));
+                match of_step {
+                    Some(step) if step.in_place => violations.push(wrong(format!("{} is in place twice", step.call))),
+                    Some(step) => step.in_place = true,
+                    None => violations.push(wrong(format!("no run did what {commit} put in place"))),
+                }
                 continue;
             };
+            if calls.get(&run.call).is_some_and(|(_, call)| call.request.layers.is_some()) {
+                violations.push(wrong(format!("{} is of a step with one effect, and in place by itself", run.call)));
+            }
             if let Some(before) = commits.insert(&run.call, commit) {
                 let how = calls.get(&run.call).map_or("", |(_, call)| call.twice());
                 violations.push(wrong(format!(
@@ -61,7 +73,12 @@ pub(super) fn audit(evidence: &Evidence<'_>, runs: &[Run], calls: &Calls<'_>) ->
         }
         violations.extend(lost_updates(changes, runs).map(|what| format!("{}: {what}", workspace.display())));
     }
-    for (name, (_, call)) in calls {
+    for step in steps.iter().filter(|step| step.has_completed && step.puts_something && !step.in_place) {
+        if !evidence.row_lost(step.call) {
+            violations.push(format!("{} completed, and what its step did is gone", step.call));
+        }
+    }
+    for (name, (_, call)) in calls.iter().filter(|(_, (_, call))| call.request.layers.is_none()) {
         let effect = call.completed_with().and_then(|run| runs.get(run)?.effect.as_ref());
         let Some(effect) = effect.filter(|effect| !effect.after.is_empty()) else { continue };
         // The row keeps an effect that is not synced yet: it can be lost only with the ledger.
@@ -73,6 +90,70 @@ pub(super) fn audit(evidence: &Evidence<'_>, runs: &[Run], calls: &Calls<'_>) ->
     violations.extend(runs.iter().filter_map(|run| disturbed(evidence, runs, run, calls)));
     violations.extend(runs.iter().filter_map(|run| found_nothing(evidence, run)));
     violations
+}
+
+/// The effect of a step whose calls have one, as what these did.
+struct StepCommit<'a> {
+    /// The call that commits it.
+    call: &'a str,
+    workspace: &'a Path,
+    /// The content of each file after the calls, in the order in which their layers are.
+    meant: BTreeMap<&'a str, &'a Option<String>>,
+    /// The lines that the calls added to files which none of them did anything else to.
+    added: BTreeMap<&'a str, String>,
+    has_completed: bool,
+    /// Whether some of what they did cannot have been undone by others of them.
+    puts_something: bool,
+    in_place: bool,
+}
+
+/// B-34: a step commits what its calls did, all of it and as one.
+fn step_commits<'a>(runs: &'a [Run], calls: &'a Calls<'a>) -> Vec<StepCommit<'a>> {
+    let mut steps = Vec::new();
+    for (name, (_, call)) in calls.iter().filter(|(_, (_, call))| call.request.tool == plans::COMMIT) {
+        let layers = call.request.layers.iter().flat_map(|layers| &layers.layers);
+        let (mut meant, mut added, mut workspace) = (BTreeMap::new(), BTreeMap::<&str, String>::new(), None);
+        let mut other = BTreeSet::new();
+        for layer in layers {
+            let id = layer.split('.').next().unwrap_or_default();
+            let of_layer = |(_, run): &(usize, &'a Run)| run.effect.as_ref().is_some_and(|effect| effect.commit == id);
+            let Some((number, run)) = runs.iter().enumerate().find(of_layer) else { continue };
+            let effect = run.effect.as_ref().expect("it was found by it");
+            workspace = Some(effect.workspace.as_path());
+            for (path, content) in &effect.after {
+                meant.insert(path.as_str(), content);
+                if run.tool == APPEND {
+                    added.entry(path.as_str()).or_default().push_str(&tools::line(number, &run.call));
+                } else {
+                    other.insert(path.as_str());
+                }
+            }
+        }
+        added.retain(|path, _| !other.contains(path));
+        let Some(workspace) = workspace else { continue };
+        let has_completed = matches!(call.end(), Some(Kind::ToolCallCompleted(_)));
+        let puts_something = meant.values().any(|content| content.is_some());
+        steps.push(StepCommit { call: name, workspace, meant, added, has_completed, puts_something, in_place: false });
+    }
+    steps
+}
+
+impl StepCommit<'_> {
+    /// Whether a commit put in place what the calls did, on top of what there was.
+    fn has_made(&self, changes: &[Change], commit: &str) -> bool {
+        let first = changes.iter().position(|change| change.commit == commit).unwrap_or_default();
+        let before = workspaces::contents(&changes[..first]);
+        let done = changes.iter().filter(|change| change.commit == commit);
+        let put: BTreeMap<&str, &Option<String>> = done.map(|change| (change.path.as_str(), &change.content)).collect();
+        let is_change = |(path, content): &(&&str, &&Option<String>)| before.get(**path) != content.as_ref();
+        let meant: BTreeMap<&str, &Option<String>> =
+            self.meant.iter().filter(is_change).map(|(path, content)| (*path, *content)).collect();
+        let follows = |(path, lines): (&&str, &String)| {
+            let content = before.get(*path).cloned().unwrap_or_default() + lines;
+            put.get(*path).is_none_or(|put| put.as_ref() == Some(&content))
+        };
+        put == meant && self.added.iter().all(follows)
+    }
 }
 
 /// A file was found that no commit had put there: a check held that did not.

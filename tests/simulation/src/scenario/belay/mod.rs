@@ -86,10 +86,11 @@ pub use self::planted::{
     child_in_another_folder, child_not_driven, child_of_running_taken, cursor_ahead_rejected, double_dispatch,
     double_start, endless_reruns, expired_grant_drops_effect, forgetting_calls, fork_forgets_output,
     full_disk_fails_steps, grant_reuse, held_budget_ignored, incomplete_collection, journal_without_sync, late_timer,
-    ledger_without_sync, lost_answer_trusted, lost_approval_not_recreated, lost_child_started_again, lost_timer,
-    lost_wake_up, no_fence, pause_of_child_kept, question_of_another_run, repetition_refused, staging_without_sync,
-    stale_cursor_trusted, stale_entries, stale_look, stale_view, uncommitted_reported_unknown, unordered_append,
-    unordered_collection, unreadable_row_stops_start, unrecorded_child_deleted, wall_clock_messages, wall_clock_timers,
+    layer_left_out, ledger_without_sync, lost_answer_trusted, lost_approval_not_recreated, lost_child_started_again,
+    lost_timer, lost_wake_up, no_fence, pause_of_child_kept, question_of_another_run, repetition_refused,
+    staging_without_sync, stale_cursor_trusted, stale_entries, stale_look, stale_view, uncommitted_reported_unknown,
+    unordered_append, unordered_collection, unreadable_row_stops_start, unrecorded_child_deleted, wall_clock_messages,
+    wall_clock_timers,
 };
 pub use self::scenarios::{
     as_it_is, brooding, damaging_a_row, deleting, driving_some, escalating, extending, in_a_crowd, losing_the_gate,
@@ -216,7 +217,8 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
             }
             plans::extend(random, &mut order.plan);
             // With numbers of its own, so that the rest of the plan is what it was without.
-            plans::add_calls(&mut StdRng::seed_from_u64(order.seed ^ 16), &mut order.plan);
+            let one_effect = bugs.defect.is_none_or(|defect| defect == Defect::LayerLeftOut);
+            plans::add_calls(&mut StdRng::seed_from_u64(order.seed ^ 16), &mut order.plan, one_effect);
             features::add_checks(random, &mut order.plan);
             features::share(random, &mut order.plan);
             // Only where nothing is planted: the seeds that find what is planted stay what they are.

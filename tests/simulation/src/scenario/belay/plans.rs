@@ -270,14 +270,39 @@ pub(super) fn extend(random: &mut StdRng, plan: &mut v1::Plan) {
     }
 }
 
-/// Has some steps make two or three calls instead of their own, which is one of these.
-pub(super) fn add_calls(random: &mut StdRng, plan: &mut v1::Plan) {
+/// Has some steps make two or three calls instead of their own, which is one of these. `one_effect`: what the calls of half of these steps change is
+/// committed as one.
+pub(super) fn add_calls(random: &mut StdRng, plan: &mut v1::Plan, one_effect: bool) {
     let calls_one =
         |step: &&mut v1::StepSpec| matches!(step.kind, Some(step_spec::Kind::Tool(_))) && step.for_each.is_none();
     for (index, step) in plan.steps.iter_mut().filter(calls_one).enumerate() {
-        if random.random_bool(0.25) {
+        if random.random_bool(if one_effect { 0.4 } else { 0.25 }) {
             call_several(random, index, step);
+            // Mostly where the calls change something.
+            let changes = matches!(&step.kind, Some(step_spec::Kind::Calls(several)) if several.calls.iter().any(|call| call.tool == APPEND));
+            if one_effect && random.random_bool(if changes { 0.9 } else { 0.3 }) {
+                has_one_effect(step);
+            }
         }
+    }
+}
+
+/// The call that commits what those of a step have changed.
+pub(super) fn commit_of(step: &v1::CallsStep) -> Option<v1::ToolStep> {
+    (step.effects() == v1::calls_step::Effects::PerStep).then(|| v1::ToolStep {
+        tool: COMMIT.to_owned(),
+        arguments: Some(v1::Payload::of_json("{}")),
+        ..v1::ToolStep::default()
+    })
+}
+
+/// The tool of that call.
+pub(super) const COMMIT: &str = "commit_changes";
+
+fn has_one_effect(step: &mut v1::StepSpec) {
+    if let Some(step_spec::Kind::Calls(several)) = &mut step.kind {
+        several.set_effects(v1::calls_step::Effects::PerStep);
+        step.preconditions = Vec::new();
     }
 }
 
@@ -295,7 +320,7 @@ fn call_several(random: &mut StdRng, index: usize, step: &mut v1::StepSpec) {
     };
     let calls = (0..random.random_range(2..=3)).map(call).collect();
     (step.fallback, step.compensate, step.postconditions) = (Vec::new(), None, Vec::new());
-    step.kind = Some(step_spec::Kind::Calls(v1::CallsStep { calls, exclusive, ..Default::default() }));
+    step.kind = Some(step_spec::Kind::Calls(v1::CallsStep { calls, exclusive, ..v1::CallsStep::default() }));
 }
 
 /// Whether steps of its own do a step's work: for the entries of a list, or for its calls.

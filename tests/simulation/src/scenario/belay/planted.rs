@@ -120,6 +120,14 @@ pub fn stale_entries(seed: u64) -> Result<(), String> {
     run(seed, Bugs { extends: true, ..Bugs::planted(Defect::StaleEntries) })
 }
 
+/// A defect of the services' own code: [`Defect::LayerLeftOut`].
+///
+/// # Errors
+/// What was violated.
+pub fn layer_left_out(seed: u64) -> Result<(), String> {
+    run(seed, Bugs { extends: true, ..Bugs::planted(Defect::LayerLeftOut) })
+}
+
 /// A defect of the services' own code: [`Defect::HeldBudgetIgnored`].
 ///
 /// # Errors

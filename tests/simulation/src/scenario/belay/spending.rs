@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use belay_proto::v1::{self, execution_event::Kind};
 
+use super::plans;
 use crate::trace;
 
 /// The end of the id of a step that undoes another, whose calls are not counted.
@@ -36,7 +37,10 @@ impl Spending {
             Kind::ExecutionPlanUpdated(updated) => {
                 self.limit = limit_of(&updated.plan).into_iter().chain(self.given).min();
             }
-            Kind::ToolCallRequested(_) if is_counted => drop(self.held.insert(operation.to_owned(), 1)),
+            // What commits the effect of a step is not counted either: the calls that made it are.
+            Kind::ToolCallRequested(request) if is_counted && request.tool != plans::COMMIT => {
+                self.held.insert(operation.to_owned(), 1);
+            }
             Kind::ChildStarted(started) => {
                 let calls = started.allotment.as_ref().and_then(|given| given.calls);
                 self.held.insert(operation.to_owned(), calls.unwrap_or_default());

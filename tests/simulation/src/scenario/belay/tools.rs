@@ -83,6 +83,7 @@ pub(super) fn all(outside: &Outside) -> Vec<Box<dyn Tool>> {
         tool(REMOVE, Recovery::Transactional, Touches::Changes, ToolKind::FileDelete),
         tool(ASK, Recovery::Idempotent, Touches::Nothing, ToolKind::Other),
         tool(FIND, Recovery::ReadOnly, Touches::Reads, ToolKind::FileRead),
+        Box::new(belay_tool_runner::tools::CommitChanges),
         // No terminal: the simulated runner has no sandbox for one.
         tool(COMMAND, Recovery::Transactional, Touches::Changes, ToolKind::FileWrite),
     ]

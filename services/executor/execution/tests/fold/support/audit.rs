@@ -556,9 +556,7 @@ impl Audit {
             let by_a_person = [SkipReason::Requested, SkipReason::ApprovalSkipped, SkipReason::NonInteractive];
             let skipped = self.skipped.get(&step).is_some_and(|(reason, _)| by_a_person.contains(reason));
             if self.ended.contains(&step) {
-                // What one of these has changed was not committed.
-                let stays = skipped || self.completed.contains(&step) && calls.is_none();
-                if stays && self.values[&step] == *item {
+                if (self.completed.contains(&step) || skipped) && self.values[&step] == *item {
                     continue;
                 }
                 self.runs_again(step);

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::super::calls::{Call, json};
 use super::super::outside::Run;
 use super::super::picture::Fold;
-use super::super::{inputs, tools};
+use super::super::{inputs, plans, tools};
 use super::evidence::SKEW;
 use super::one::One;
 use crate::trace;
@@ -47,6 +47,10 @@ impl<'a> One<'a, '_> {
         let successes: Vec<usize> =
             runs.iter().filter(|(_, run)| run.succeeded == Some(true)).map(|(number, _)| *number).collect();
         match &end.kind {
+            // What it commits is the step's: see `effects`.
+            Some(Kind::ToolCallCompleted(_)) if call.request.tool == plans::COMMIT => {
+                trace::count("calls committed as one");
+            }
             Some(Kind::ToolCallCompleted(completed)) => {
                 let result = call.json(completed.result.as_ref());
                 let from = result["run"].as_u64().and_then(|run| usize::try_from(run).ok());

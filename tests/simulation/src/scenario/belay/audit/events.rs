@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use belay_proto::v1::{self, execution_event::Kind, step};
+use belay_proto::v1::{self, execution_event::Kind, step, step_spec};
 use serde_json::Value;
 
 use super::super::calls::{Call, json};
@@ -10,6 +10,7 @@ use super::super::escalations::Escalations;
 use super::super::lateness::Lateness;
 use super::super::observed::ObservedExecution;
 use super::super::picture::{Account, Depth, Fold};
+use super::super::plans;
 use super::super::promises::{self, Promises};
 use super::super::spending::Spending;
 use super::super::tools;
@@ -210,7 +211,12 @@ impl<'a> One<'a, '_> {
         let Ok(list) = fold.index(event) else { return };
         let blobs = &self.kept.blobs;
         let entries = fold.of_list(list).take(fold.listed.get(&list).copied().unwrap_or_default());
-        let outputs = entries.map(|entry| json(fold.picture.steps[entry].output.as_ref(), blobs));
+        let commits = |entry: &usize| {
+            let kind = &fold.plan.steps[*entry].kind;
+            matches!(kind, Some(step_spec::Kind::Tool(call)) if call.tool == plans::COMMIT)
+        };
+        let outputs =
+            entries.filter(|entry| !commits(entry)).map(|entry| json(fold.picture.steps[entry].output.as_ref(), blobs));
         let (outputs, found) = (Value::from_iter(outputs), json(collected.output.as_ref(), blobs));
         if outputs.as_array().is_some_and(|outputs| outputs.len() > 1) {
             trace::count("lists of several entries collected");

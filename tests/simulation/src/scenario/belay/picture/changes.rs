@@ -118,10 +118,13 @@ impl Fold {
                 None => {
                     let of = &self.plan.steps[list];
                     let kind = match &of.kind {
-                        Some(step_spec::Kind::Calls(listed)) => listed.calls.get(number).map(|call| {
-                            trace::count("calls side by side");
-                            step_spec::Kind::Tool(v1::ToolStep { exclusive: listed.exclusive, ..call.clone() })
-                        }),
+                        Some(step_spec::Kind::Calls(listed)) => {
+                            let call = listed.calls.get(number).cloned().or_else(|| plans::commit_of(listed));
+                            call.map(|call| {
+                                trace::count("calls side by side");
+                                step_spec::Kind::Tool(v1::ToolStep { exclusive: listed.exclusive, ..call })
+                            })
+                        }
                         kind => kind.clone(),
                     };
                     let step = v1::StepSpec {

@@ -235,8 +235,10 @@ impl WorkspaceDirectory for Workspace {
         let view = view.downcast::<ModelView>().expect("the view is of this model");
         let layer = Layer::of(&view, &own, place, over, note);
         let staged = Staged { id: view.id().to_owned(), plan: layer.written() };
-        let files = lock(&self.files);
-        if let Err(error) = files.stage(&staged.id, layer.ops(), self.flaw != Flaw::StagesWithoutSync) {
+        let mut files = lock(&self.files);
+        let is_synced = self.flaw != Flaw::StagesWithoutSync;
+        let before = self.bring_onto_the_disk(&mut files);
+        if let Err(error) = before.and_then(|()| files.stage(&staged.id, layer.ops(), is_synced)) {
             drop(files.remove_staged(&staged.id));
             return Err(failed("staging layer", &staged.id, error).into());
         }
