@@ -7,8 +7,8 @@ use belay_all_in_one::PolicyChoice;
 use crate::{
     args::{Format, GlobalArgs, execution_help},
     commands::{
-        approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, plan, policy, principals,
-        prune, run, serve, stats, store, tools, why,
+        approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, namespaces, plan, policy,
+        principals, prune, run, serve, stats, store, tools, why,
     },
 };
 
@@ -63,6 +63,8 @@ pub(crate) enum Command {
     Plan(Plan),
     #[command(subcommand)]
     Executions(Executions),
+    #[command(subcommand)]
+    Namespaces(Namespaces),
     #[command(subcommand)]
     Tools(Tools),
     #[command(subcommand)]
@@ -181,6 +183,12 @@ pub(crate) enum Executions {
     SetOutput(executions::step::SetOutput),
     RetryStep(executions::step::RetryStep),
     EditPlan(executions::edit_plan::EditPlan),
+}
+
+/// Show what namespaces have used of their budgets
+#[derive(Debug, Subcommand)]
+pub(crate) enum Namespaces {
+    List(namespaces::list::List),
 }
 
 /// Show the tools that steps can use

@@ -3,10 +3,10 @@
 use clap::CommandFactory as _;
 
 use crate::{
-    cli::{Approvals, Artifacts, Cli, Command, Config, Executions, Plan, Policy, Store, Tools},
+    cli::{Approvals, Artifacts, Cli, Command, Config, Executions, Namespaces, Plan, Policy, Store, Tools},
     commands::{
-        approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, plan, policy, principals,
-        prune, run, serve, stats, store, tools, why,
+        approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, namespaces, plan, policy,
+        principals, prune, run, serve, stats, store, tools, why,
     },
     context::Context,
     exit::Exit,
@@ -70,6 +70,7 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
         Command::Store(Store::Stats(verb)) => stats::stats(context, verb).await,
         Command::Store(Store::Prune(verb)) => prune::prune(context, verb).await,
         Command::Doctor(verb) => doctor::doctor(context, verb).await,
+        Command::Namespaces(Namespaces::List(verb)) => namespaces::list::list(context, verb).await,
         Command::Tools(Tools::List(verb)) => tools::list::list(context, verb).await,
         Command::Tools(Tools::Describe(verb)) => tools::describe::describe(context, verb).await,
         Command::Explain(verb) => explain::explain(context, &verb),

@@ -195,6 +195,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         shutdown: stop.clone(),
         limits: limits.executor,
         retention: config.loaded.settings.retention,
+        budgets: config.loaded.settings.budgets,
         webhooks,
         thresholds: belay_executor::Thresholds::default(),
     });

@@ -15,6 +15,7 @@ use belay_service_kit::{
     shutdown::{self, Trigger},
     telemetry::{self, LogFormat},
 };
+use belay_settings::NamespaceBudgets;
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::{LAST_FLUSH, MetricsExport, Telemetry};
 
@@ -51,7 +52,7 @@ pub async fn serve(settings: Settings) -> Result<(), Failure> {
 
     // Required by the command line unless it only reads.
     let (false, Some(runner), Some(gate)) = (settings.read_only, settings.runner, settings.gate) else {
-        let (reading, follow) = reader(&front, redactor, limits.watchers.value).await?;
+        let (reading, follow) = reader(&front, redactor, limits.watchers.value, operator.budgets).await?;
         let broken = async {
             let error = follow.await;
             format!("{}: {error}", store_reason(&error))
@@ -86,6 +87,7 @@ pub async fn serve(settings: Settings) -> Result<(), Failure> {
         shutdown: front.stop.clone(),
         limits,
         retention: operator.retention,
+        budgets: operator.budgets,
         webhooks,
         thresholds: Thresholds::default(),
     };
@@ -110,6 +112,7 @@ async fn reader(
     front: &Front,
     redactor: Redactor,
     max_watchers: u32,
+    budgets: NamespaceBudgets,
 ) -> Result<(Arc<ExecutionReader>, impl Future<Output = StoreError> + Send + use<>), Failure> {
     let missing = |file| {
         let path = front.state_dir.join(file);
@@ -140,6 +143,7 @@ async fn reader(
         telemetry: front.spans.clone(),
         shutdown: front.stop.clone(),
         max_watchers,
+        budgets,
         thresholds: Thresholds::default(),
     };
     Ok(ExecutionReader::beside_owner(parts).await?)

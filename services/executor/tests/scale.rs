@@ -92,6 +92,7 @@ async fn nothing_of_what_is_parked_is_in_memory() {
         shutdown,
         limits: Default::default(),
         retention: Default::default(),
+        budgets: Default::default(),
         webhooks: Vec::new(),
         thresholds: Thresholds::default(),
     });

@@ -40,6 +40,7 @@ async fn each_task_continues_after_a_panic() {
         shutdown,
         limits: Default::default(),
         retention: Retention::default(),
+        budgets: Default::default(),
         webhooks: Vec::new(),
         // An execution that waits for a time leaves memory.
         thresholds: Thresholds { park_after: Duration::ZERO, ..Thresholds::default() },

@@ -137,6 +137,7 @@ impl World {
             shutdown,
             limits: Default::default(),
             retention: Default::default(),
+            budgets: Default::default(),
             webhooks: vec![Webhook {
                 name: "alerts".into(),
                 events: Vec::new(),

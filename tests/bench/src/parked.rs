@@ -225,6 +225,7 @@ async fn fill(journal: &Location, names: &[String], executions: u32, now: i64) -
                     seal_key: None,
                     outbox: Vec::new(),
                     inbox: Default::default(),
+                    usage: Vec::new(),
                     fence: Fence { shard: row.execution.shard, token: fence },
                 }),
                 _ => None,

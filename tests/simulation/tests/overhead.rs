@@ -154,6 +154,7 @@ async fn inside(max_calls: Option<u32>) -> Inside {
         shutdown: stop.clone(),
         limits,
         retention: Default::default(),
+        budgets: Default::default(),
         webhooks: Vec::new(),
         thresholds: belay_executor::Thresholds::default(),
     });

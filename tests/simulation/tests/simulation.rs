@@ -453,6 +453,11 @@ const SCENARIOS: &[Scenario] = &[
         expect: Expect::Found { violation: "and the budget is", first: 2, within: 200 },
     },
     Scenario {
+        name: "belay_namespace_holds_forgotten",
+        run: belay::namespace_holds_forgotten,
+        expect: Expect::Found { violation: "and by the events", first: 0, within: 200 },
+    },
+    Scenario {
         name: "belay_question_of_another_run",
         run: belay::question_of_another_run,
         expect: Expect::Found { violation: "and what is recorded is", first: 13, within: 200 },

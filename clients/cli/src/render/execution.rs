@@ -105,10 +105,11 @@ pub(super) fn took_in_words(execution: &Execution, now: Duration) -> Option<Stri
 fn next_command(execution: &Execution, is_driven: bool) -> String {
     let name = execution.name.as_str();
     let said = execution.waiting.iter().map(|reason| reason.next_command.as_str()).find(|command| !command.is_empty());
+    // It goes on when the window of the budget of its namespace ends, and resumed before it is paused again.
+    let waits_for_limit = execution.waiting.iter().any(|reason| reason.kind() == waiting_reason::Kind::Limit);
+    let is_to_resume = execution.state() == execution::State::Paused && !waits_for_limit;
     match execution.state() {
-        state if !is_over(state) && (state == execution::State::Paused || !is_driven) => {
-            about(&["executions", "resume"], name, &[])
-        }
+        state if !is_over(state) && (is_to_resume || !is_driven) => about(&["executions", "resume"], name, &[]),
         state if is_over(state) => about(&["executions", "get"], name, &["-o", "json"]),
         _ => said.and_then(of_server).unwrap_or_else(|| about(&["executions", "watch"], name, &[])),
     }

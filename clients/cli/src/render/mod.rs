@@ -13,6 +13,7 @@ pub(crate) mod graph;
 pub(crate) mod json;
 pub(crate) mod live;
 pub(crate) mod logs;
+pub(crate) mod namespace;
 pub(crate) mod output;
 pub(crate) mod picture;
 pub(crate) mod plan;

@@ -14,8 +14,8 @@ use belay_plan::{Budget, OnExhausted};
 use belay_reasons as reasons;
 
 use crate::{
-    Allotment, Amounts, Body, BudgetLevel, BudgetReport, BudgetUnit, ErrorClass, Execution, ExecutionEvent, Failure,
-    Operation, StepKey,
+    Admission, Allotment, Amounts, Blobs, Body, BudgetLevel, BudgetReport, BudgetUnit, ErrorClass, Execution,
+    ExecutionEvent, Failure, Operation, StepKey,
     event::OUTPUT_HELD,
     state::{Account, AccountKey, DueReports},
     steps,
@@ -66,10 +66,21 @@ impl Execution {
         self.created.allotment.is_some() || self.plan().has_budgets()
     }
 
+    /// Whether a call in flight holds something of the budget of the namespace.
+    pub(crate) fn has_namespace_holds(&self) -> bool {
+        let mut calls = self.operations.iter().filter_map(Operation::tool_call);
+        calls.any(|call| call.namespace_hold.is_some())
+    }
+
+    /// Whether what the operations of a step use is counted.
+    fn is_charged(&self, step: StepKey) -> bool {
+        let record = &self.steps[step];
+        record.compensates().is_none() && !record.commits_step()
+    }
+
     /// The accounts that an operation of a step is charged to.
     fn accounts_of(&self, step: StepKey) -> impl Iterator<Item = AccountKey> + use<> {
-        let record = &self.steps[step];
-        let charged = record.compensates().is_none() && !record.commits_step();
+        let (record, charged) = (&self.steps[step], self.is_charged(step));
         [None, Some(record.runs_for().unwrap_or(step))].into_iter().filter(move |_| charged)
     }
 
@@ -143,6 +154,11 @@ impl Execution {
         })
     }
 
+    /// Whether the next call of a step may begin, as far as the budget of the namespace goes.
+    pub(crate) fn admission(&self, step: StepKey, blobs: &dyn Blobs) -> Admission {
+        if self.is_charged(step) { blobs.admit() } else { Admission::Unlimited }
+    }
+
     /// How far a budget is used.
     fn report(&self, account: AccountKey, unit: BudgetUnit, level: BudgetLevel) -> BudgetReport {
         let step = account.map(|step| self.steps[step].id.clone());
@@ -153,7 +169,7 @@ impl Execution {
 
     /// The budget for which it is paused and that is still used up; `None` when it is paused for something else, or not at all.
     pub fn exhausted_budget(&self) -> Option<BudgetReport> {
-        self.paused.as_ref().filter(|paused| paused.by_budget)?;
+        self.paused.as_ref().filter(|paused| paused.by_budget && paused.namespace_budget.is_none())?;
         let with_own = self.steps.iter().filter(|(_, record)| record.spec.budget().is_some());
         let accounts = std::iter::once(None).chain(with_own.map(|(step, _)| Some(step)));
         accounts.flat_map(|account| BudgetUnit::ALL.map(|unit| (account, unit))).find_map(|(account, unit)| {

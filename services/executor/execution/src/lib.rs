@@ -15,6 +15,7 @@
 //! | a kind of step | `steps/`, one file each |
 
 mod action;
+mod amounts;
 mod apply;
 mod approval;
 mod approvals;
@@ -26,14 +27,17 @@ mod decide;
 mod decision;
 mod event;
 mod failure;
+mod namespace_budget;
 mod payload;
 mod state;
 mod steps;
 mod time;
 mod totals;
 mod transitions;
+mod window;
 
 pub use action::{Action, DecideContext, Verb};
+pub use amounts::{Amounts, BudgetUnit};
 pub use apply::{ForbiddenChange, IllegalEvent};
 pub use approval::{
     ApprovalRequirement, ChangeKind, Decided, EffectSummary, PathChange, PendingApproval, PolicyDecision, Risk,
@@ -44,16 +48,17 @@ pub use classify::classify;
 pub use control::{Control, Kept, NewPlan, Refused};
 pub use decision::Decision;
 pub use event::{
-    Actor, Allotment, Amounts, ApprovalEvent, ApprovalMode, Body, BudgetLevel, BudgetReport, BudgetUnit, CachedFrom,
-    Child, ChildEnd, ChildEvent, CommittedFile, Created, EscalationRetry, Event, ExecutionEvent, FileType, Finished,
-    Form, OperationId, PlanUpdated, Progress, QuestionReply, Receipt, RecoveryClass, Resolution, Retried, RetryChange,
-    RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, StepLayers, Subject, ToolCallEnd, ToolCallEvent,
-    ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, WaitEvent, Workspace, WriteBound, WriteMechanism,
+    Actor, Allotment, ApprovalEvent, ApprovalMode, Body, BudgetLevel, BudgetReport, CachedFrom, Child, ChildEnd,
+    ChildEvent, CommittedFile, Created, EscalationRetry, Event, ExecutionEvent, FileType, Finished, Form, OperationId,
+    PlanUpdated, Progress, QuestionReply, Receipt, RecoveryClass, Resolution, Retried, RetryChange, RetryRequest,
+    SignalReceived, SkipReason, StepEvent, StepId, StepLayers, Subject, ToolCallEnd, ToolCallEvent, ToolCallRequest,
+    ToolFacts, WaitCondition, WaitEnd, WaitEvent, Workspace, WriteBound, WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
+pub use namespace_budget::{NamespaceBudget, NamespaceHolds, WindowChange, WindowUse};
 pub use payload::{
-    BlobRef, BlobValue, Blobs, CachedResult, CallIdentity, EarlierResult, Evaluated, MAX_READ_BYTES, NoBlobs, Payload,
-    Room,
+    Admission, BlobRef, BlobValue, Blobs, CachedResult, CallIdentity, EarlierResult, Evaluated, MAX_READ_BYTES,
+    NoBlobs, Payload, Room,
 };
 pub use state::{
     Authorization, ChildPause, Execution, FailedAttempt, Life, MAX_SIGNALS, NotRestored, Operation, OperationKey,
@@ -65,6 +70,7 @@ pub use totals::Totals;
 pub use transitions::{
     EXECUTION_TRANSITIONS, ExecutionState, ExecutionTrigger, STEP_TRANSITIONS, StepState, StepTrigger,
 };
+pub use window::{NamespaceHold, Period, Window};
 
 #[cfg(test)]
 mod test_support;

@@ -6,7 +6,7 @@ use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Json, Timestamp};
+use crate::{Json, NamespaceHold, Timestamp};
 
 /// How many bytes of blobs one step's templates may read.
 pub const MAX_READ_BYTES: u64 = 64 * 1024 * 1024;
@@ -98,6 +98,24 @@ pub enum Room {
     Beyond(usize),
 }
 
+/// Whether a call may begin, as far as the budget of its namespace goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// The namespace has no budget.
+    Unlimited,
+    /// The call may begin, and this is held for it.
+    Held(NamespaceHold),
+    /// The call has to wait: calls in flight hold what is left, or the amounts are not known yet. The caller decides again.
+    Wanted,
+    /// The budget of the window is used up.
+    Exhausted {
+        /// The words for people.
+        reason: String,
+        /// When the window ends.
+        until: Timestamp,
+    },
+}
+
 /// The identity of a call: two calls with the same one are the same call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CallIdentity {
@@ -163,6 +181,17 @@ pub trait Blobs {
     fn earlier_result(&self, call: &CallIdentity) -> CachedResult {
         let _ = call;
         CachedResult::Absent
+    }
+
+    /// Whether a call may begin, as far as the budget of the namespace goes. The implementation remembers what it holds for the call, until the event that
+    /// records it is stored.
+    fn admit(&self) -> Admission {
+        Admission::Unlimited
+    }
+
+    /// Whether the budget of the namespace, for which an execution is paused, has room again.
+    fn has_namespace_room(&self) -> bool {
+        false
     }
 
     /// Whether this many steps may be added for the entries of the list of the step with this id. The implementation remembers what was asked for.

@@ -4,7 +4,7 @@ use std::{future::ready, sync::atomic::Ordering};
 
 use belay_journal::{
     Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, Loaded, OutboxRow, Page, Position,
-    Query, Reading, Refused, StartRequest, StoreError, StoredTransition, Transition,
+    Query, Reading, Refused, StartRequest, StoreError, StoredTransition, Transition, UsageRow,
 };
 
 use crate::state::{Shared, State, Stored};
@@ -203,6 +203,10 @@ impl JournalReader for MemoryReader {
 
     fn inbox(&self, key: ExecutionKey, limit: usize) -> Reading<'_, Vec<InboxRow>> {
         self.look(|state| state.inboxes.values().filter(|row| row.to == key).take(limit).copied().collect())
+    }
+
+    fn usage(&self, namespace: &str) -> Reading<'_, Vec<UsageRow>> {
+        self.look(|state| state.usage_in(namespace))
     }
 
     fn recipients(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<ExecutionKey>> {

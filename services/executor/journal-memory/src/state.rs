@@ -8,7 +8,7 @@ use std::{
 use belay_journal::{
     Change, Deletion, Done, ExecutionKey, ExecutionRow, ExecutionSummary, Fence, Folder, InboxChanges, InboxMessage,
     InboxRow, NewExecution, Operation, OutboxKey, OutboxMessage, OutboxRow, Refused, SHARDS, Snapshot, TakenMessage,
-    Transition, start_request,
+    Transition, UsageChange, UsageRow, removed_up_to, start_request,
 };
 use belay_proto::stores::Stores;
 use tokio::sync::watch;
@@ -70,6 +70,8 @@ pub(crate) struct State {
     last_message: i64,
     /// The messages between executions, by recipient and sender.
     pub(crate) inboxes: BTreeMap<(ExecutionKey, ExecutionKey), InboxRow>,
+    /// What namespaces use, by namespace and window.
+    usage: BTreeMap<(String, i64, i64), UsageRow>,
     /// The position of what was committed last.
     pub(crate) position: i64,
     last_key: i64,
@@ -107,8 +109,9 @@ impl State {
                 }
                 Ok(created)
             }
-            Operation::Append { key, transition, summary, seal_key, outbox, inbox, fence } => {
-                let appended = self.append(key, transition, summary, seal_key, fence)?;
+            Operation::Append { key, transition, summary, seal_key, outbox, inbox, usage, fence } => {
+                let appended = self.append(key, transition, summary, seal_key, &usage, fence)?;
+                self.change_usage(&usage);
                 self.keep_messages(key, outbox);
                 self.change_inboxes(key, inbox);
                 Ok(appended)
@@ -314,8 +317,11 @@ impl State {
         transition: Transition,
         summary: Option<ExecutionSummary>,
         seal_key: Option<Vec<u8>>,
+        usage: &[UsageChange],
         fence: Fence,
     ) -> Outcome {
+        let over = usage.iter().find(|change| change.holds() && self.usage_of(change).after(change).is_none());
+        let over = over.map(|change| Refused::OverBudget { namespace: change.namespace.clone() });
         let stored = self.stored(key)?;
         let last = stored.last_sequence();
         if transition.first_sequence != last + 1 {
@@ -323,6 +329,9 @@ impl State {
         }
         if seal_key.is_some() && stored.seal_key.is_some() {
             return Err(Refused::HasSealKey(key));
+        }
+        if let Some(over) = over {
+            return Err(over);
         }
         stored.seal_key = stored.seal_key.take().or(seal_key);
         if let Some(summary) = summary {
@@ -351,6 +360,38 @@ impl State {
         for TakenMessage { from, revision } in changes.taken {
             self.inboxes.retain(|place, row| *place != (key, from) || row.revision > revision);
         }
+    }
+
+    /// The row that a change is for, as it is before that.
+    fn usage_of(&self, change: &UsageChange) -> UsageRow {
+        let place = (change.namespace.clone(), change.start, change.end);
+        self.usage.get(&place).copied().unwrap_or_else(|| UsageRow::new(change.start, change.end))
+    }
+
+    fn change_usage(&mut self, changes: &[UsageChange]) {
+        for change in changes {
+            let place = (change.namespace.clone(), change.start, change.end);
+            let is_new = !self.usage.contains_key(&place);
+            if is_new && !change.holds() {
+                continue;
+            }
+            let Some(row) = self.usage_of(change).after(change) else { continue };
+            if is_new {
+                let kept = self.usage_in(&change.namespace);
+                let removed = removed_up_to(change.start, kept.into_iter());
+                self.usage.retain(|(namespace, start, end), _| {
+                    *namespace != change.namespace
+                        || *end > change.start
+                        || removed.is_none_or(|removed| *start > removed)
+                });
+            }
+            self.usage.insert(place, row);
+        }
+    }
+
+    /// The rows of a namespace, in the order of their windows.
+    pub(crate) fn usage_in(&self, namespace: &str) -> Vec<UsageRow> {
+        self.usage.iter().filter(|((of, ..), _)| of == namespace).map(|(_, row)| *row).collect()
     }
 
     fn record(&mut self, key: ExecutionKey, transition: &Transition) {

@@ -22,6 +22,7 @@ mod rows;
 mod schema;
 mod sealed;
 mod tail;
+mod usage;
 mod writer;
 
 use std::{
@@ -402,6 +403,7 @@ mod tests {
                         seal_key: None,
                         outbox: Vec::new(),
                         inbox: Default::default(),
+                        usage: Vec::new(),
                         fence: belay_journal::Fence { shard: 3, token: opened.fence },
                     };
                     assert!(opened.writer.commit(&[append]).await.unwrap()[0].is_ok(), "{case}");
@@ -439,6 +441,7 @@ mod tests {
             seal_key: None,
             outbox: Vec::new(),
             inbox: Default::default(),
+            usage: Vec::new(),
             fence,
         }
     }

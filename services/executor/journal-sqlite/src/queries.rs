@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock, MutexGuard, PoisonError};
 
 use belay_journal::{
     Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, Loaded, OutboxRow, Page, Position, Query, Refused,
-    StartRequest, StoreError, StoredTransition, Transition,
+    StartRequest, StoreError, StoredTransition, Transition, UsageRow,
 };
 use belay_sqlite::{DamagedRow, Readers, SqliteError};
 use rusqlite::{Connection, OptionalExtension as _, Params};
@@ -16,6 +16,7 @@ use crate::{
     rows::{self, COLUMNS, Checked, execution_row, recorded_head},
     schema::{LOG, WAYPOINT},
     tail::Tail,
+    usage,
 };
 
 pub(crate) struct Queries {
@@ -333,6 +334,10 @@ impl Queries {
         inbox::of(&self.connection(), key, at_most(limit)).map_err(failed)
     }
 
+    pub(crate) fn usage(&self, namespace: &str) -> Result<Vec<UsageRow>, StoreError> {
+        usage::of(&self.connection(), namespace)
+    }
+
     pub(crate) fn recipients(&self, after: ExecutionKey, limit: usize) -> Result<Vec<ExecutionKey>, StoreError> {
         inbox::recipients(&self.connection(), after, at_most(limit)).map_err(failed)
     }
@@ -410,6 +415,7 @@ mod tests {
             summary,
             seal_key: None,
             outbox,
+            usage: Vec::new(),
             inbox: Default::default(),
             fence,
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_journal::{
     Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, Loaded, OutboxRow, Page, Position,
-    Query, Reading, Refused, StartRequest, StoreError, StoredTransition, Transition,
+    Query, Reading, Refused, StartRequest, StoreError, StoredTransition, Transition, UsageRow,
 };
 use belay_sqlite::Lane;
 
@@ -124,6 +124,11 @@ impl JournalReader for SqliteReader {
 
     fn inbox(&self, key: ExecutionKey, limit: usize) -> Reading<'_, Vec<InboxRow>> {
         self.run(move |queries| queries.inbox(key, limit))
+    }
+
+    fn usage(&self, namespace: &str) -> Reading<'_, Vec<UsageRow>> {
+        let namespace = namespace.to_owned();
+        self.run(move |queries| queries.usage(&namespace))
     }
 
     fn recipients(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<ExecutionKey>> {

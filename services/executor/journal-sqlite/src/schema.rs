@@ -5,8 +5,8 @@ use belay_sqlite::{Schema, Table};
 pub(crate) const SCHEMA: Schema = Schema {
     // "BLYJ"
     application_id: 0x424C_594A,
-    format: 16,
-    earlier_lacks: "whose the ids of requests are",
+    format: 17,
+    earlier_lacks: "what namespaces use of their budgets",
     create: "
         CREATE TABLE meta (
             one         INTEGER PRIMARY KEY CHECK (one = 1),
@@ -156,6 +156,19 @@ pub(crate) const SCHEMA: Schema = Schema {
         ) STRICT, WITHOUT ROWID;
         CREATE INDEX inbox_from ON inbox (sender);
 
+        -- What the calls of a namespace use of its budget in a window of time.
+        CREATE TABLE usage (
+            namespace          TEXT NOT NULL,
+            start_at           INTEGER NOT NULL,
+            end_at             INTEGER NOT NULL,
+            used_calls         INTEGER NOT NULL,
+            used_output_bytes  INTEGER NOT NULL,
+            held_calls         INTEGER NOT NULL,
+            held_output_bytes  INTEGER NOT NULL,
+            sum                INTEGER NOT NULL,
+            PRIMARY KEY (namespace, start_at, end_at)
+        ) STRICT, WITHOUT ROWID;
+
         -- What is left of a deleted execution.
         CREATE TABLE deletion (
             exec          INTEGER PRIMARY KEY,
@@ -291,8 +304,15 @@ pub(crate) const INBOX: Table = Table {
     affects: "this message to the execution",
 };
 
+pub(crate) const USAGE: Table = Table {
+    name: "usage",
+    columns: &["namespace", "start_at", "end_at", "used_calls", "used_output_bytes", "held_calls", "held_output_bytes"],
+    sum: "sum",
+    affects: "the budget of this namespace",
+};
+
 /// All of them.
-pub(crate) const TABLES: [&Table; 11] = [
+pub(crate) const TABLES: [&Table; 12] = [
     &META,
     &EXECUTION,
     &HEAD,
@@ -302,6 +322,7 @@ pub(crate) const TABLES: [&Table; 11] = [
     &WAYPOINT,
     &OUTBOX,
     &INBOX,
+    &USAGE,
     &DELETION,
     &belay_sqlite::POSITION,
 ];

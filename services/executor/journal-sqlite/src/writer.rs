@@ -10,7 +10,7 @@ use std::{
 use belay_defects::{Defect, is_planted};
 use belay_journal::{
     Committed, Done, ExecutionKey, ExecutionSummary, Fence, Folder, JournalWriter, NewExecution, Operation, Refused,
-    SHARDS, Snapshot, StepCounts, StoreError, Transition,
+    SHARDS, Snapshot, StepCounts, StoreError, Transition, UsageChange,
 };
 use belay_proto::stores::Stores;
 use belay_sqlite::{DamagedRow, SqliteError, Store, Threads};
@@ -24,6 +24,7 @@ use crate::{
     outbox,
     rows::{self, Checked, read_labels, recorded_head, write_labels},
     schema::{EXECUTION, HEAD, LOG, META, SEAL_KEY, SNAPSHOT, WAYPOINT},
+    usage,
 };
 
 /// The writer of a journal on SQLite.
@@ -194,9 +195,11 @@ impl Transaction<'_> {
                     }
                     created
                 }
-                Operation::Append { key, transition, summary, seal_key, outbox, inbox, fence } => {
-                    let appended = self.append(*key, transition, summary.as_ref(), seal_key.as_deref(), *fence)?;
+                Operation::Append { key, transition, summary, seal_key, outbox, inbox, usage, fence } => {
+                    let seal_key = seal_key.as_deref();
+                    let appended = self.append(*key, transition, summary.as_ref(), seal_key, usage, *fence)?;
                     if appended.is_ok() {
+                        usage::change(&self.connection, usage)?;
                         outbox::insert(&self.connection, *key, outbox)?;
                         inbox::send(&self.connection, *key, &inbox.sent)?;
                         inbox::take(&self.connection, *key, &inbox.taken)?;
@@ -306,6 +309,7 @@ impl Transaction<'_> {
         transition: &Transition,
         summary: Option<&ExecutionSummary>,
         seal_key: Option<&[u8]>,
+        usage: &[UsageChange],
         fence: Fence,
     ) -> Result<Result<Done, Refused>, rusqlite::Error> {
         if let Err(refused) = self.check_fence(fence) {
@@ -327,6 +331,9 @@ impl Transaction<'_> {
                 Ok(Some(_)) => return Ok(Err(Refused::HasSealKey(key))),
                 Err(damaged) => return refused(damaged),
             }
+        }
+        if let Some(refused) = usage::check(&self.connection, usage)? {
+            return Ok(Err(refused));
         }
         if let Some(summary) = summary
             && !self.update_summary(key, summary)?
@@ -636,6 +643,7 @@ pub(crate) mod tests {
                 summary: None,
                 seal_key: None,
                 outbox: Vec::new(),
+                usage: Vec::new(),
                 inbox: Default::default(),
                 fence,
             })
@@ -648,6 +656,7 @@ pub(crate) mod tests {
                 summary,
                 seal_key: None,
                 outbox: Vec::new(),
+                usage: Vec::new(),
                 inbox: Default::default(),
                 fence,
             });
@@ -720,6 +729,7 @@ pub(crate) mod tests {
             summary: ends(sequence),
             seal_key: None,
             outbox: Vec::new(),
+            usage: Vec::new(),
             inbox: Default::default(),
             fence,
         };

@@ -13,6 +13,7 @@ mod reopening;
 mod schedule;
 mod seal_key;
 mod snapshot;
+mod usage;
 
 use contents::{changes, everything};
 
@@ -40,6 +41,7 @@ pub async fn check<W: JournalWriter>(open: &mut dyn FnMut() -> Opened<W>) {
     outbox::keeps_messages_with_their_transition(&mut store).await;
     following::follows_what_is_committed(&mut store).await;
     deletion::keeps_folders_in_use(&mut store).await;
+    usage::adds_what_is_used(&mut store).await;
     deletion::deletes_in_steps(&mut store).await;
 
     let (fence, store_id) = (store.fence, store.store_id.clone());
@@ -58,4 +60,5 @@ pub async fn check<W: JournalWriter>(open: &mut dyn FnMut() -> Opened<W>) {
     deletion::continues_a_deletion(&mut store).await;
     reopening::continues_after_opening_again(&mut store, key).await;
     inbox::keeps_messages_until_they_are_taken(&mut store).await;
+    usage::has_what_is_left(&mut store).await;
 }

@@ -120,6 +120,7 @@ mod tests {
             seal_key: None,
             outbox: Vec::new(),
             inbox: Default::default(),
+            usage: Vec::new(),
             fence: FENCE,
         }
     }

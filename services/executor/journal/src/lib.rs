@@ -29,6 +29,9 @@
 //!     message stands in an inbox cannot be deleted.
 //! 13. A folder goes with the deletion of the last execution that uses it, and no execution is created in a folder after that ([`Folder`]). Both are
 //!     decided in the order of the commits.
+//! 14. What a namespace uses in a window ([`UsageRow`]) is the sum of the changes that were committed ([`UsageChange`]), whoever wrote them. A transition
+//!     that holds more than the limit allows is refused ([`Refused::OverBudget`]) and changes nothing. The row of a window goes when a later one begins, but
+//!     for the last one before it; changes of it that hold nothing are dropped after that.
 //!
 //! Owners. An embedded store has one owner, which holds all shards from [`Opened::fence`] on until the store is opened again; nothing has to be
 //! claimed or renewed, because the fence rises in the same step in which the store's lock is taken. A store that several executors share, such as
@@ -44,6 +47,7 @@ mod folder;
 mod inbox;
 mod outbox;
 mod query;
+mod usage;
 
 use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 
@@ -57,6 +61,7 @@ pub use folder::Folder;
 pub use inbox::{InboxChanges, InboxContent, InboxMessage, InboxRow, TakenMessage};
 pub use outbox::{OutboxKey, OutboxMessage, OutboxRow};
 pub use query::{AnyOf, Comparison, Condition, MAX_EXAMINED, Order, OrderBy, Page, Position, Query};
+pub use usage::{UsageAmounts, UsageChange, UsageLimit, UsageRow, removed_up_to};
 
 /// The number of shards. An execution never changes its shard; owners hold shards.
 pub const SHARDS: u32 = 64;
@@ -293,6 +298,8 @@ pub enum Operation {
         outbox: Vec<OutboxMessage>,
         /// The messages to other executions, and those of others that these events record.
         inbox: InboxChanges,
+        /// The changes of what namespaces use of their budgets, at most one for each window.
+        usage: Vec<UsageChange>,
         /// The writer's fence.
         fence: Fence,
     },
@@ -494,6 +501,12 @@ pub enum Refused {
         /// Its id.
         id: String,
     },
+    /// The events hold more of the budget of a namespace than is left of it.
+    #[error("namespace `{namespace}` has not as much left of its budget")]
+    OverBudget {
+        /// The namespace's id.
+        namespace: String,
+    },
     /// The new folder has users, or a deletion removes it.
     #[error("folder `{0}` is in use")]
     FolderInUse(String),
@@ -682,6 +695,9 @@ pub trait JournalReader: Send + Sync {
 
     /// The messages in the inbox of an execution, in the order of their senders, at most `limit`.
     fn inbox(&self, key: ExecutionKey, limit: usize) -> Reading<'_, Vec<InboxRow>>;
+
+    /// The amounts of a namespace in the windows that are kept, in their order.
+    fn usage(&self, namespace: &str) -> Reading<'_, Vec<UsageRow>>;
 
     /// The executions whose inboxes are not empty, in the order of their keys: those after `after`, at most `limit`.
     fn recipients(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<ExecutionKey>>;

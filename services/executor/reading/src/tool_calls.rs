@@ -186,6 +186,7 @@ mod tests {
             check: None,
             held: belay_execution::Amounts::default(),
             layers: None,
+            namespace_hold: None,
             timeout: Duration::from_secs(1),
         };
         event(sequence, step, ToolCallEvent::Requested(Arc::new(request)))

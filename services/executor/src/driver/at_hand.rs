@@ -6,12 +6,15 @@ use std::{
     sync::Arc,
 };
 
-use belay_execution::{BlobRef, BlobValue, CachedResult, CallIdentity, Evaluated, Json, Payload, Room, Timestamp};
+use belay_execution::{
+    Admission, BlobRef, BlobValue, CachedResult, CallIdentity, Evaluated, Json, Payload, Room, Timestamp,
+};
 use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde_json::Value;
 
 use crate::{
     intake::conditions::{Asked, Evaluation, NoAnswer, Question, ToEvaluate},
+    owned::namespace_usage::PendingUsage,
     store::{blobs::NewBlob, secrets::Secrets},
 };
 
@@ -30,6 +33,10 @@ pub(crate) struct AtHand<'a> {
     /// What a decision needs and is not at hand.
     pub(crate) wanted: RefCell<Wanted>,
     pub(crate) random: &'a dyn Fn() -> [u8; 32],
+    /// The budget of the namespace; `None` when it has none.
+    pub(crate) usage: RefCell<Option<&'a mut PendingUsage>>,
+    /// The time by which windows of that budget begin and end.
+    pub(crate) now: Timestamp,
 }
 
 /// What was got for a decision.
@@ -61,6 +68,17 @@ pub(crate) struct Wanted {
     pub(crate) calls: Vec<CallIdentity>,
     /// How many steps the execution has to have in memory, and for the list of which step.
     pub(crate) room: Option<(String, usize)>,
+    /// What is needed of the budget of the namespace.
+    pub(crate) usage: Option<WantedUsage>,
+}
+
+/// What a decision needs of the budget of the namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WantedUsage {
+    /// The amounts, which are not known yet.
+    Amounts,
+    /// Room: calls in flight hold all that is left.
+    Room,
 }
 
 /// The blobs that a driver has made since its last commit, and their originals until the operations have started.
@@ -122,6 +140,29 @@ impl belay_execution::Blobs for AtHand<'_> {
                 CachedResult::Wanted
             }
         }
+    }
+
+    fn admit(&self) -> Admission {
+        let mut usage = self.usage.borrow_mut();
+        let Some(usage) = usage.as_mut() else { return Admission::Unlimited };
+        let admission = usage.admit(self.now);
+        let wanted = match &admission {
+            None => Some(WantedUsage::Amounts),
+            Some(Admission::Wanted) => Some(WantedUsage::Room),
+            Some(Admission::Unlimited | Admission::Held(_) | Admission::Exhausted { .. }) => None,
+        };
+        self.wanted.borrow_mut().usage = wanted;
+        admission.unwrap_or(Admission::Wanted)
+    }
+
+    fn has_namespace_room(&self) -> bool {
+        let usage = self.usage.borrow();
+        let Some(usage) = usage.as_ref() else { return true };
+        let has_room = usage.account().has_room(self.now);
+        if has_room.is_none() {
+            self.wanted.borrow_mut().usage = Some(WantedUsage::Amounts);
+        }
+        has_room == Some(true)
     }
 
     fn room(&self, step: &str, steps: usize) -> Room {

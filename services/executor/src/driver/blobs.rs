@@ -30,10 +30,14 @@ impl Driver {
     /// Decides what can be decided now, and gets the blobs, evaluates the conditions and asks for the room that it takes.
     pub(super) async fn decide(&mut self, now: Timestamp, events: &mut Vec<Event>) -> Result<(), Exit> {
         let mut known = Known::default();
+        self.charge_namespace(events);
         loop {
             let wanted = self.advance(now, &known, events);
             let gets_more = !wanted.blobs.is_empty() || !wanted.evaluations.is_empty() || !wanted.calls.is_empty();
-            let Wanted { blobs, evaluations, calls, room } = wanted;
+            let Wanted { blobs, evaluations, calls, room, usage } = wanted;
+            if self.wants_namespace_amounts(usage, now).await? {
+                continue;
+            }
             match room {
                 Some((_, steps)) if self.steps.ask(steps) => continue,
                 Some((step, _)) => self.obstacles.set_without_room(self.execution.step_key(&step), now),
@@ -121,6 +125,8 @@ impl Driver {
             made: RefCell::new(&mut self.made),
             wanted: RefCell::default(),
             random: &|| self.registry.ids.next_key(),
+            usage: RefCell::new(self.usage.pending.as_mut()),
+            now: self.registry.now(),
         };
         work(&mut self.execution, &at_hand)
     }

@@ -14,6 +14,8 @@ pub(super) enum Exit {
     Lost(Status),
     /// The disk failed to return a value that it needs. It may return it later.
     Unreadable(Status),
+    /// The store has refused events that were decided by what others have changed meanwhile.
+    Outdated(String),
     /// One of its operations failed by a fault in the executor.
     Fault(String),
 }

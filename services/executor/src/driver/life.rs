@@ -7,7 +7,8 @@
 use std::{cell::Cell, panic::AssertUnwindSafe, sync::Arc};
 
 use belay_execution::{
-    Actor, BlobRef, BlobValue, Blobs, Body, DecideContext, Evaluated, Event, Execution, Json, NoBlobs, Payload, Room,
+    Actor, Admission, BlobRef, BlobValue, Blobs, Body, DecideContext, Evaluated, Event, Execution, Json, NoBlobs,
+    Payload, Room,
 };
 use belay_journal::{
     Done, ExecutionKey, ExecutionRow, Folder, InboxChanges, InboxContent, InboxMessage, NewExecution, Operation,
@@ -73,9 +74,10 @@ impl Driver {
         // What templates make of inputs may be large, which is the driver's.
         let mut is_decided = execution.paused_by().is_some() || execution.created().start_at.is_some();
         if execution.plan().inputs().is_empty() {
-            let conditions = Unevaluated::default();
+            let conditions =
+                Unevaluated { has_budget: registry.budgets.of(&row.namespace).is_some(), ..Unevaluated::default() };
             events.extend(execution.advance_with(DecideContext { now, ledger_id: &ledger_id }, &conditions));
-            is_decided = !conditions.0.get();
+            is_decided = !conditions.is_asked.get();
         }
         steps.set(execution.steps().len());
         let name = ExecutionName { namespace: row.namespace.clone(), id: row.id.clone() };
@@ -188,6 +190,12 @@ async fn live(
                     () = registry.reading.shutdown.requested() => return registry.evict(key),
                     () = retry.pause(&registry.ids) => continue,
                 }
+            }
+            Ok(Exit::Outdated(why)) => {
+                tracing::info!(execution.name = %name, why, "What was decided does not hold any more; the execution continues from its journal");
+                registry.notices.review_now();
+                retry.pause(&registry.ids).await;
+                continue;
             }
             Ok(Exit::Fault(what)) => what,
             Err(panic) => words(panic.as_ref()),
@@ -306,9 +314,15 @@ mod tests {
     }
 }
 
-/// The blobs of an execution that has no driver yet, which would evaluate its conditions and get room for its lists: whether one of these was asked for.
+/// The blobs of an execution that has no driver yet, which would evaluate its conditions, get room for its lists and ask for what the budget of the namespace
+/// has left.
 #[derive(Default)]
-struct Unevaluated(Cell<bool>);
+struct Unevaluated {
+    /// Whether one of these was asked for.
+    is_asked: Cell<bool>,
+    /// Whether the namespace has a budget.
+    has_budget: bool,
+}
 
 impl Blobs for Unevaluated {
     fn value(&self, blob: &BlobRef) -> BlobValue<'_> {
@@ -320,20 +334,28 @@ impl Blobs for Unevaluated {
     }
 
     fn evaluate(&self, _: &str, _: Option<CheckPlace>, _: &Condition, _: ConditionValues) -> Evaluated {
-        self.0.set(true);
+        self.is_asked.set(true);
         Evaluated::Wanted
     }
 
     fn validate(&self, _: &str, _: &Value, _: Value) -> Evaluated {
-        self.0.set(true);
+        self.is_asked.set(true);
         Evaluated::Wanted
+    }
+
+    fn admit(&self) -> Admission {
+        if !self.has_budget {
+            return Admission::Unlimited;
+        }
+        self.is_asked.set(true);
+        Admission::Wanted
     }
 
     fn room(&self, _: &str, steps: usize) -> Room {
         if steps == 0 {
             return Room::Free;
         }
-        self.0.set(true);
+        self.is_asked.set(true);
         Room::Wanted
     }
 }

@@ -11,9 +11,11 @@ mod exit;
 mod handlers;
 mod life;
 mod log;
+mod namespace_usage;
 mod obstacles;
 mod open_questions;
 mod questions;
+mod usage;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -26,7 +28,7 @@ use belay_defects::{Defect, is_planted};
 use belay_execution::{BlobRef, Body, Event, Execution, ExecutionEvent, OperationId, OperationKey, Timestamp};
 use belay_journal::{
     ExecutionKey, ExecutionRow, ExecutionSummary, InboxChanges, InboxContent, InboxMessage, Operation, OutboxMessage,
-    TakenMessage, Waits,
+    Refused, TakenMessage, Waits,
 };
 use belay_proto::v1;
 use belay_reading::progress::{Fact, Progress};
@@ -38,6 +40,7 @@ use earlier_results::EarlierResults;
 use exit::Exit;
 use obstacles::Obstacles;
 use open_questions::OpenQuestions;
+use usage::Usage;
 
 use crate::{
     approvals::{asks, decisions::outcome},
@@ -123,6 +126,8 @@ pub(crate) struct Driver {
     steps: StepShare,
     /// What was found in other executions of its plan.
     earlier_results: Option<EarlierResults>,
+    /// What its calls use of the budget of its namespace.
+    usage: Usage,
 }
 
 /// Approvals and forms that the gate is asked for again.
@@ -179,6 +184,7 @@ impl Driver {
         let ahead = execution.last_time().as_micros().saturating_sub(registry.now().as_micros());
         let ahead = ahead.max(registry.ahead_of(key));
         let progress = Progress::of(&execution);
+        let usage = Usage::of(&registry, &name.namespace, &execution);
         Self {
             ahead,
             feed: registry.feed(key),
@@ -215,6 +221,7 @@ impl Driver {
             questions: OpenQuestions::default(),
             steps,
             earlier_results: None,
+            usage,
         }
     }
 
@@ -257,6 +264,7 @@ impl Driver {
                 self.review_children().await?;
             }
             self.take_ends(&mut events)?;
+            self.watch_namespace();
             self.decide(now, &mut events).await?;
             if !events.is_empty() {
                 self.withdraw_forms(&events);
@@ -276,7 +284,8 @@ impl Driver {
                 replies.drain(..).for_each(|reply: Reply| drop(reply.send(Ok(summary.clone()))));
             }
             self.get_arguments().await?;
-            let mut wake_at = self.act();
+            let due = self.act();
+            let mut wake_at = self.wake_beside_namespace(due);
             self.made.originals.clear();
             let leaves_children_at = self.leaves_children_at();
             if leaves_children_at.is_some_and(|at| at <= self.now()) {
@@ -294,7 +303,7 @@ impl Driver {
             if self.summary.ended {
                 self.requesting_again = None;
             }
-            let stays = self.requesting_again.is_some() || self.obstacles.is_without_room();
+            let stays = self.requesting_again.is_some() || self.waits_for_others();
             if !stays && (self.summary.parked || self.summary.ended) {
                 if let Some(wake_at) = self.execution.wake_at().filter(|_| !self.summary.ended) {
                     self.registry.set_timer(wake_at.as_micros().saturating_sub(self.ahead), self.ahead, self.key);
@@ -324,6 +333,7 @@ impl Driver {
             Some(update) = self.updates.recv() => self.on_update(update, events)?,
             Some(command) = commands.recv() => self.on_command(command, events, replies),
             () = self.steps.granted(), if self.obstacles.is_without_room() => {}
+            () = self.usage.changed(), if self.usage.is_waiting() => {}
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
         while let Ok(update) = self.updates.try_recv() {
@@ -374,7 +384,7 @@ impl Driver {
             &self.secrets,
             now,
             self.registry.reading.thresholds.park_after,
-            if self.obstacles.is_without_room() { Decided::No } else { Decided::Yes },
+            if self.waits_for_others() { Decided::No } else { Decided::Yes },
         );
         // One that is retried and ends again with one transition may look as before. It has a new end all the same.
         let ends = events.iter().any(is_end);
@@ -387,8 +397,9 @@ impl Driver {
             sent: end.into_iter().map(|to| InboxMessage { to, revision, content: InboxContent::ChildEnded }).collect(),
             taken: std::mem::take(&mut self.taken_messages),
         };
+        let (changes, usage) = self.namespace_changes(&events);
         let operation =
-            Operation::Append { key: self.key, transition, summary: changed, seal_key, outbox, inbox, fence };
+            Operation::Append { key: self.key, transition, summary: changed, seal_key, outbox, inbox, usage, fence };
         let push = Push {
             feed: Some(Arc::clone(&self.feed)),
             events: self.feed.is_followed().then(|| (Arc::clone(&events), self.secrets.redactor().clone())),
@@ -397,8 +408,9 @@ impl Driver {
                 .filter(|_| !is_planted(Defect::StaleView))
                 .and_then(|_| Some((self.name.id.clone(), child_end::end_of(&self.name, &self.execution)?))),
         };
-        match self.registry.commit(Write { operation, push: Some(push) }).await {
+        match self.commit_with_usage(Write { operation, push: Some(push) }, &changes).await {
             Ok(Ok(_)) => {}
+            Ok(Err(refused @ Refused::OverBudget { .. })) => return Err(Exit::Outdated(refused.to_string())),
             Ok(Err(refused)) => return Err(Exit::Lost(Status::aborted(refused.to_string()))),
             Err(error) => return Err(Exit::Lost(unwritable(&error))),
         }
@@ -413,9 +425,14 @@ impl Driver {
         Ok(())
     }
 
+    /// Whether it waits in memory for what other executions have, and decides again when that is free.
+    fn waits_for_others(&self) -> bool {
+        self.obstacles.is_without_room() || self.usage.is_waiting()
+    }
+
     /// When an execution that waits for nothing but its children leaves memory: not at once, since most of them end soon.
     fn leaves_children_at(&self) -> Option<Timestamp> {
-        let waits = !self.summary.parked && self.execution.waits_for_children() && !self.obstacles.is_without_room();
+        let waits = !self.summary.parked && self.execution.waits_for_children() && !self.waits_for_others();
         waits.then(|| self.execution.last_time().saturating_add(self.registry.reading.thresholds.park_after))
     }
 

@@ -23,6 +23,8 @@ pub(super) struct Obstacles {
     busy: BTreeMap<OperationKey, (Timestamp, Busy)>,
     /// The step whose list has no room for its steps in memory.
     without_room: Option<(Timestamp, StepKey)>,
+    /// Calls of the namespace in flight hold what its budget has left, in words.
+    namespace_held: Option<(Timestamp, String)>,
     /// Calls that wait for an exclusive call, and that call.
     behind: BTreeMap<OperationKey, (Timestamp, String)>,
 }
@@ -49,6 +51,12 @@ impl Obstacles {
     pub(super) fn set_without_room(&mut self, step: Option<StepKey>, now: Timestamp) {
         let since = self.without_room.map_or(now, |(since, _)| since);
         self.without_room = step.map(|step| (since, step));
+    }
+
+    /// Calls of the namespace hold what the next call needs, in these words; `None`: no call waits for that.
+    pub(super) fn set_namespace_held(&mut self, reason: Option<String>, now: Timestamp) {
+        let since = self.namespace_held.as_ref().map_or(now, |(since, _)| *since);
+        self.namespace_held = reason.map(|reason| (since, reason));
     }
 
     pub(super) fn is_without_room(&self) -> bool {
@@ -115,6 +123,10 @@ impl Obstacles {
             waits.execution.push(limit.clone());
             waits.steps.push((step, limit));
         }
+        let namespace_held = self.namespace_held.as_ref();
+        waits
+            .execution
+            .extend(namespace_held.map(|(since, reason)| found(*since, ObstacleKind::NamespaceBudget(reason.clone()))));
         for service in [Busy::Runner, Busy::Gate, Busy::Steps] {
             let waiting = || self.busy.iter().filter(|(_, (_, busy))| *busy == service);
             let longest = waiting().map(|(_, (since, _))| *since).min();
@@ -225,6 +237,17 @@ mod tests {
         assert_eq!(obstacles.reasons(), LiveWaits::default());
         obstacles.set_behind(call(1), "calls/other".into(), at(4));
         obstacles.remove(call(1));
+        assert_eq!(obstacles.reasons(), LiveWaits::default());
+    }
+
+    #[test]
+    fn what_others_hold_of_a_budget_is_shown_until_nothing_waits_for_it() {
+        let mut obstacles = Obstacles::default();
+        for second in [3, 4] {
+            obstacles.set_namespace_held(Some("calls of namespace `n` in flight".to_owned()), at(second));
+        }
+        assert_eq!(seen(&obstacles, &["namespace `n`"]), (vec![(Kind::Limit, 3, "namespace `n`")], vec![]));
+        obstacles.set_namespace_held(None, at(5));
         assert_eq!(obstacles.reasons(), LiveWaits::default());
     }
 

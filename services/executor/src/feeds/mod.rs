@@ -21,7 +21,7 @@ use std::{
 use belay_execution::Event;
 use belay_journal::{
     Change, Changes, Cursor, Deletion, Done, ExecutionKey, ExecutionRow, InboxMessage, JournalReader, Operation, Page,
-    Position, Query, Reading, Refused, StartRequest, StoreError, TakenMessage, Transition,
+    Position, Query, Reading, Refused, StartRequest, StoreError, TakenMessage, Transition, UsageRow,
 };
 use belay_proto::v1;
 use belay_reading::event_index::EventIndex;
@@ -432,6 +432,11 @@ impl<'a> EventReader<'a> {
     /// See [`JournalReader::namespaces`].
     pub(crate) fn namespaces(self, after: &str, limit: usize) -> Reading<'a, Vec<String>> {
         self.0.namespaces(after, limit)
+    }
+
+    /// See [`JournalReader::usage`].
+    pub(crate) fn usage(self, namespace: &str) -> Reading<'a, Vec<UsageRow>> {
+        self.0.usage(namespace)
     }
 
     /// See [`JournalReader::deletion`].

@@ -7,6 +7,7 @@ use belay_execution::Timestamp;
 use belay_journal::{ExecutionKey, OpenedToRead, StoreError};
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Clock, Ids, Limit, Shutdown, SteadyClock, supervise};
+use belay_settings::NamespaceBudgets;
 use belay_sqlite::Threads;
 use belay_telemetry::Telemetry;
 
@@ -40,6 +41,8 @@ pub struct ExecutionReader {
     pub(crate) availability: Availability,
     /// The executions that have a driver, as far as this process knows.
     pub(crate) driven: Arc<Driven>,
+    /// What the executions of a namespace may use.
+    pub(crate) budgets: NamespaceBudgets,
 }
 
 /// The parts of a reader of a store that another process writes.
@@ -64,6 +67,8 @@ pub struct ReaderParts {
     pub shutdown: Shutdown,
     /// How many requests may wait for something to happen.
     pub max_watchers: u32,
+    /// What the executions of a namespace may use.
+    pub budgets: NamespaceBudgets,
     /// The sizes and durations at which it changes how it works.
     pub thresholds: Thresholds,
 }
@@ -88,6 +93,7 @@ impl ExecutionReader {
             telemetry,
             shutdown,
             max_watchers,
+            budgets,
             thresholds,
         } = parts;
         let vault = Arc::new(Vault { redactor, master_key });
@@ -105,6 +111,7 @@ impl ExecutionReader {
             watchers: Limit::new("services.executor.watchers", "waiting requests", max_watchers),
             availability: Availability::default(),
             driven: Arc::new(Driven::all()),
+            budgets,
         });
         let follow = async move {
             let sweep = || sweeping.give_up_left_overs();

@@ -184,6 +184,7 @@ impl World {
                     seal_key: None,
                     outbox: Vec::new(),
                     inbox: Default::default(),
+                    usage: Vec::new(),
                     fence,
                 }
             }
@@ -495,6 +496,7 @@ async fn a_commit_of_an_execution_without_a_feed_needs_none() {
         seal_key: None,
         outbox: Vec::new(),
         inbox: Default::default(),
+        usage: Vec::new(),
         fence,
     };
     world.follower.committed(operation, None, &Done::Appended);

@@ -1,8 +1,10 @@
 //! The executions that this process owns: those in memory, what is loaded and when, and what their parts send each other.
 
+pub(crate) mod budget_waits;
 pub(crate) mod driven;
 pub(crate) mod loading;
 pub(crate) mod messages;
+pub(crate) mod namespace_usage;
 pub(crate) mod ownership;
 pub(crate) mod queue;
 pub(crate) mod registry;

@@ -15,7 +15,7 @@ use belay_reading::explanation::{Obstacle, ObstacleKind};
 use belay_reasons as reasons;
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Clock, Ids, Limit, Shutdown, SteadyClock, status};
-use belay_settings::{ExecutorLimits, Retention};
+use belay_settings::{ExecutorLimits, NamespaceBudgets as NamespaceBudgetSettings, Retention};
 use belay_sqlite::Threads;
 use belay_telemetry::Telemetry;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
@@ -28,6 +28,7 @@ use crate::{
     observe::{availability::Availability, measures::Measures},
     owned::{
         messages::{Command, Delivery, GateNotice},
+        namespace_usage::NamespaceBudgets,
         ownership::Ownership,
         queue::{Queue, Queued, queue},
         steps_in_memory::StepsInMemory,
@@ -72,6 +73,8 @@ pub struct Parts<W = SqliteWriter> {
     pub limits: ExecutorLimits,
     /// Which executions that have ended are kept.
     pub retention: Retention,
+    /// What the executions of a namespace may use.
+    pub budgets: NamespaceBudgetSettings,
     /// Who is told what happens to executions.
     pub webhooks: Vec<Webhook>,
     /// The sizes and durations at which it changes how it works.
@@ -96,6 +99,7 @@ impl<W> Parts<W> {
             shutdown,
             limits,
             retention,
+            budgets,
             webhooks,
             thresholds,
         } = self;
@@ -113,6 +117,7 @@ impl<W> Parts<W> {
             shutdown,
             limits,
             retention,
+            budgets,
             webhooks,
             thresholds,
         }
@@ -150,6 +155,8 @@ pub struct ExecutionRegistry {
     /// feeds, by which readers see why they wait.
     set_aside: Mutex<HashMap<ExecutionKey, (Status, Arc<EventFeed>)>>,
     pub(crate) calls_in_doubt: CallsInDoubt,
+    /// The budgets of namespaces.
+    pub(crate) budgets: NamespaceBudgets,
     pub(crate) measures: Measures,
     pub(crate) webhooks: Vec<Webhook>,
     /// Changes with every commit of messages for webhooks.
@@ -184,6 +191,7 @@ impl ExecutionRegistry {
             shutdown,
             limits,
             retention: _,
+            budgets,
             webhooks,
             thresholds,
         } = parts;
@@ -212,6 +220,7 @@ impl ExecutionRegistry {
                 watchers: Limit::new("services.executor.watchers", "waiting requests", limits.watchers.value),
                 availability: Availability::default(),
                 driven: Arc::default(),
+                budgets: budgets.clone(),
             }),
             ownership,
             writer,
@@ -225,6 +234,7 @@ impl ExecutionRegistry {
             unowned: Mutex::default(),
             set_aside: Mutex::default(),
             calls_in_doubt: CallsInDoubt::default(),
+            budgets: NamespaceBudgets::new(budgets),
             measures: Measures::new(),
             webhooks,
             outbox_changed: watch::Sender::default(),

@@ -14,7 +14,7 @@ use crate::{
     approvals::decisions,
     feeds::Mail,
     owned::{
-        loading,
+        budget_waits, loading,
         messages::Command,
         registry::{ExecutionRegistry, Parts},
         timers,
@@ -136,6 +136,7 @@ impl ExecutionRegistry {
             self.wake_ups.look_now();
         }
         self.keep("loads what waits since before the clock was set back", timers::recheck_after_set_back);
+        self.keep("loads what a budget has room for again", budget_waits::resume_where_room);
         for delivery in early {
             decisions::deliver(self, delivery).await;
         }

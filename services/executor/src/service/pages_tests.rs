@@ -69,6 +69,7 @@ impl World {
             shutdown,
             limits: Default::default(),
             retention: Default::default(),
+            budgets: Default::default(),
             webhooks: Vec::new(),
             thresholds: Thresholds { watch_page: READ, ..Thresholds::default() },
         });
@@ -249,7 +250,7 @@ async fn commit(journal: &mut Opened<MemoryWriter>, transitions: Vec<Transition>
             }
             Some(key) => {
                 let summary = (n == last).then_some(summary);
-                Operation::Append { key, transition, summary, seal_key, outbox, inbox, fence }
+                Operation::Append { key, transition, summary, seal_key, outbox, inbox, usage: Vec::new(), fence }
             }
         };
         let done = journal.writer.commit(&[operation]).await.unwrap().remove(0).unwrap();

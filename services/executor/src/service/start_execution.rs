@@ -374,7 +374,8 @@ async fn started_before(registry: &Arc<ExecutionRegistry>, refused: Refused) -> 
         | Refused::Missing(_)
         | Refused::NotEnded(_)
         | Refused::Unrecorded { .. }
-        | Refused::NotErased(_) => {
+        | Refused::NotErased(_)
+        | Refused::OverBudget { .. } => {
             return Err(
                 status::error(Code::Aborted, reasons::FENCED, format!("Nothing was started: {refused}.")).into()
             );

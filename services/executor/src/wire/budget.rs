@@ -1,9 +1,12 @@
 //! What calls use and may use.
 
-use belay_execution::{Allotment, Amounts, BudgetLevel, BudgetReport, BudgetUnit};
+use belay_execution::{
+    Allotment, Amounts, BudgetLevel, BudgetReport, BudgetUnit, NamespaceBudget, NamespaceHold, Timestamp, Window,
+    WindowUse,
+};
 use belay_proto::v1;
 
-use super::{NotUnderstood, known};
+use super::{NotUnderstood, known, time};
 
 /// How far a budget is used, as a message; the level is in the kind of the event.
 pub(super) fn budget_report(report: &BudgetReport) -> v1::BudgetReport {
@@ -39,6 +42,39 @@ pub(super) fn allotment_message(Allotment { calls, output_bytes }: Allotment) ->
 pub(super) fn amounts_from(v1::BudgetAmounts { calls, output_bytes }: v1::BudgetAmounts) -> Amounts {
     let [calls, output_bytes] = [calls, output_bytes].map(|amount| u64::try_from(amount).unwrap_or(0));
     Amounts { calls, output_bytes }
+}
+
+/// What a call holds of the budget of its namespace, as a message.
+pub(super) fn namespace_hold(NamespaceHold { window, amounts }: NamespaceHold) -> v1::NamespaceHold {
+    v1::NamespaceHold {
+        window_start_time: Some(time(window.start)),
+        window_end_time: Some(time(window.end)),
+        amounts: Some(amounts_message(amounts)),
+    }
+}
+
+/// How far a namespace has used its budget, as a message.
+pub(crate) fn namespace_usage(budget: &NamespaceBudget, window: Window, amounts: WindowUse) -> v1::NamespaceUsage {
+    let WindowUse { used, held } = amounts;
+    let limit = Allotment { calls: budget.calls, output_bytes: budget.output_bytes };
+    v1::NamespaceUsage {
+        window_start_time: Some(time(window.start)),
+        window_end_time: Some(time(window.end)),
+        used: Some(amounts_message(used)),
+        held: Some(amounts_message(held)),
+        limit: Some(allotment_message(limit)),
+    }
+}
+
+/// What a call holds of the budget of its namespace, from a message.
+pub(super) fn namespace_hold_from(hold: v1::NamespaceHold) -> Result<NamespaceHold, NotUnderstood> {
+    let v1::NamespaceHold { window_start_time, window_end_time, amounts } = hold;
+    let time = |time: Option<pbjson_types::Timestamp>| {
+        let time = time.ok_or(NotUnderstood::Missing("the window of a budget"))?;
+        Ok(Timestamp::from_micros(belay_proto::micros(&time)))
+    };
+    let window = Window { start: time(window_start_time)?, end: time(window_end_time)? };
+    Ok(NamespaceHold { window, amounts: amounts.map(amounts_from).unwrap_or_default() })
 }
 
 /// An allotment from a message.

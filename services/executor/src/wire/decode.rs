@@ -22,7 +22,7 @@ use super::{
     NotUnderstood, OLDEST_VERSION, VERSION,
     approval::{decided_from, layers_from, receipt_from, requirement_from},
     approval_mode,
-    budget::{allotment_from, amounts_from, report_from},
+    budget::{allotment_from, amounts_from, namespace_hold_from, report_from},
     execution::state_from,
     failure_from, json, known, payload_from, recovery_from, stored_plan_from,
 };
@@ -457,6 +457,7 @@ fn decode_kind(
                 check: check_place(request.check).map_err(unknown)?,
                 held: request.held.map(amounts_from).unwrap_or_default(),
                 layers: request.layers.map(layers_from).transpose().map_err(unknown)?,
+                namespace_hold: request.namespace_hold.map(namespace_hold_from).transpose().map_err(unknown)?,
             };
             tool_call(subject, ToolCallEvent::Requested(Arc::new(request)))
         }
@@ -593,8 +594,9 @@ fn check_place(place: Option<v1::CheckPlace>) -> Result<Option<CheckPlace>, NotU
 mod tests {
     use belay_execution::{
         Allotment, Amounts, ApprovalRequirement, BlobRef, BudgetReport, BudgetUnit, ChangeKind, CommittedFile,
-        Decision, EffectSummary, ErrorClass, ExecutionState, Failure, FileType, Json, LastOutput, PathChange, Payload,
-        PolicyDecision, QuotaState, Receipt, StepLayers, Verdict, WriteBound, WriteMechanism,
+        Decision, EffectSummary, ErrorClass, ExecutionState, Failure, FileType, Json, LastOutput, NamespaceHold,
+        PathChange, Payload, Period, PolicyDecision, QuotaState, Receipt, StepLayers, Verdict, WriteBound,
+        WriteMechanism,
     };
 
     use super::*;
@@ -704,6 +706,10 @@ mod tests {
             check: Some(CheckPlace::After(1)),
             held: Amounts { calls: 1, output_bytes: 5 },
             layers: Some(StepLayers { step: "a.b".into(), round: 3, begin_with: vec!["one.d".into()], entry: Some(2) }),
+            namespace_hold: Some(NamespaceHold {
+                window: Period::Day.window(Timestamp::from_micros(5)),
+                amounts: Amounts { calls: 1, output_bytes: 7 },
+            }),
         };
         let progress = Progress { done: 1, total: 2 };
         let (plan, time) =

@@ -14,7 +14,7 @@ use prost::Message as _;
 
 use super::{
     approval::{decision_to, layers_to, receipt_to, requirement_to},
-    budget::{allotment_message, amounts, amounts_message, budget_report},
+    budget::{allotment_message, amounts, amounts_message, budget_report, namespace_hold},
     cached_result,
     execution::{approval_mode_to, skip_reason, state, totals, workspace_fields},
     failure, inline, payload, recovery_to, stored_plan_message, time,
@@ -321,6 +321,7 @@ fn tool_call_kind(event: &ToolCallEvent) -> Kind {
             check: request.check.map(check_place),
             held: amounts(request.held),
             layers: request.layers.as_ref().map(layers_to),
+            namespace_hold: request.namespace_hold.map(namespace_hold),
         }),
         ToolCallEvent::Held(requirement) => {
             let need = Some(requirement_to(requirement));

@@ -142,6 +142,7 @@ fn waiting_kind(waiting: &Waiting) -> v1::waiting_reason::Kind {
         Waiting::Timer { .. } => v1::waiting_reason::Kind::Timer,
         Waiting::Signal { .. } => v1::waiting_reason::Kind::Signal,
         Waiting::Form { .. } => v1::waiting_reason::Kind::Form,
+        Waiting::NamespaceBudget { .. } => v1::waiting_reason::Kind::Limit,
         Waiting::Resume { .. } => v1::waiting_reason::Kind::Resume,
         Waiting::Outcome { .. } => v1::waiting_reason::Kind::Outcome,
         Waiting::Call { .. } => v1::waiting_reason::Kind::Call,
@@ -352,6 +353,7 @@ fn detail(name: &ExecutionName, execution: &Execution, view: StepView<'_>) -> st
                 Waiting::Time { until, .. } => Some(until),
                 Waiting::Signal { until, .. } | Waiting::Form { until, .. } => until,
                 Waiting::Timer { .. }
+                | Waiting::NamespaceBudget { .. }
                 | Waiting::Resume { .. }
                 | Waiting::Outcome { .. }
                 | Waiting::Call { .. }
@@ -381,6 +383,10 @@ pub(crate) fn waiting_reason(name: &ExecutionName, execution: &Execution, waitin
     let (kind, since, until, who, next_command) = match waiting {
         Waiting::Time { since, until } => (Kind::Time, since, Some(until), "the clock".to_owned(), String::new()),
         Waiting::Timer { since, until } => (Kind::Timer, since, Some(until), "the clock".to_owned(), String::new()),
+        Waiting::NamespaceBudget { since, until } => {
+            let reason = execution.exhausted_namespace_budget().unwrap_or_default();
+            (Kind::Limit, since, Some(until), format!("the clock: {reason}"), String::new())
+        }
         Waiting::Resume { since, until } => {
             let who = if until.is_some() { "the clock, or a person" } else { "a person" };
             (Kind::Resume, since, until, who.to_owned(), format!("belay executions resume {}", name.id))

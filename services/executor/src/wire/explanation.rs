@@ -41,6 +41,7 @@ pub(crate) fn obstacle(Obstacle { since, kind }: &Obstacle) -> v1::WaitingReason
             (Kind::Runner, "the tool runner, which could not test or start its sandbox and tries again".to_owned())
         }
         ObstacleKind::Limit(service) => (Kind::Limit, limited(*service).to_owned()),
+        ObstacleKind::NamespaceBudget(reason) => (Kind::Limit, reason.clone()),
         ObstacleKind::ExclusiveCall(call) => (Kind::Call, format!("{call}, which has the workspace to itself")),
         ObstacleKind::Fault => (
             Kind::Fault,

@@ -19,6 +19,7 @@ mod timeline;
 pub(crate) use approval::{
     check_approval, decision_from, is_pending, layers_to, receipt_from, requirement_from, subject_kind,
 };
+pub(crate) use budget::namespace_usage;
 pub(crate) use comparison::{field_change, step_changes};
 pub(crate) use decode::{DecodeError, check_known, check_version, decode_all, decode_bytes, is_end, to_events, uid_of};
 pub(crate) use event::{

@@ -3,6 +3,7 @@
 mod artifacts;
 mod beside;
 mod blobs;
+mod budgets;
 mod commits;
 mod comparison;
 mod copies;

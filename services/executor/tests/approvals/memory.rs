@@ -69,6 +69,7 @@ pub(crate) async fn inside_on<W: JournalWriter>(
         shutdown,
         limits: Default::default(),
         retention: Retention::default(),
+        budgets: Default::default(),
         webhooks: Vec::new(),
         thresholds,
     }));

@@ -4,6 +4,7 @@
 //! [`Origin`]. [`load`] finds and reads the file; [`toolchains::find`] finds the toolchains on the caller's PATH. Each service takes its
 //! own section.
 
+mod budgets;
 mod caches;
 mod commands;
 mod exposure;
@@ -12,6 +13,7 @@ mod load;
 mod origin;
 mod paths;
 mod read;
+mod read_budgets;
 mod read_env;
 mod read_rules;
 mod read_tools;
@@ -30,6 +32,7 @@ mod view;
 mod webhooks;
 
 pub use belay_yaml::Violation;
+pub use budgets::{BudgetWindow, NamespaceBudget, NamespaceBudgets};
 pub use caches::{Cache, CacheUse, KNOWN_CACHES, KnownCache};
 pub use commands::{Commands, Limits, Place, Reserve, Scratch, Shown, ViewBudget};
 pub use file::File;

@@ -18,7 +18,7 @@ const MAX_RETENTION: u64 = 36_500 * 86_400;
 /// The longest time that a cancelled command has to end, in seconds.
 const MAX_STOP_GRACE: u64 = 3600;
 
-const SECTIONS: &str = "log commands services retention secrets tools webhooks";
+const SECTIONS: &str = "log commands services retention budgets secrets tools webhooks";
 const LOG: &str = "level format";
 const COMMANDS: &str =
     "find_toolchains read_only path env plans_may_set view scratch reserve limits stop_grace asking_calls caches";
@@ -48,6 +48,7 @@ pub(crate) fn settings(reader: &mut Reader, root: &Node, home: Option<&Path>, se
             "commands" => commands(reader, node, field, home, &mut settings.commands),
             "services" => services(reader, node, field, &mut settings.services),
             "retention" => retention(reader, node, field, &mut settings.retention),
+            "budgets" => settings.budgets = crate::read_budgets::budgets(reader, node, field),
             "secrets" => reader.map(node, field, |reader, key, field, node| {
                 let "rules_file" = key else { return Err("rules_file") };
                 let path = reader.text(node, field).map(|text| absolute(&text, home));

@@ -1,6 +1,6 @@
 //! All settings.
 
-use crate::{CommandTool, Commands, Origin, Retention, Secrets, Services, Sourced, Webhook};
+use crate::{CommandTool, Commands, NamespaceBudgets, Origin, Retention, Secrets, Services, Sourced, Webhook};
 
 /// The log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +96,8 @@ pub struct Settings {
     pub services: Services,
     /// Which executions that have ended are kept.
     pub retention: Retention,
+    /// What the executions of a namespace may use.
+    pub budgets: NamespaceBudgets,
     /// The tools that the operator declares.
     pub tools: Vec<Sourced<CommandTool>>,
     /// What is hidden besides what the built-in rules recognize.

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::Path};
 
-use crate::{CacheUse, Origin, Place, Resolved, SYSTEM_PATH, Settings, Sourced, Webhook, size};
+use crate::{CacheUse, NamespaceBudget, Origin, Place, Resolved, SYSTEM_PATH, Settings, Sourced, Webhook, size};
 
 /// One setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +129,8 @@ pub fn rows(settings: &Settings, here: &Resolved, env: &dyn Fn(&str) -> Option<O
         &retention.keep_last,
         limit(retention.keep_last.value, |kept| kept.to_string()),
     ));
+    let budgets = settings.budgets.0.iter().flat_map(of_budget).collect();
+    rows.extend(or(budgets, none("budgets")));
     rows.push(match &settings.secrets.rules_file {
         Some(file) => {
             let rules = &settings.secrets.rules;
@@ -141,6 +143,16 @@ pub fn rows(settings: &Settings, here: &Resolved, env: &dyn Fn(&str) -> Option<O
     rows.extend(settings.tools.iter().map(|tool| row(format!("tools.{}", tool.value.name), tool, tool.value.shown())));
     rows.extend(settings.webhooks.iter().flat_map(of_webhook));
     rows
+}
+
+fn of_budget(budget: &NamespaceBudget) -> Vec<Row> {
+    let NamespaceBudget { namespace, window, calls, output_bytes } = budget;
+    let key = |key: &str| format!("budgets.{}.{key}", namespace.value);
+    let limit = |name: &str, limit: &Option<Sourced<u64>>| {
+        limit.as_ref().map(|limit| row(key(name), limit, limit.value.to_string()))
+    };
+    let window = row(key("window"), window, window.value.word().to_owned());
+    [Some(window), limit("calls", calls), limit("output_bytes", output_bytes)].into_iter().flatten().collect()
 }
 
 fn of_webhook(webhook: &Webhook) -> [Row; 5] {

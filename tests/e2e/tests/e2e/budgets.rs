@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use belay_e2e::Home;
+use belay_e2e::{Home, belay::Running};
 use serde_json::{Value, json};
 
 fn home(plan: &Value) -> Home {
@@ -137,6 +137,98 @@ fn a_large_call_finds_nothing_left() {
     );
     let raised = home.run(["executions", "retry", "p", "--plan", "more.json"]);
     assert_eq!(raised.code, 0, "{raised:?}");
+}
+
+fn limit_calls(home: &Home, calls: u64) {
+    home.file("config.yaml", format!("budgets: [{{namespace: default, window: day, calls: {calls}}}]\n"));
+}
+
+fn serve(home: &Home) -> Running {
+    home.serve_with(&["--config", "config.yaml"])
+}
+
+/// The executions in a state.
+fn in_state(home: &Home, ids: &[&str], state: &str) -> Option<Vec<Value>> {
+    let found: Vec<Value> = ids.iter().map(|id| home.json(&["executions", "get", id]).1).collect();
+    found.iter().all(|execution| execution["state"] == state).then_some(found)
+}
+
+fn calls(executions: &[Value]) -> u64 {
+    executions.iter().map(|one| one["spent"]["calls"].as_str().map_or(0, |calls| calls.parse::<u64>().unwrap())).sum()
+}
+
+/// B-35: executions side by side, and those that carry out the plans of steps, use the budget of their namespace together. Those that find nothing left say
+/// so, wait for the end of the day, and go on by themselves when the operator has raised the limit.
+#[test]
+fn the_executions_of_a_namespace_share_its_budget_of_the_day() {
+    let steps = |names: [&str; 4]| json!(names.map(write));
+    let home = home(&json!({"id": "p", "parallelism": 4, "steps": steps(["a1", "a2", "a3", "a4"])}));
+    let inner = json!({"id": "inner", "parallelism": 2, "steps": steps(["b1", "b2", "b3", "b4"])});
+    home.file("outer.json", json!({"id": "outer", "steps": [{"id": "s", "plan": inner}]}).to_string());
+    limit_calls(&home, 5);
+    let server = serve(&home);
+    for (plan, id) in [("plan.json", "a"), ("outer.json", "b")] {
+        let started = home.run(["run", plan, "--workspace", "w", "--approve", "auto", "--id", id, "--detach"]);
+        assert_eq!(started.code, 0, "{started:?}");
+    }
+    let child = until(|| {
+        let (_, execution) = home.json(&["executions", "get", "b"]);
+        let name = execution["steps"][0]["plan"]["execution"].as_str()?;
+        Some(name.rsplit('/').next()?.to_owned())
+    });
+    let both = ["a", child.as_str()];
+    let is_over = |id: &&str| {
+        ["STATE_PAUSED", "STATE_COMPLETED"].map(|state| in_state(&home, &[*id], state)).into_iter().flatten().next()
+    };
+    let paused = until(|| both.iter().map(is_over).collect::<Option<Vec<_>>>()).concat();
+    assert_eq!((calls(&paused), files(&home).len()), (5, 5), "{paused:#?}");
+    let waits = paused.iter().find(|execution| execution["state"] == "STATE_PAUSED").expect("one finds nothing left");
+    let waiting = &waits["waiting"][0];
+    assert_eq!(waiting["kind"], "KIND_LIMIT", "{waits:#}");
+    assert!(waiting["untilTime"].as_str().is_some_and(|time| time.ends_with("T00:00:00Z")), "{waits:#}");
+    let id = waits["name"].as_str().unwrap().rsplit('/').next().unwrap();
+    let why = home.run(["why", id]);
+    let says = "namespace `default` has used its budget of the day: 5 of 5 calls; the day ends at ";
+    assert!(why.out.contains(says) && why.out.contains("00:00 UTC"), "{why:?}");
+
+    server.kill();
+    let server = serve(&home);
+    let third = home.run(["run", "plan.json", "--workspace", "w", "--approve", "auto", "--id", "c", "--detach"]);
+    assert_eq!(third.code, 0, "{third:?}");
+    let third = until(|| in_state(&home, &["c"], "STATE_PAUSED"));
+    assert_eq!((calls(&third), files(&home).len()), (0, 5), "nothing was forgotten: {third:#?}");
+
+    server.kill();
+    limit_calls(&home, 100);
+    let _server = serve(&home);
+    let all = ["a", "b", "c"];
+    let completed = until(|| in_state(&home, &all, "STATE_COMPLETED"));
+    assert_eq!((calls(&completed), files(&home).len()), (12, 8), "{completed:#?}");
+}
+
+/// B-35: the executor is killed at whatever instant, and each call is counted once.
+#[test]
+fn the_budget_of_a_namespace_is_kept_when_the_executor_is_killed() {
+    let plan = |prefix: &str| {
+        let steps: Vec<Value> = (0..40).map(|n| write(&format!("{prefix}{n}"))).collect();
+        json!({"id": "p", "parallelism": 4, "steps": steps})
+    };
+    let home = home(&plan("a"));
+    home.file("other.json", plan("b").to_string());
+    limit_calls(&home, 30);
+    let mut server = serve(&home);
+    for (plan, id) in [("plan.json", "a"), ("other.json", "b")] {
+        let started = home.run(["run", plan, "--workspace", "w", "--approve", "auto", "--id", id, "--detach"]);
+        assert_eq!(started.code, 0, "{started:?}");
+    }
+    for least in [4, 12, 20] {
+        until(|| (files(&home).len() >= least).then_some(()));
+        server.kill();
+        server = serve(&home);
+    }
+    let paused = until(|| in_state(&home, &["a", "b"], "STATE_PAUSED"));
+    assert_eq!(calls(&paused), 30, "{paused:#?}");
+    drop(server);
 }
 
 /// Waits until there is an answer, for at most twenty seconds.

@@ -109,7 +109,7 @@ impl Execution {
                 self.transition_execution(ExecutionTrigger::Started, None)?;
                 self.started_at = Some(time);
             }
-            E::Paused { discard_calls, resume_at, by_budget, .. } => {
+            E::Paused { reason, discard_calls, resume_at, by_budget } => {
                 self.transition_execution(ExecutionTrigger::Paused, None)?;
                 let principal = actor.map(|actor| actor.principal.clone()).unwrap_or_default();
                 self.paused = Some(PausedBy {
@@ -118,6 +118,7 @@ impl Execution {
                     discard_calls: *discard_calls,
                     resume_at: *resume_at,
                     by_budget: *by_budget,
+                    namespace_budget: resume_at.filter(|_| *by_budget).map(|_| reason.clone()),
                 });
                 self.queued_until = None;
                 self.is_escalated |= actor.is_none() && resume_at.is_none() && !by_budget;

@@ -74,8 +74,14 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
         execution.transition_execution(ExecutionTrigger::Paused, None)?;
         execution.escalations = number;
         let resume_at = Some(resume_at);
-        execution.paused =
-            Some(PausedBy { principal: String::new(), since: time, discard_calls: false, resume_at, by_budget: false });
+        execution.paused = Some(PausedBy {
+            principal: String::new(),
+            since: time,
+            discard_calls: false,
+            resume_at,
+            by_budget: false,
+            namespace_budget: None,
+        });
     }
     if has_ended {
         (execution.stop, execution.ended_at) = (None, None);

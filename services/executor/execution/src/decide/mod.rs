@@ -120,7 +120,7 @@ impl Execution {
             // Without an event something is to be looked up first.
             return self.resolve_step(step, now, blobs).into_iter().collect();
         }
-        if let Some(turn) = self.pause_or_go_on(now) {
+        if let Some(turn) = self.pause_or_go_on(now, blobs) {
             return vec![turn.into()];
         }
         if let Some(stop) = self.stop {
@@ -154,12 +154,16 @@ impl Execution {
     }
 
     /// A rate limit pauses an execution whose plan queues it for later; a pause that ends by itself ends.
-    fn pause_or_go_on(&self, now: Timestamp) -> Option<ExecutionEvent> {
+    fn pause_or_go_on(&self, now: Timestamp, blobs: &dyn Blobs) -> Option<ExecutionEvent> {
         if self.stop.is_some() {
             return None;
         }
         match &self.paused {
-            Some(paused) => paused.resume_at.filter(|at| *at <= now).map(|_| ExecutionEvent::Resumed),
+            Some(paused) => {
+                let is_due = paused.resume_at.is_some_and(|at| at <= now);
+                let has_room = || paused.namespace_budget.is_some() && blobs.has_namespace_room();
+                (is_due || has_room()).then_some(ExecutionEvent::Resumed)
+            }
             None => self.queued_until.filter(|until| *until > now).map(|until| ExecutionEvent::Paused {
                 reason: "a rate limit: queued for later".to_owned(),
                 discard_calls: false,
@@ -211,7 +215,7 @@ impl Execution {
     /// Whether an approved call may take a slot. Steps that have started may wait for what such a call holds of a budget, and keep slots meanwhile: it
     /// takes one beside them.
     pub(crate) fn has_slot_to_dispatch(&self) -> bool {
-        self.has_unheld_slot() || (self.has_free_slot() && self.has_budgets())
+        self.has_unheld_slot() || (self.has_free_slot() && (self.has_budgets() || self.has_namespace_holds()))
     }
 
     /// The first step that has started and whose next operation can be requested.

@@ -1,67 +1,11 @@
-//! Amounts of what calls use, and what events say of budgets.
+//! What events say of budgets.
 
 use serde::{Deserialize, Serialize};
 
-use crate::StepId;
+use crate::{Amounts, BudgetUnit, StepId};
 
 /// How many bytes of output are held for a call, of which nobody knows what it will return: the size up to which a result is inline in an event.
 pub(crate) const OUTPUT_HELD: u64 = 32 * 1024;
-
-/// A unit that a budget limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum BudgetUnit {
-    /// Calls.
-    Calls,
-    /// Bytes of output.
-    OutputBytes,
-}
-
-impl BudgetUnit {
-    pub(crate) const ALL: [Self; 2] = [Self::Calls, Self::OutputBytes];
-
-    /// The name that people read after a number.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Calls => "calls",
-            Self::OutputBytes => "bytes of output",
-        }
-    }
-}
-
-/// An amount of everything that a budget limits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Amounts {
-    /// Calls.
-    pub calls: u64,
-    /// Bytes of results as JSON, and of the output of calls that failed as far as it is kept.
-    pub output_bytes: u64,
-}
-
-impl Amounts {
-    /// The amount of one unit.
-    pub fn of(self, unit: BudgetUnit) -> u64 {
-        match unit {
-            BudgetUnit::Calls => self.calls,
-            BudgetUnit::OutputBytes => self.output_bytes,
-        }
-    }
-
-    /// Both together.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            calls: self.calls.saturating_add(other.calls),
-            output_bytes: self.output_bytes.saturating_add(other.output_bytes),
-        }
-    }
-
-    pub(crate) fn minus(self, other: Self) -> Self {
-        Self {
-            calls: self.calls.saturating_sub(other.calls),
-            output_bytes: self.output_bytes.saturating_sub(other.output_bytes),
-        }
-    }
-}
 
 /// The share of the budgets of a step and its plan that the execution of the step's plan may use; `None` of a unit means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ mod wait;
 
 pub(crate) use self::{budget::OUTPUT_HELD, child::child_id};
 pub use self::{
-    budget::{Allotment, Amounts, BudgetLevel, BudgetReport, BudgetUnit},
+    budget::{Allotment, BudgetLevel, BudgetReport},
     child::{Child, ChildEnd, ChildEvent},
     execution::{
         ApprovalMode, Created, EscalationRetry, ExecutionEvent, Finished, PlanUpdated, RecoveryClass, Retried,

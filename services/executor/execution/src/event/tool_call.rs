@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    Amounts, ApprovalRequirement, BlobRef, ChangeKind, EffectSummary, Failure, Payload, PolicyDecision, StepId,
+    Amounts, ApprovalRequirement, BlobRef, ChangeKind, EffectSummary, Failure, NamespaceHold, Payload, PolicyDecision,
+    StepId,
 };
 
 /// What happens to a call of a tool.
@@ -128,6 +129,8 @@ pub struct ToolCallRequest {
     pub held: Amounts,
     /// Its place among the calls of a step that have one effect; `None` for any other call.
     pub layers: Option<StepLayers>,
+    /// What is held for it of the budget of its namespace; `None` when that has none.
+    pub namespace_hold: Option<NamespaceHold>,
 }
 
 /// The place of a call among those of a step that have one effect.

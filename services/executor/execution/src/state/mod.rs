@@ -101,6 +101,8 @@ pub(crate) struct PausedBy {
     pub(crate) resume_at: Option<Timestamp>,
     /// A budget was used up.
     pub(crate) by_budget: bool,
+    /// The reason, when the budget of the namespace was: such a pause ends by itself.
+    pub(crate) namespace_budget: Option<String>,
 }
 
 /// What steps have done is undone.
@@ -154,6 +156,13 @@ pub enum Waiting {
         /// Since when.
         since: Timestamp,
         /// Until when.
+        until: Timestamp,
+    },
+    /// The namespace has used up its budget of a window, which has to end.
+    NamespaceBudget {
+        /// Since when.
+        since: Timestamp,
+        /// When the window ends.
         until: Timestamp,
     },
     /// A principal has to resume it, or its time has to come.
@@ -614,6 +623,11 @@ impl Execution {
         self.paused.as_ref().map(|paused| paused.principal.as_str())
     }
 
+    /// The reason in words, when it is paused because its namespace has used up its budget.
+    pub fn exhausted_namespace_budget(&self) -> Option<&str> {
+        self.paused.as_ref()?.namespace_budget.as_deref()
+    }
+
     /// Whether it is paused so that running calls are discarded.
     pub fn discards_calls(&self) -> bool {
         self.paused.as_ref().is_some_and(|paused| paused.discard_calls)
@@ -645,7 +659,11 @@ impl Execution {
             return Vec::new();
         }
         if let Some(paused) = &self.paused {
-            return vec![Waiting::Resume { since: paused.since, until: paused.resume_at }];
+            let (since, until) = (paused.since, paused.resume_at);
+            return vec![match (&paused.namespace_budget, until) {
+                (Some(_), Some(until)) => Waiting::NamespaceBudget { since, until },
+                _ => Waiting::Resume { since, until },
+            }];
         }
         if let Some(until) = self.created.start_at.filter(|_| self.started_at.is_none() && self.stop.is_none()) {
             return vec![Waiting::Time { since: self.created_at, until }];

@@ -15,7 +15,7 @@ use super::{
 use crate::{Event, ExecutionState, Failure, IllegalEvent, Json, Payload, SkipReason, StepState, Timestamp};
 
 /// The version of snapshots. It changes with everything that their bytes have: a test compares them with those of this version.
-pub const SNAPSHOT_VERSION: u32 = 14;
+pub const SNAPSHOT_VERSION: u32 = 15;
 
 /// Why an execution cannot be restored from a snapshot. Its events still have everything.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

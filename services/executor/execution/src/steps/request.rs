@@ -1,14 +1,18 @@
 //! The intent to make a call: the step's own, or one that a check takes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use belay_plan::{COMMAND_TOOL, CheckPlace, ToolStep, not_allowed};
 use belay_reasons as reasons;
 
 use super::{layers, outputs::values};
 use crate::{
-    Blobs, Body, DecideContext, ErrorClass, Execution, Failure, Json, StepKey, ToolCallEvent, ToolCallRequest, digest,
+    Admission, Blobs, Body, DecideContext, ErrorClass, Execution, ExecutionEvent, Failure, Json, StepKey, Timestamp,
+    ToolCallEvent, ToolCallRequest, digest,
 };
+
+/// The least time for which a namespace's budget pauses an execution.
+const RECHECK_AFTER: Duration = Duration::from_secs(1);
 
 /// Requests the step's call, or the one that a check takes.
 pub(super) fn call(
@@ -46,6 +50,13 @@ pub(super) fn call(
             return Some(execution.fail(step, Failure::new(class, reasons::UNRESOLVED_REFERENCE, message)));
         }
     };
+    // Last, so that whatever is held is recorded.
+    let namespace_hold = match execution.admission(step, blobs) {
+        Admission::Unlimited => None,
+        Admission::Held(hold) => Some(hold),
+        Admission::Wanted => return None,
+        Admission::Exhausted { reason, until } => return Some(paused_until(reason, until, context.now)),
+    };
     // The tool's own limit is for steps that say nothing: one that may take ten minutes may take them in one attempt.
     let spec = &record.spec;
     let limit = spec.attempt_timeout().or(spec.timeout()).unwrap_or(facts.default_timeout);
@@ -59,7 +70,15 @@ pub(super) fn call(
         check,
         held: execution.held_for_call(step),
         layers: layers::of_call(execution, step),
+        namespace_hold,
     };
     let call = execution.operation_id(execution.next_operation(step));
     Some(Body::ToolCall { call, event: ToolCallEvent::Requested(Arc::new(request)) })
+}
+
+/// The pause until the window ends for which the namespace's budget is used up. A window that has ended by the execution's time has not by the clock that the
+/// budget goes by: the next attempt is after a while, and not at once.
+fn paused_until(reason: String, until: Timestamp, now: Timestamp) -> Body {
+    let resume_at = Some(until.max(now.saturating_add(RECHECK_AFTER)));
+    ExecutionEvent::Paused { reason, discard_calls: false, resume_at, by_budget: true }.into()
 }

@@ -330,6 +330,7 @@ mod tests {
                     summary: None,
                     seal_key: None,
                     outbox: Vec::new(),
+                    usage: Vec::new(),
                     inbox: Default::default(),
                     fence,
                 };

@@ -72,6 +72,7 @@ pub(super) fn append(key: ExecutionKey, transition: Transition, fence: i64) -> O
         seal_key: None,
         outbox: Vec::new(),
         inbox: Default::default(),
+        usage: Vec::new(),
         fence: Fence { shard: 7, token: fence },
     }
 }
@@ -102,6 +103,7 @@ pub(super) fn update(key: ExecutionKey, first_sequence: u64, summary: ExecutionS
         seal_key: None,
         outbox: Vec::new(),
         inbox: Default::default(),
+        usage: Vec::new(),
         fence,
     }
 }

@@ -13,7 +13,7 @@ fn with(operation: Operation, changes: InboxChanges) -> Operation {
             Operation::Create { execution, transition, summary, seal_key, outbox, inbox: changes, folder, fence }
         }
         Operation::Append { key, transition, summary, seal_key, outbox, fence, .. } => {
-            Operation::Append { key, transition, summary, seal_key, outbox, inbox: changes, fence }
+            Operation::Append { key, transition, summary, seal_key, outbox, inbox: changes, usage: Vec::new(), fence }
         }
         other => panic!("{other:?} changes no inbox"),
     }

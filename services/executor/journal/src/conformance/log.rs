@@ -62,6 +62,7 @@ pub(super) async fn refuses_one_and_keeps_the_others<W: JournalWriter>(store: &m
                 seal_key: None,
                 outbox: Vec::new(),
                 inbox: Default::default(),
+                usage: Vec::new(),
                 fence: Fence { shard: 7, token: fence },
             },
         ],

@@ -21,9 +21,16 @@ fn with(operation: Operation, messages: Vec<OutboxMessage>) -> Operation {
             folder,
             fence,
         },
-        Operation::Append { key, transition, summary, seal_key, fence, .. } => {
-            Operation::Append { key, transition, summary, seal_key, outbox: messages, inbox: Default::default(), fence }
-        }
+        Operation::Append { key, transition, summary, seal_key, fence, .. } => Operation::Append {
+            key,
+            transition,
+            summary,
+            seal_key,
+            outbox: messages,
+            inbox: Default::default(),
+            usage: Vec::new(),
+            fence,
+        },
         other => panic!("{other:?} has no messages"),
     }
 }

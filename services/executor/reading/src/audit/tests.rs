@@ -125,6 +125,7 @@ fn calls_are_verbose_and_effects_are_not() {
         check: None,
         held: belay_execution::Amounts::default(),
         layers: None,
+        namespace_hold: None,
         timeout: Duration::from_secs(1),
     })));
     assert_eq!(requested.level, AuditLevel::Verbose);

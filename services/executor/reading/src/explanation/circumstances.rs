@@ -52,6 +52,8 @@ pub enum ObstacleKind {
     SandboxUnavailable,
     /// The service is at its limit: the tool runner of calls, the approval gate of open approvals, the executor of steps in memory.
     Limit(Service),
+    /// Calls in flight hold what the budget of the namespace has left, in these words.
+    NamespaceBudget(String),
     /// A call, by its name, has the workspace to itself.
     ExclusiveCall(String),
     /// A fault of the executor has stopped the execution several times in a row.

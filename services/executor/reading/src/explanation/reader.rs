@@ -99,7 +99,9 @@ impl<'a> Reader<'a, '_> {
             | Waiting::Approval { operation, .. } => Some(operation.step),
             // One with a wait in its plan has a step for it; what is left is the time at which the execution begins.
             Waiting::Time { .. } => self.timer_step(waiting),
-            Waiting::Timer { .. } | Waiting::Resume { .. } | Waiting::Call { .. } => None,
+            Waiting::Timer { .. } | Waiting::NamespaceBudget { .. } | Waiting::Resume { .. } | Waiting::Call { .. } => {
+                None
+            }
         };
         key.map(|key| self.execution.step(key))
     }
@@ -131,6 +133,10 @@ impl<'a> Reader<'a, '_> {
             Waiting::Time { since, until } => of(CauseKind::Time, since, Some(until)),
             Waiting::Timer { since, until } => of(CauseKind::Backoff, since, Some(until)),
             Waiting::Call { since } => of(CauseKind::Call, since, None),
+            Waiting::NamespaceBudget { since, until } => Cause {
+                reason: self.execution.exhausted_namespace_budget().unwrap_or_default().to_owned(),
+                ..of(CauseKind::Budget, since, Some(until))
+            },
             Waiting::Resume { since, until } => match self.execution.exhausted_budget() {
                 Some(exhausted) => Cause {
                     reason: exhausted.in_words(),
@@ -190,11 +196,13 @@ impl<'a> Reader<'a, '_> {
             ObstacleKind::WorkspaceReadOnly => (CauseKind::WorkspaceReadOnly, None, Some(Verb::Remount)),
             ObstacleKind::SandboxUnavailable => (CauseKind::SandboxUnavailable, service(Service::ToolRunner), None),
             ObstacleKind::Limit(limited) => (CauseKind::Limit, service(*limited), None),
+            ObstacleKind::NamespaceBudget(_) => (CauseKind::Limit, None, None),
             ObstacleKind::ExclusiveCall(call) => (CauseKind::ExclusiveCall, Some(Subject::Call(call.clone())), None),
             ObstacleKind::Fault => (CauseKind::Fault, service(Service::Executor), Some(Verb::RestartService)),
         };
         let reason = match &obstacle.kind {
             ObstacleKind::RunnerAnswer(answer) => answer.clone(),
+            ObstacleKind::NamespaceBudget(reason) => reason.clone(),
             ObstacleKind::ServiceAway(_)
             | ObstacleKind::ClockDifference
             | ObstacleKind::WorkspaceFull
@@ -230,6 +238,7 @@ impl<'a> Reader<'a, '_> {
                 Some(self.action(Verb::Retry, None))
             }
             ExecutionState::Paused if self.execution.exhausted_budget().is_some() => Some(self.raise_budget()),
+            ExecutionState::Paused if self.execution.exhausted_namespace_budget().is_some() => None,
             ExecutionState::Paused => Some(resume()),
             ExecutionState::Pending
             | ExecutionState::Running

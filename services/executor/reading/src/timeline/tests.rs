@@ -45,6 +45,7 @@ fn requested() -> ToolCallEvent {
         check: None,
         held: belay_execution::Amounts::default(),
         layers: None,
+        namespace_hold: None,
     }))
 }
 

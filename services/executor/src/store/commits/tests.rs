@@ -51,7 +51,16 @@ fn create(id: &str, request_id: &str, shown: &str, fence: Fence) -> Operation {
 fn append(key: ExecutionKey, transition: Transition, fence: Fence) -> Operation {
     let ended = transition.first_sequence == TRANSITIONS;
     let summary = ended.then(|| ExecutionSummary { ended, ended_at: Some(1), ..ExecutionSummary::default() });
-    Operation::Append { key, transition, summary, seal_key: None, outbox: Vec::new(), inbox: Default::default(), fence }
+    Operation::Append {
+        key,
+        transition,
+        summary,
+        seal_key: None,
+        outbox: Vec::new(),
+        inbox: Default::default(),
+        usage: Vec::new(),
+        fence,
+    }
 }
 
 fn follower(reader: &Arc<dyn JournalReader>) -> Arc<Follower> {

@@ -318,6 +318,7 @@ services.gate.previews = 16 (default)
 services.gate.watchers = 10000 (default)
 retention.finished_for = 12h (/etc/belay/config.yaml:6)
 retention.keep_last = unlimited (default)
+budgets = none (default)
 secrets.rules_file = none (default)";
     assert_eq!(shown.join("\n"), expected);
 }

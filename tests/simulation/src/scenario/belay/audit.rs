@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::one::One;
 use super::client::Order;
 use super::observed::ObservedExecution;
-use super::{children, decisions, deletions, effects, forks, looker, promises};
+use super::{children, decisions, deletions, effects, forks, looker, promises, spending};
 use crate::trace;
 
 pub(super) use self::evidence::{Evidence, Kept, SKEW, Violations};
@@ -36,6 +36,8 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
     for name in observed.keys().filter(|name| !kept.contains_key(*name) && !gone.contains_key(*name)) {
         violations.push(format!("{name} was acknowledged and is gone"));
     }
+    let namespaces = evidence.stored.namespaces.iter();
+    violations.extend(namespaces.filter_map(|one| spending::of_namespace(one, kept, !gone.is_empty())));
     let children = children::of(kept, &mut violations);
     let parents = children::parents(kept, &children, &gone);
     children::audit(kept, &children, evidence, &gone, &mut violations);

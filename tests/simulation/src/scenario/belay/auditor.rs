@@ -59,6 +59,7 @@ pub(super) async fn read_everything(
         }
         stored.executions.insert(name, one);
     }
+    stored.namespaces = namespaces(&mut connection, &mut random).await;
     read_gate(&mut stored, &observed, &mut random).await;
     if owners.is_some() {
         nothing_is_unacknowledged(&observed, &mut random).await;
@@ -260,6 +261,17 @@ async fn list(connection: &mut Connection, random: &mut StdRng) -> Vec<String> {
         page_token = page.next_page_token;
         if page_token.is_empty() {
             return names;
+        }
+    }
+}
+
+async fn namespaces(connection: &mut Connection, random: &mut StdRng) -> Vec<v1::Namespace> {
+    loop {
+        let request = v1::ListNamespacesRequest { page_size: 100, ..v1::ListNamespacesRequest::default() };
+        let page = connection.ask(|mut client| async move { client.list_namespaces(request).await });
+        match page.await {
+            Some(page) => return page.namespaces,
+            None => pause(random, 100).await,
         }
     }
 }

@@ -74,6 +74,11 @@ impl Bugs {
         Self { defect: Some(defect), ..Self::default() }
     }
 
+    /// Whether namespaces may have budgets. Only where nothing else is planted: the seeds that find what is planted stay what they are.
+    pub(super) fn has_budgets(&self) -> bool {
+        self.defect.is_none_or(|defect| defect == Defect::NamespaceHoldsForgotten)
+    }
+
     /// Whether a process that drives nothing reads the journal beside the executor, and clients look there as well.
     pub(super) fn reads_beside(&self) -> bool {
         // What is planted is to be found by the clients of the executor alone.

@@ -27,6 +27,8 @@ pub(super) type Calls<'a> = BTreeMap<String, (ApprovalMode, Call<'a>)>;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stored {
     pub(super) executions: BTreeMap<String, Kept>,
+    /// The namespaces, with what they have used of their budgets.
+    pub(super) namespaces: Vec<v1::Namespace>,
     /// In full, by name.
     pub(super) approvals: BTreeMap<String, v1::Approval>,
     /// By the approval's name.

@@ -87,10 +87,10 @@ pub use self::planted::{
     double_start, endless_reruns, expired_grant_drops_effect, forgetting_calls, fork_forgets_output,
     full_disk_fails_steps, grant_reuse, held_budget_ignored, incomplete_collection, journal_without_sync, late_timer,
     layer_left_out, ledger_without_sync, lost_answer_trusted, lost_approval_not_recreated, lost_child_started_again,
-    lost_timer, lost_wake_up, no_fence, pause_of_child_kept, question_of_another_run, repetition_refused,
-    staging_without_sync, stale_cursor_trusted, stale_entries, stale_look, stale_view, uncommitted_reported_unknown,
-    unordered_append, unordered_collection, unreadable_row_stops_start, unrecorded_child_deleted, wall_clock_messages,
-    wall_clock_timers,
+    lost_timer, lost_wake_up, namespace_holds_forgotten, no_fence, pause_of_child_kept, question_of_another_run,
+    repetition_refused, staging_without_sync, stale_cursor_trusted, stale_entries, stale_look, stale_view,
+    uncommitted_reported_unknown, unordered_append, unordered_collection, unreadable_row_stops_start,
+    unrecorded_child_deleted, wall_clock_messages, wall_clock_timers,
 };
 pub use self::scenarios::{
     as_it_is, brooding, damaging_a_row, deleting, driving_some, escalating, extending, in_a_crowd, losing_the_gate,

@@ -136,6 +136,14 @@ pub fn held_budget_ignored(seed: u64) -> Result<(), String> {
     run(seed, Bugs { extends: true, ..Bugs::planted(Defect::HeldBudgetIgnored) })
 }
 
+/// A defect of the services' own code: [`Defect::NamespaceHoldsForgotten`].
+///
+/// # Errors
+/// What was violated.
+pub fn namespace_holds_forgotten(seed: u64) -> Result<(), String> {
+    run(seed, Bugs::planted(Defect::NamespaceHoldsForgotten))
+}
+
 /// A defect of the services' own code: [`Defect::QuestionOfAnotherRun`].
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use std::time::Duration;
 use belay_journal::{
     Changes, Committed, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, JournalWriter, Loaded,
     Operation, OutboxRow, Page, Position, Query, Reading, Refused, StartRequest, StoreError, StoredTransition,
-    Transition,
+    Transition, UsageRow,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -176,6 +176,11 @@ impl JournalReader for SlowReader {
 
     fn inbox(&self, key: ExecutionKey, limit: usize) -> Reading<'_, Vec<InboxRow>> {
         self.delayed(move |reader| reader.inbox(key, limit))
+    }
+
+    fn usage(&self, namespace: &str) -> Reading<'_, Vec<UsageRow>> {
+        let namespace = namespace.to_owned();
+        self.delayed(move |reader| reader.usage(&namespace))
     }
 
     fn recipients(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<ExecutionKey>> {

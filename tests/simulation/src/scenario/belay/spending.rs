@@ -1,9 +1,11 @@
-//! B-35: what calls use never exceeds the budget of their plan, counted from the events alone.
+//! B-35: what calls use never exceeds the budget of their plan, counted from the events alone; and what stands in the store of the budget of a namespace is
+//! what the events of its executions say.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use belay_proto::v1::{self, execution_event::Kind};
 
+use super::audit::Kept;
 use super::plans;
 use crate::trace;
 
@@ -68,4 +70,66 @@ impl Spending {
         let limit = self.limit.filter(|limit| taken > *limit)?;
         Some(format!("event {}: {taken} calls are made or under way, and the budget is {limit}", event.sequence))
     }
+}
+
+/// What the calls of a namespace hold and have used in one window, by the events.
+#[derive(Default)]
+struct InWindow {
+    used: i64,
+    /// The calls under way that hold something, and whether each waits for a person before it runs.
+    held: BTreeMap<String, bool>,
+}
+
+impl InWindow {
+    fn read(&mut self, event: &v1::ExecutionEvent, call: &str, window: Option<&pbjson_types::Timestamp>) {
+        let Some(kind) = &event.kind else { return };
+        match kind {
+            Kind::ToolCallRequested(request) => {
+                let hold = request.namespace_hold.as_ref();
+                if hold.is_some_and(|hold| hold.window_start_time.as_ref() == window) {
+                    self.held.insert(call.to_owned(), false);
+                }
+            }
+            Kind::ToolCallApprovalRequired(_) | Kind::ToolCallEffectProposed(_) | Kind::ToolCallDispatched(_) => {
+                if let Some(waits) = self.held.get_mut(call) {
+                    *waits = matches!(kind, Kind::ToolCallApprovalRequired(_));
+                }
+            }
+            Kind::ToolCallCompleted(_)
+            | Kind::ToolCallFailed(_)
+            | Kind::ToolCallDenied(_)
+            | Kind::ToolCallCancelled(_)
+            | Kind::ToolCallOutcomeUnknown(_) => {
+                self.used += i64::from(self.held.remove(call) == Some(false));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What is wrong with what the store has of the budget of a namespace. Deleted executions give nothing back, and have no events any more.
+pub(super) fn of_namespace(
+    namespace: &v1::Namespace,
+    executions: &BTreeMap<String, Kept>,
+    has_deleted: bool,
+) -> Option<String> {
+    let usage = namespace.usage.as_ref()?;
+    let mut counted = InWindow::default();
+    let inside = executions.iter().filter(|(name, _)| name.starts_with(&format!("{}/executions/", namespace.name)));
+    for (name, kept) in inside {
+        for event in &kept.events {
+            counted.read(event, &belay_proto::call_name(name, event), usage.window_start_time.as_ref());
+        }
+    }
+    trace::count("budgets of namespaces compared");
+    let (used, held) = (usage.used.unwrap_or_default().calls, usage.held.unwrap_or_default().calls);
+    let by_events = i64::try_from(counted.held.len()).unwrap_or(i64::MAX);
+    let is_right = held == by_events && (used == counted.used || has_deleted && used > counted.used);
+    let limit = usage.limit.and_then(|limit| limit.calls).unwrap_or(i64::MAX);
+    (!is_right || used + held > limit).then(|| {
+        format!(
+            "{}: of its budget {used} calls are used and {held} held in the store, and by the events {} and {by_events}",
+            namespace.name, counted.used
+        )
+    })
 }

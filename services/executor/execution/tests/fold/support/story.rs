@@ -518,6 +518,7 @@ pub(crate) fn request(call: OperationId) -> Body {
         check: None,
         held: belay_execution::Amounts::default(),
         layers: None,
+        namespace_hold: None,
     };
     Body::ToolCall { call, event: ToolCallEvent::Requested(Arc::new(request)) }
 }

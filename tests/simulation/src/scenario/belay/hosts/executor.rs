@@ -90,6 +90,7 @@ async fn start_executor(site: &Site, shared: &SharedJournal) -> Result<Running, 
         shutdown: shutdown.clone(),
         limits: site.knobs.limits(),
         retention,
+        budgets: site.budgets(),
         webhooks,
         thresholds: site.knobs.executor,
     });
@@ -124,6 +125,7 @@ async fn start_reader(
         telemetry: no_spans(site.seed),
         shutdown,
         max_watchers: site.knobs.limits().watchers.value,
+        budgets: site.budgets(),
         thresholds: site.knobs.executor,
     })
     .await?;

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use belay_grant::{Keys, SigningKey};
+use belay_settings::{BudgetWindow, NamespaceBudget, NamespaceBudgets, Sourced};
 
 use super::super::archive::Archive;
 use super::super::backup::Backup;
@@ -42,7 +43,23 @@ pub(in super::super) struct Site {
     pub(in super::super) number: u64,
 }
 
+/// How many bytes of output a namespace may use in a day: more than all calls return, and as much as 4 calls hold.
+const OUTPUT_OF_A_DAY: u64 = 4 * 32 * 1024;
+
 impl Site {
+    /// The budget of each namespace: so many calls that none is refused, and as much output as few calls hold.
+    pub(super) fn budgets(&self) -> NamespaceBudgets {
+        if !self.bugs.has_budgets() || self.seed.is_multiple_of(2) {
+            return NamespaceBudgets::default();
+        }
+        NamespaceBudgets(vec![NamespaceBudget {
+            namespace: Sourced::default_of("*".to_owned()),
+            window: Sourced::default_of(BudgetWindow::Day),
+            calls: Some(Sourced::default_of(1_000_000)),
+            output_bytes: Some(Sourced::default_of(OUTPUT_OF_A_DAY)),
+        }])
+    }
+
     /// Records a violation: lost stores are accepted, so no store may be reported as behind.
     pub(super) fn behind(&self, why: String) -> Box<dyn Error> {
         self.checker.violation(format_args!("a store is said to be behind: {why}"));

@@ -1,0 +1,3 @@
+//! `belay namespaces …`.
+
+pub(crate) mod list;

@@ -1,0 +1,53 @@
+//! The section `budgets`: what the executions of a namespace may use in a day or a month.
+
+use crate::Sourced;
+
+/// The window of time that a budget is for, by the calendar in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BudgetWindow {
+    /// A day.
+    Day,
+    /// A month.
+    Month,
+}
+
+impl BudgetWindow {
+    /// The values in the file.
+    pub(crate) const WORDS: [(&'static str, Self); 2] = [("day", Self::Day), ("month", Self::Month)];
+
+    /// The value in the file.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Month => "month",
+        }
+    }
+}
+
+/// The budget of a namespace. It has at least one limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceBudget {
+    /// The namespace's id; `*` for each one without a budget of its own.
+    pub namespace: Sourced<String>,
+    /// The window.
+    pub window: Sourced<BudgetWindow>,
+    /// The most calls in a window; `None` means no limit.
+    pub calls: Option<Sourced<u64>>,
+    /// The most bytes of output in a window; `None` means no limit.
+    pub output_bytes: Option<Sourced<u64>>,
+}
+
+/// The namespace of a budget that is for each one without a budget of its own.
+pub(crate) const EACH: &str = "*";
+
+/// The budgets of all namespaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamespaceBudgets(pub Vec<NamespaceBudget>);
+
+impl NamespaceBudgets {
+    /// The budget of a namespace; `None` when it has none.
+    pub fn of(&self, namespace: &str) -> Option<&NamespaceBudget> {
+        let named = |name: &str| self.0.iter().find(|budget| budget.namespace.value == name);
+        named(namespace).or_else(|| named(EACH))
+    }
+}
