@@ -117,7 +117,7 @@ fn a_store_of_another_version_is_refused() {
     let home = with_keep();
     for (store, lacks) in [
         ("journal.db", "it lacks what namespaces use of their budgets"),
-        ("ledger.db", "it lacks how much harm may come of a waiting call"),
+        ("ledger.db", "it lacks which layers of steps are in use"),
         ("gate.db", "it lacks how much harm may come of what an approval is about"),
     ] {
         let open = || rusqlite::Connection::open(home.state().join(store)).unwrap();
