@@ -18,6 +18,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior},
 };
 use tonic::{Code, Status, Streaming};
+use tonic_types::StatusExt as _;
 
 use crate::{
     args::Format,
@@ -340,9 +341,13 @@ pub(crate) async fn take_up(client: &mut Client, name: &str) -> Result<Execution
     match client.resume_execution(request).await {
         Ok(execution) => Ok(execution.into_inner()),
         Err(status) if status.code() == Code::FailedPrecondition => {
+            // One that ran when it was asked may have ended since.
+            let state = status.get_details_error_info().and_then(|info| info.metadata.get("state").cloned());
+            let ran = state.is_some_and(|state| matches!(&*state, "PENDING" | "RUNNING" | "AWAITING_APPROVAL"));
             let execution = read::execution(client, name, Format::Text).await?;
             match execution.state() {
                 State::Pending | State::Running | State::AwaitingApproval => Ok(execution),
+                _ if ran => Ok(execution),
                 _ => Err(refused(&status, name)),
             }
         }

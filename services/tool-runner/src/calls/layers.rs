@@ -152,8 +152,12 @@ impl Calls {
         let set = LayerSet { name: name.clone(), execution: execution.into(), workspace: guard.path().to_owned() };
         self.ledger.write(Entry::LayerSet(set.clone())).await.map_err(not_durable)?;
         self.workspaces.keep_layers(set);
-        let earlier = self.workspaces.layer_sets(|set| set.name.starts_with(&of_step) && set.name != name);
-        self.remove_layer_sets(earlier).await;
+        // Not those of later runs: a call may end long after its step was made to run again.
+        let is_earlier = |set: &LayerSet| {
+            let round = set.name.strip_prefix(&of_step).and_then(|round| round.parse().ok());
+            round.is_some_and(|round: i32| round < layers.round)
+        };
+        self.remove_layer_sets(self.workspaces.layer_sets(is_earlier)).await;
         Ok(())
     }
 
