@@ -350,7 +350,8 @@ impl Calls {
         (receipt.commits_beside, receipt.commit_count_beside) = (calls, i64::try_from(count).unwrap_or(i64::MAX));
         // What a call that commits an effect leaves in its caches is merged with the commit.
         let commits = matches!(examined, Examined::Staged(_));
-        let succeeds = outcome.is_ok() && matches!(examined, Examined::Nothing);
+        // What a call of a step has left in caches may come from files that are never committed.
+        let succeeds = outcome.is_ok() && matches!(examined, Examined::Nothing) && job.request.layers.is_none();
         let progress = match (outcome, examined) {
             (Err(unsuccessful), _) | (Ok(_), Examined::Failed(unsuccessful)) => {
                 self.end(job, receipt, Err(unsuccessful), true).await

@@ -79,6 +79,12 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRe
         })
         .transpose()?;
     let layers = request.layers.map(StepLayers::read).transpose()?;
+    // Its effect is judged by what the calls of its step have noted: another tool would commit what nobody has judged.
+    let commits = layers.as_ref().is_some_and(|layers| layers.entry.is_none());
+    if layers.is_some() && commits != (tool.spec.name == belay_policy::COMMIT_CHANGES) {
+        let message = "must be empty for `commit_changes`, and for no other tool";
+        return Err(status::invalid("layers.entry", message).into());
+    }
     let workspace = workspace_of(calls, &request.workspace, request.made_folder.as_ref())?;
     calls.admit(request.fence).await?;
     // An invalid trace context is ignored.

@@ -217,3 +217,21 @@ async fn layers_go_with_their_execution() {
     assert_eq!(sets(&bench), 0);
     assert_eq!(bench.tree().len(), 0);
 }
+
+/// B-05: no other tool commits as a step does, whose effect is judged by what its calls have noted: it would commit what nobody has judged.
+#[tokio::test]
+async fn only_the_call_that_changes_nothing_commits_a_step() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    let first = layer_of(&runner.call(of_step(&runner, 0, &[], json!([["write", "a", "a"]]))).await.unwrap());
+    let mut other = of_step(&runner, 1, std::slice::from_ref(&first), json!([["write", "keep/f", "x"]]));
+    other.layers.as_mut().unwrap().entry = String::new();
+    let mut leaves = commit_of(&runner, "s~2", 1, &[first]);
+    leaves.layers.as_mut().unwrap().entry = "2".into();
+    for request in [other, leaves] {
+        let refused = runner.call(request).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused:?}");
+        assert!(refused.message().contains("layers.entry"), "{refused:?}");
+    }
+    assert_eq!(bench.tree().len(), 0);
+}
