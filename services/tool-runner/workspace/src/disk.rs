@@ -172,9 +172,9 @@ impl Disk {
         chownat(folder, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    pub(crate) fn set_attribute(&self, file: impl AsFd, name: &str, value: &[u8]) -> Result<(), Errno> {
+    pub(crate) fn set_attribute(&self, file: impl AsFd, name: impl AsRef<OsStr>, value: &[u8]) -> Result<(), Errno> {
         self.reach("setxattr", &file)?;
-        fsetxattr(file, name, value, XattrFlags::empty())
+        fsetxattr(file, name.as_ref(), value, XattrFlags::empty())
     }
 
     pub(crate) fn remove_attribute(&self, file: impl AsFd, name: &OsStr) -> Result<(), Errno> {

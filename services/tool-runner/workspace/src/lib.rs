@@ -31,13 +31,16 @@
 //! changes the disk goes through one seam ([`Seam`]), so that a test can kill the process before any of them.
 
 mod apply;
+mod attributes;
 mod caches;
 mod commit;
 mod conflict;
 mod disk;
 mod effect;
+mod fill;
 mod inner;
 mod kept_cache;
+mod layer;
 mod layers;
 mod lookup;
 mod manifest;
@@ -62,7 +65,7 @@ pub use conflict::Fingerprint;
 pub use disk::{Call, IoFailure, Seam, Undisturbed};
 pub use effect::EffectError;
 pub use kept_cache::prepare_cache;
-pub use layers::{Layer, LayerPlace, OwnChanges, Undone};
+pub use layer::{Layer, LayerPlace, OwnChanges, Undone};
 pub use manifest::{Act, Change, Flag, Flagged, Manifest};
 pub use open_error::OpenError;
 pub use order::Order;
@@ -71,6 +74,6 @@ pub use remove::remove_workspace;
 pub use stat::{FileKind, FileTime};
 pub use stores::{contained_state_directory, enclosing_state_directory};
 pub use tree::{Content, Digest, LeftOut, Limits, Node, Stop, TreeError};
-pub use view::{CACHES, Metadata, UPPER, View, WORK};
+pub use view::{CACHES, Metadata, UPPER, View, WORK, is_plain};
 pub use view_error::ViewError;
 pub use workspace::Workspace;

@@ -12,13 +12,10 @@ use std::{
     sync::Arc,
 };
 
-use rustix::{
-    fs::{fgetxattr, fgetxattr_query, flistxattr, flistxattr_query, fstat},
-    io::Errno,
-    process::geteuid,
-};
+use rustix::{fs::fstat, io::Errno, process::geteuid};
 
 use crate::{
+    attributes::{self, attributes},
     commit::{Commit, CommitError, Op, check, slot_name},
     conflict::{BOUNDLESS, Fingerprint, Position},
     disk::{At as _, Disk, IoFailure, Rename},
@@ -247,7 +244,8 @@ impl Stage<'_> {
             let ours = name.as_bytes().starts_with(b"user.overlay.") || name.as_bytes() == b"security.capability";
             let inherited = || {
                 Ok::<_, Errno>(
-                    value(original, &name)?.is_some() && value(original, &name)? == value(Some(file.as_fd()), &name)?,
+                    attributes::value(original, &name)?.is_some()
+                        && attributes::value(original, &name)? == attributes::value(Some(file.as_fd()), &name)?,
                 )
             };
             if !ours && inherited().at("reading the attributes of", path)? {
@@ -283,29 +281,6 @@ impl<'a> Form<'a> {
     fn node(&self, path: &RelPath) -> Option<&'a Node> {
         self.nodes.binary_search_by(|node| node.path.cmp(path)).ok().map(|found| &self.nodes[found])
     }
-}
-
-fn attributes(file: BorrowedFd<'_>) -> Result<Vec<std::ffi::OsString>, Errno> {
-    let mut list = match flistxattr_query(file) {
-        Err(Errno::NOTSUP) => return Ok(Vec::new()),
-        length => vec![0_u8; length?],
-    };
-    let length = if list.is_empty() { 0 } else { flistxattr(file, &mut list[..])? };
-    let names = list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    Ok(names.map(|name| OsStr::from_bytes(name).to_owned()).collect())
-}
-
-fn value(file: Option<BorrowedFd<'_>>, name: &OsStr) -> Result<Option<Vec<u8>>, Errno> {
-    let Some(file) = file else {
-        return Ok(None);
-    };
-    let mut value = match fgetxattr_query(file, name) {
-        Err(Errno::NODATA | Errno::NOTSUP) => return Ok(None),
-        length => vec![0_u8; length?],
-    };
-    let length = if value.is_empty() { 0 } else { fgetxattr(file, name, &mut value[..])? };
-    value.truncate(length);
-    Ok(Some(value))
 }
 
 /// Opens a directory of the upper layer, giving its owner all permissions to it and its parents, which are not needed any more.

@@ -5,6 +5,7 @@
 //! call.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsStr,
     fs::File,
     io::{self, Read as _, Seek as _},
@@ -296,7 +297,17 @@ impl View {
     }
 
     /// The directory at `path` in the upper layer: copied up, or created.
-    pub(crate) fn create_directories<'a>(&'a self, root: Merged<'a>, path: &RelPath) -> Result<Merged<'a>, ViewError> {
+    fn create_directories<'a>(&'a self, root: Merged<'a>, path: &RelPath) -> Result<Merged<'a>, ViewError> {
+        self.open_directories(root, path, None)
+    }
+
+    /// The same. With `opened`, its owner gets all permissions to the directory and its parents, which get the modes back that are recorded there.
+    pub(crate) fn open_directories<'a>(
+        &'a self,
+        root: Merged<'a>,
+        path: &RelPath,
+        mut opened: Option<&mut BTreeMap<RelPath, u32>>,
+    ) -> Result<Merged<'a>, ViewError> {
         let disk = &self.workspace.disk;
         let mut at = root;
         for name in path.names() {
@@ -306,13 +317,21 @@ impl View {
             match there {
                 Some(entry) if entry.stat.is_directory() => {
                     if entry.layer == Layer::Lower {
-                        disk.create_directory(upper, name, entry.stat.mode & 0o1777).at("creating", &place)?;
+                        let mode = entry.stat.mode & 0o1777;
+                        let open = opened.as_ref().map_or(mode, |_| mode | 0o700);
+                        disk.create_directory(upper, name, open).at("creating", &place)?;
+                        if let Some(opened) = opened.as_mut().filter(|_| open != mode) {
+                            opened.insert(place.clone(), mode);
+                        }
                         if self.workspace.owner.is_some() {
                             // As the kernel copies it up, for a command that is to see it too.
                             disk.set_owner(upper, name, entry.stat.owner).at("changing the owner of", &place)?;
                         }
                         let made = open_entry(upper, name, DIRECTORY).at("opening", &place)?;
                         mark_copied_up(disk, &made).at("marking", &place)?;
+                    } else if let Some(opened) = opened.as_mut().filter(|_| entry.stat.mode & 0o700 != 0o700) {
+                        disk.set_mode_of(upper, name, entry.stat.mode | 0o700).at("opening", &place)?;
+                        opened.insert(place.clone(), entry.stat.mode);
                     }
                 }
                 Some(entry) if entry.stat.kind == FileKind::Symlink => return Err(link(&at, name, entry)?),
@@ -348,8 +367,9 @@ impl Drop for View {
     }
 }
 
-/// Whether it is a valid id of a view and a commit.
-pub(crate) fn is_plain(id: &str) -> bool {
+/// Whether it is a valid id of a view, a commit, and a set or an entry of layers: 1 to 64 letters, digits, `-` and `_`.
+#[must_use]
+pub fn is_plain(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     (1..=64).contains(&id.len()) && id.bytes().all(plain)
 }

@@ -79,6 +79,9 @@ pub enum ViewError {
         /// The paths.
         paths: Vec<RelPath>,
     },
+    /// The caller stopped it while it began.
+    #[error("it was stopped before it had begun")]
+    Stopped,
     /// The layers that the view was to begin with cannot be used.
     #[error("the changes of earlier calls of this step cannot be used: {why}")]
     Layers {

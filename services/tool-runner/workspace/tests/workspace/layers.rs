@@ -1,6 +1,6 @@
 //! Layers: calls whose effects are committed together, each on top of what earlier ones changed.
 
-use std::{fs, sync::Arc};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
 
 use belay_workspace::{
     CommitError, Layer, LayerPlace, Limits, Manifest, Order, Seam, Undisturbed, View, ViewError, Workspace,
@@ -30,7 +30,7 @@ fn staged(workspace: &Workspace, view: View, entry: &str, over: &[String]) -> Op
 
 /// A call of the set that ends well.
 fn call(workspace: &Workspace, id: &str, over: &[String], change: impl FnOnce(&mut View)) -> Option<Layer> {
-    let mut view = workspace.view_over(id, SET, over).unwrap();
+    let mut view = workspace.view_over(id, SET, over, &|| false).unwrap();
     change(&mut view);
     let layer = staged(workspace, view, id, over)?;
     workspace.check_layer(&layer).unwrap();
@@ -39,7 +39,7 @@ fn call(workspace: &Workspace, id: &str, over: &[String], change: impl FnOnce(&m
 }
 
 fn commit_over(workspace: &Workspace, layers: &[String]) -> Manifest {
-    let view = workspace.view_over("whole", SET, layers).unwrap();
+    let view = workspace.view_over("whole", SET, layers, &|| false).unwrap();
     let manifest = view.effect(Limits::default()).unwrap();
     let commit = workspace.stage(view, &manifest).unwrap();
     workspace.apply(&commit).unwrap();
@@ -69,7 +69,7 @@ fn one_effect(before: &Before, scripts: &[Vec<Step>]) -> Result<(), TestCaseErro
     let mut one = other.view("one").unwrap();
     for (number, script) in scripts.iter().enumerate() {
         let id = format!("call-{number}");
-        let mut view = workspace.view_over(&id, SET, &layers).unwrap();
+        let mut view = workspace.view_over(&id, SET, &layers, &|| false).unwrap();
         for step in script {
             prop_assert_eq!(step.in_view(&mut view), step.in_view(&mut one), "{:?}", step);
         }
@@ -111,7 +111,7 @@ fn a_call_sees_the_layers_that_it_begins_with_and_no_others() {
         write(view, "d/c", "again");
     });
     let second = second.unwrap();
-    let view = workspace.view_over("third", SET, &references(&[&first])).unwrap();
+    let view = workspace.view_over("third", SET, &references(&[&first]), &|| false).unwrap();
     assert_eq!(view.read(&path("new/file"), 0, None).unwrap(), b"first", "it does not begin with the second");
     drop(view);
     assert_eq!(ground.read("d/b"), "b", "nothing is committed");
@@ -121,7 +121,7 @@ fn a_call_sees_the_layers_that_it_begins_with_and_no_others() {
     assert_eq!(workspace.layer_notes(SET, &references(&[&first])).unwrap(), ["of first"]);
     workspace.remove_layers(SET).unwrap();
     workspace.remove_layers(SET).unwrap();
-    let gone = workspace.view_over("fourth", SET, &references(&[&first])).err().unwrap();
+    let gone = workspace.view_over("fourth", SET, &references(&[&first]), &|| false).err().unwrap();
     assert!(matches!(gone, ViewError::LayerGone { .. }), "{gone}");
 }
 
@@ -141,7 +141,7 @@ fn what_is_undone_is_no_change_of_the_set() {
         write(view, "b", "b");
         view.remove(&path("new")).unwrap();
     });
-    let view = workspace.view_over("whole", SET, &references(&[&first, &second.unwrap()])).unwrap();
+    let view = workspace.view_over("whole", SET, &references(&[&first, &second.unwrap()]), &|| false).unwrap();
     assert!(view.effect(Limits::default()).unwrap().is_empty());
 }
 
@@ -154,10 +154,10 @@ fn two_layers_that_touch_one_path_are_a_conflict_unless_one_began_with_the_other
         Err(CommitError::Conflict { paths }) => paths.iter().map(ToString::to_string).collect::<Vec<_>>(),
         other => panic!("{other:?}"),
     };
-    let mut beside = workspace.view_over("beside", SET, over).unwrap();
+    let mut beside = workspace.view_over("beside", SET, over, &|| false).unwrap();
     write(&mut beside, "a", "beside");
     write(&mut beside, "other", "other");
-    let mut inside = workspace.view_over("inside", SET, over).unwrap();
+    let mut inside = workspace.view_over("inside", SET, over, &|| false).unwrap();
     write(&mut inside, "d/b", "inside");
     let first = call(&workspace, "first", &[], |view| {
         write(view, "a", "first");
@@ -173,12 +173,12 @@ fn two_layers_that_touch_one_path_are_a_conflict_unless_one_began_with_the_other
     let again = call(&workspace, "again", &first, |view| write(view, "a", "again"));
     assert_eq!(again.unwrap().over, first);
     // The same entry again: its earlier layer is replaced, and is no conflict.
-    let mut replaces = workspace.view_over("first-2", SET, over).unwrap();
+    let mut replaces = workspace.view_over("first-2", SET, over, &|| false).unwrap();
     write(&mut replaces, "x", "x");
     let replaces = staged(&workspace, replaces, "first", over).unwrap();
     workspace.check_layer(&replaces).unwrap();
     workspace.keep_layer(&replaces).unwrap();
-    let gone = workspace.view_over("whole", SET, &first).err().unwrap();
+    let gone = workspace.view_over("whole", SET, &first, &|| false).err().unwrap();
     assert!(matches!(gone, ViewError::LayerGone { .. }), "{gone}");
     assert!(!ground.root.join("other").exists());
 }
@@ -194,10 +194,10 @@ fn what_others_change_meanwhile_is_a_conflict_with_the_layer() {
     });
     let first = references(&[&first.unwrap()]);
     fs::write(ground.root.join("b"), "by a person").unwrap();
-    drop(workspace.view_over("fine", SET, &first).expect("no layer touches it"));
+    drop(workspace.view_over("fine", SET, &first, &|| false).expect("no layer touches it"));
     for (id, at) in [("one", "a"), ("two", "new")] {
         fs::write(ground.root.join(at), "by a person").unwrap();
-        match workspace.view_over(id, SET, &first) {
+        match workspace.view_over(id, SET, &first, &|| false) {
             Err(ViewError::LayerConflict { paths }) => assert!(paths.contains(&path(at)), "{paths:?}"),
             Err(other) => panic!("{other}"),
             Ok(_) => panic!("{at} is overwritten"),
@@ -206,7 +206,7 @@ fn what_others_change_meanwhile_is_a_conflict_with_the_layer() {
     // A change after the view began is found by its effect.
     fs::write(ground.root.join("a"), "a").unwrap();
     fs::remove_file(ground.root.join("new")).unwrap();
-    let view = workspace.view_over("late", SET, &first).expect("it is as it was");
+    let view = workspace.view_over("late", SET, &first, &|| false).expect("it is as it was");
     fs::write(ground.root.join("a"), "by a person").unwrap();
     assert!(view.effect(Limits::default()).is_err());
 }
@@ -217,7 +217,7 @@ fn a_layer_is_kept_whole_or_not_at_all() {
     fn run(ground: &Ground, seam: Arc<dyn Seam>, first: &[String], row: &mut Option<String>) -> Option<()> {
         let workspace = Workspace::open_with(&ground.root, &[], seam).ok()?;
         workspace.sweep(|_| false).ok()?;
-        let mut view = workspace.view_over("second", SET, first).ok()?;
+        let mut view = workspace.view_over("second", SET, first, &|| false).ok()?;
         view.write(&path("d/new"), b"second", None).ok()?;
         view.remove(&path("d/b")).ok()?;
         let own = view.own_changes(&view.effect(Limits::default()).ok()?);
@@ -250,7 +250,7 @@ fn a_layer_is_kept_whole_or_not_at_all() {
                     Err(error) => panic!("{instants}: {error}"),
                 },
                 None => {
-                    let gone = workspace.view_over("third", SET, &["second".into()]).err().unwrap();
+                    let gone = workspace.view_over("third", SET, &["second".into()], &|| false).err().unwrap();
                     assert!(matches!(gone, ViewError::LayerGone { .. }), "{instants}: {gone}");
                     call(&workspace, "fourth", &[first], |view| write(view, "d/new", "fourth")).unwrap();
                 }
@@ -267,7 +267,7 @@ fn a_layer_is_kept_whole_or_not_at_all() {
     let first = call(&ground.open(), "first", &[], |view| write(view, "a", "first")).unwrap();
     let workspace = ground.open();
     workspace.sweep_layers(|_| false).unwrap();
-    assert!(workspace.view_over("second", SET, &references(&[&first])).is_err());
+    assert!(workspace.view_over("second", SET, &references(&[&first]), &|| false).is_err());
 }
 
 /// What is written to a layer in the workspace behind the runner's back is not committed: neither its files, nor what its caller has noted.
@@ -280,7 +280,100 @@ fn a_layer_that_was_tampered_with_is_not_used() {
         let file = ground.root.join(".belay/layers").join(SET).join("first.first").join(tamper);
         let text = fs::read_to_string(&file).unwrap();
         fs::write(&file, text.replace("of first", "of nobody").replace("first", "other")).unwrap();
-        let refused = workspace.view_over("second", SET, &references(&[&first])).err().unwrap();
+        let refused = workspace.view_over("second", SET, &references(&[&first]), &|| false).err().unwrap();
         assert!(matches!(refused, ViewError::LayerGone { .. }), "{tamper}: {refused}");
+    }
+}
+
+/// A directory that a call makes read-only, in which calls have changed something before and change something after: its mode comes last.
+#[test]
+fn directories_get_their_modes_when_all_that_is_in_them_is_there() {
+    let ground = Ground::with(&[("d/a", "a")]);
+    let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let workspace = ground.open();
+    let first = call(&workspace, "first", &[], |view| {
+        write(view, "d/x", "x");
+        let folder = view.directory().join("upper/d");
+        set(&folder, 0o555);
+    });
+    let first = first.unwrap().reference();
+    let second = call(&workspace, "second", std::slice::from_ref(&first), |view| {
+        let folder = view.directory().join("upper/d");
+        set(&folder, 0o755);
+        fs::write(folder.join("z"), "z").unwrap();
+        set(&folder, 0o511);
+    });
+    commit_over(&workspace, &[first, second.unwrap().reference()]);
+    let mode = |path: &str| fs::metadata(ground.root.join(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("d"), ground.read("d/x"), ground.read("d/z")), (0o511, "x".into(), "z".into()));
+    set(&ground.root.join("d"), 0o755);
+}
+
+/// What people have noted about a file, or whom they have given it to, is there after a call of a step has changed it, as after any call.
+#[test]
+fn extended_attributes_are_kept() {
+    let ground = Ground::with(&[("f", "0")]);
+    let set = |path: &Path| rustix::fs::setxattr(path, "user.note", b"v", rustix::fs::XattrFlags::empty()).unwrap();
+    set(&ground.root.join("f"));
+    let workspace = ground.open();
+    let layer = call(&workspace, "first", &[], |view| {
+        write(view, "f", "01");
+        // As the kernel does when it copies a file up.
+        set(&view.directory().join("upper/f"));
+    });
+    commit_over(&workspace, &references(&[&layer.unwrap()]));
+    let mut value = [0; 16];
+    let length = rustix::fs::getxattr(ground.root.join("f"), "user.note", &mut value[..]).unwrap();
+    assert_eq!((&value[..length], ground.read("f").as_str()), (&b"v"[..], "01"));
+}
+
+/// In a directory that an earlier call has made, a call has done only what is different.
+#[test]
+fn a_call_has_done_what_differs_from_what_it_began_with() {
+    let ground = Ground::with(&[("old", "old")]);
+    let workspace = ground.open();
+    let first = call(&workspace, "first", &[], |view| {
+        write(view, "new/first", "1");
+        write(view, "new/gone", "2");
+        write(view, "old", "changed");
+    });
+    let mut view = workspace.view_over("second", SET, &references(&[&first.unwrap()]), &|| false).unwrap();
+    write(&mut view, "new/second", "3");
+    view.remove(&path("new/gone")).unwrap();
+    write(&mut view, "old", "again");
+    let own = view.own_changes(&view.effect(Limits::default()).unwrap());
+    let nodes = |manifest: &Manifest| -> Vec<String> {
+        let differing = manifest.changes.iter().flat_map(|change| {
+            let is_new = |node: &&belay_workspace::Node| !change.before.contains(node);
+            let gone = change.before.iter().filter(|node| !change.after.iter().any(|after| after.path == node.path));
+            change.after.iter().filter(is_new).chain(gone).map(|node| node.path.to_string()).collect::<Vec<_>>()
+        });
+        differing.collect()
+    };
+    assert_eq!(nodes(&own.seen), ["new/second", "old"]);
+    assert_eq!(nodes(&own.manifest), ["new", "new/first", "new/second", "old"], "to the workspace all of it is new");
+}
+
+#[test]
+fn a_view_that_is_stopped_has_not_begun() {
+    let ground = Ground::new();
+    let workspace = ground.open();
+    let first = call(&workspace, "first", &[], |view| write(view, "a", "a")).unwrap();
+    let layers = references(&[&first]);
+    let asked = std::cell::Cell::new(0);
+    for stops_at in 0.. {
+        asked.set(0);
+        let stop = || {
+            asked.set(asked.get() + 1);
+            asked.get() > stops_at
+        };
+        match workspace.view_over(&format!("view-{stops_at}"), SET, &layers, &stop) {
+            Err(ViewError::Stopped) => assert!(!ground.root.join(format!(".belay/views/view-{stops_at}")).exists()),
+            Err(other) => panic!("{other}"),
+            Ok(_) => {
+                assert!(stops_at > 3, "it asks between all that takes long: {stops_at}");
+                return;
+            }
+        }
     }
 }
