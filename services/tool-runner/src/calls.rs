@@ -22,13 +22,14 @@ mod recover;
 mod require_approval;
 mod run;
 mod span;
+mod step_layers;
+mod stoppable;
 mod work;
 
 pub(crate) use call::{Progress, Subscription, unresolved};
-pub(crate) use decide::too_weak;
 pub(crate) use foresee::foresee;
-pub(crate) use layers::StepLayers;
 pub(crate) use record::timed_out;
+pub(crate) use step_layers::StepLayers;
 
 use std::{
     collections::HashMap,
@@ -98,6 +99,7 @@ pub struct Calls {
 type Admission = (CallPolicy, Taken);
 
 /// A validated `CallTool` request. Its arguments are checked against the tool's schema when it runs.
+#[derive(Clone)]
 pub(crate) struct CallRequest {
     pub(crate) name: String,
     pub(crate) attempt: u32,
@@ -477,6 +479,7 @@ impl Calls {
             staged: None,
             pending: None,
             spends: None,
+            removes: None,
         };
         if let Err(error) = self.write(row).await {
             self.known().calls.remove(name);

@@ -23,12 +23,14 @@ use belay_proto::{
     stores::{Service, Stores},
 };
 use belay_sqlite::{CheckReport, Location, Readers, SqliteError, StoreSize, Threads};
+use data_encoding::BASE64;
+use serde_json::json;
 use thiserror::Error;
 use tokio::sync::watch;
 
 pub(crate) use entry::{
-    Basis, Contents, Entry, HeldCall, LayerNote, LayerSet, PendingApproval, Row, Spent, StepEffect, WorkspaceEffect,
-    Written,
+    Basis, Contents, Entry, HeldCall, LayerNote, LayerSet, PendingApproval, Row, SealedSecrets, Spent, StepEffect,
+    WorkspaceEffect, Written,
 };
 use tables::{SCHEMA, TABLES};
 
@@ -36,7 +38,7 @@ use crate::{
     Secrets,
     json_of::json_of,
     lock::lock,
-    secrets::{CallSecrets, Sealer},
+    secrets::{CallSecrets, Part, Sealer},
 };
 
 /// Reads every row of a ledger, whether or not a process has it open; `None` when there is none. Names also the rows that a start has set aside.
@@ -223,6 +225,24 @@ impl Ledger {
     /// The secrets in the context of a call.
     pub(crate) fn secrets_in_context(&self, context: Option<&str>) -> Vec<String> {
         context.map(|context| self.secrets.in_context(context)).unwrap_or_default()
+    }
+
+    /// Seals the secrets that a call knew for the call that commits its layer.
+    pub(crate) fn seal_secrets(&self, call: &str, secrets: &[String]) -> SealedSecrets {
+        let sealed = match secrets {
+            [] => String::new(),
+            _ => BASE64.encode(&self.sealer.seal(call, Part::Layer, json!(secrets).to_string().as_bytes())),
+        };
+        SealedSecrets { call: call.to_owned(), sealed }
+    }
+
+    /// The secrets that a call knew; `None` when this ledger did not seal them.
+    pub(crate) fn open_secrets(&self, SealedSecrets { call, sealed }: &SealedSecrets) -> Option<Vec<String>> {
+        if sealed.is_empty() {
+            return Some(Vec::new());
+        }
+        let sealed = BASE64.decode(sealed.as_bytes()).ok()?;
+        serde_json::from_slice(&self.sealer.open(call, Part::Layer, &sealed).ok()?).ok()
     }
 
     /// The first failed write; `None` while there was none. A failed write may be on disk all the same, so nothing is written over it: the

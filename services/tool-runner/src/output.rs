@@ -26,8 +26,8 @@ const MAX_TAIL_BYTES: usize = 4 << 10;
 const MAX_UNREDACTED_TAIL_BYTES: usize = 64 << 10;
 
 /// The most values that are reported as secrets, and the most bytes of them together.
-const MAX_FOUND: usize = 256;
-const MAX_FOUND_BYTES: usize = 64 << 10;
+pub(crate) const MAX_FOUND: usize = 256;
+pub(crate) const MAX_FOUND_BYTES: usize = 64 << 10;
 
 const STREAMS: [Stream; 2] = [Stream::Stdout, Stream::Stderr];
 

@@ -60,7 +60,8 @@ impl Secrets {
         let tool = self.0.registry.find(tool);
         let marked = tool.as_ref().map_or_else(Vec::new, |tool| tool.parameters.secret().to_vec());
         let marked_result = tool.map_or_else(Vec::new, |tool| tool.secret_result.clone());
-        let mut secrets = CallSecrets { redactor: self.0.redactor.clone(), marked, marked_result };
+        let mut secrets =
+            CallSecrets { redactor: self.0.redactor.clone(), marked, marked_result, known: BTreeSet::new() };
         let (mut known, mut marked) = (BTreeSet::new(), BTreeSet::new());
         if let Some(RedactedJson { shown, hidden }) = secrets.hidden(arguments, &secrets.marked) {
             for Hidden { pointer, original } in &hidden {
@@ -77,14 +78,20 @@ impl Secrets {
         }
         secrets.redactor = secrets.redactor.with_whole_values(marked);
         if !known.is_empty() {
-            secrets.redactor = secrets.redactor.with_literals(known).expect("their lengths are within what is taken");
+            secrets.redactor = secrets.redactor.with_literals(&known).expect("their lengths are within what is taken");
         }
+        secrets.known = known;
         secrets
     }
 
     /// The secrets in the context of a call, as far as they can be looked for in texts: at most 256.
     pub(crate) fn in_context(&self, context: &str) -> Vec<String> {
-        let secrets = CallSecrets { redactor: self.0.redactor.clone(), marked: Vec::new(), marked_result: Vec::new() };
+        let secrets = CallSecrets {
+            redactor: self.0.redactor.clone(),
+            marked: Vec::new(),
+            marked_result: Vec::new(),
+            known: BTreeSet::new(),
+        };
         let mut known = BTreeSet::new();
         if let Some(RedactedJson { shown, hidden }) = secrets.hidden(context, &[]) {
             for Hidden { pointer, original } in &hidden {
@@ -123,6 +130,7 @@ pub(crate) enum Part {
     Approval = 2,
     Contents = 3,
     Plan = 4,
+    Layer = 5,
 }
 
 /// Seals and opens values in the ledger.
@@ -155,13 +163,15 @@ pub(crate) struct CallSecrets {
     marked: Vec<String>,
     /// The parts of the result that the schema marks.
     marked_result: Vec<String>,
+    /// The values that are looked for in texts, beside what the rules find.
+    known: BTreeSet<String>,
 }
 
 impl CallSecrets {
     /// Those that this redactor finds.
     #[cfg(test)]
     pub(crate) fn with(redactor: Redactor) -> Self {
-        Self { redactor, marked: Vec::new(), marked_result: Vec::new() }
+        Self { redactor, marked: Vec::new(), marked_result: Vec::new(), known: BTreeSet::new() }
     }
 
     /// Whether the schema marks parts of the result.
@@ -171,9 +181,15 @@ impl CallSecrets {
 
     /// The same with values that the call's output has shown to be secrets.
     pub(crate) fn with_found(&self, values: &[String]) -> Self {
-        let telling = values.iter().filter(|value| is_telling(value));
-        let redactor = self.redactor.with_literals(telling).unwrap_or_else(|_| self.redactor.clone());
-        Self { redactor, marked: self.marked.clone(), marked_result: self.marked_result.clone() }
+        let telling = || values.iter().filter(|value| is_telling(value));
+        let redactor = self.redactor.with_literals(telling()).unwrap_or_else(|_| self.redactor.clone());
+        let known = self.known.iter().chain(telling()).cloned().collect();
+        Self { redactor, marked: self.marked.clone(), marked_result: self.marked_result.clone(), known }
+    }
+
+    /// The values that are looked for in texts, beside what the rules find.
+    pub(crate) fn known(&self) -> &BTreeSet<String> {
+        &self.known
     }
 
     pub(crate) fn redactor(&self) -> &Redactor {

@@ -7,7 +7,7 @@ use belay_proto::{
 };
 use belay_reasons as reasons;
 
-use crate::{ToolFailure, calls::too_weak};
+use crate::ToolFailure;
 
 fn tier(tier: enforcement_report::Tier) -> Option<Tier> {
     match tier {
@@ -53,6 +53,12 @@ pub(crate) fn check(report: &EnforcementReport, refusal: Option<&str>, policy: T
     refused(format!("Commands require sandbox tier {needed:?}, which this machine does not reach. Missing: {missing}."))
 }
 
+/// The tier that a command needs (the stricter of policy and runner), if the sandbox does not reach it.
+fn too_weak(there: Option<Tier>, policy: Tier, own: Option<Tier>) -> Option<Tier> {
+    let needed = own.map_or(policy, |own| own.max(policy));
+    (there < Some(needed)).then_some(needed)
+}
+
 #[cfg(test)]
 mod tests {
     use belay_proto::runner_v1::EnforcementLayer;
@@ -83,5 +89,22 @@ mod tests {
         assert!(check(&untested, None, Tier::C).unwrap_err().message.contains("not probed"));
         let refused = check(&untested, Some("commands.read_only: `/etc` is never shown"), Tier::C).unwrap_err();
         assert!(refused.message.contains("commands.read_only") && !refused.message.contains("machine"), "{refused:?}");
+    }
+
+    /// B-10.
+    #[test]
+    fn a_sandbox_below_the_strictest_required_tier_is_too_weak() {
+        use Tier::*;
+        for (there, policy, own, expected) in [
+            (Some(A), A, None, None),
+            (Some(B), A, None, Some(A)),
+            (Some(B), C, None, None),
+            (Some(B), C, Some(A), Some(A)),
+            (Some(C), C, Some(C), None),
+            (None, C, None, Some(C)),
+            (None, C, Some(A), Some(A)),
+        ] {
+            assert_eq!(too_weak(there, policy, own), expected, "{there:?} {policy:?} {own:?}");
+        }
     }
 }

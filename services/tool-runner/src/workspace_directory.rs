@@ -86,11 +86,12 @@ pub trait WorkspaceDirectory: Send + Sync {
     /// [`CommitError::Conflict`] when a touched path has changed.
     fn stage(&self, view: Box<dyn View>, manifest: &Manifest, stop: Stop<'_>) -> Result<Staged, CommitError>;
 
-    /// Creates a view that begins with layers of a set, in their order: see [`belay_workspace::Workspace::view_over`].
+    /// Creates a view that begins with layers of a set, in their order: see [`belay_workspace::Workspace::view_over`]. `stop` as for
+    /// [`WorkspaceDirectory::effect`].
     ///
     /// # Errors
-    /// [`ViewError::LayerGone`], [`ViewError::LayerConflict`], or an error of the file system.
-    fn view_over(&self, id: &str, set: &str, layers: &[String]) -> Result<Box<dyn View>, ViewError>;
+    /// [`ViewError::LayerGone`], [`ViewError::LayerConflict`], [`ViewError::Stopped`], or an error of the file system.
+    fn view_over(&self, id: &str, set: &str, layers: &[String], stop: Stop<'_>) -> Result<Box<dyn View>, ViewError>;
 
     /// Of the changes in a view, those beyond the layers that it began with.
     fn own_changes(&self, view: &dyn View, manifest: &Manifest) -> OwnChanges;

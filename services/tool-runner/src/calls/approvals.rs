@@ -168,13 +168,14 @@ impl Calls {
         (receipt.files, receipt.unlisted_file_count) = (pending.committed.files, pending.committed.unlisted);
         let mut completed = ending(State::Completed, None, receipt);
         completed.result = pending.result.map(record::payload);
-        let commit_row = row(call, completed.clone(), Some(spends.clone()));
+        let removes = pending.of_step.map(|effect| effect.set);
+        let commit_row = Row { removes: removes.clone(), ..row(call, completed.clone(), Some(spends.clone())) };
         let mut cancelled = call.cancel.subscribe();
         let commit = Commit { staged: &staged, touched: touched(&pending.changes), call, running: None };
         match self.commit(&guard, commit, commit_row, &mut cancelled).await {
             CommitOutcome::Done => {
-                if let Some(effect) = &pending.of_step {
-                    self.remove_approved(effect);
+                if let Some(set) = &removes {
+                    self.remove_later(set);
                 }
                 Ok(self.ended_call(completed))
             }
@@ -191,7 +192,8 @@ impl Calls {
             }
             CommitOutcome::NotApplied((state, failed)) => {
                 let ended = ending(state, Some(failure(failed)), unapplied_receipt);
-                self.revert(&guard, &staged, row(call, ended.clone(), None)).await.map_err(not_durable)?;
+                let row = row(call, ended.clone(), None);
+                self.revert(&guard, &staged, row, removes.as_deref()).await.map_err(not_durable)?;
                 Ok(EndedCall::without_result(ended))
             }
             CommitOutcome::GrantSpent => Err(spent(&waiting.name)),
@@ -407,7 +409,15 @@ fn unknown_outcome(waiting: &runner_v1::ToolCall) -> runner_v1::ToolCall {
 }
 
 fn row(call: &Call, ended: runner_v1::ToolCall, spends: Option<Spent>) -> Row {
-    Row { digest: call.digest.to_string(), ended: true, call: ended, staged: None, pending: None, spends }
+    Row {
+        digest: call.digest.to_string(),
+        ended: true,
+        call: ended,
+        staged: None,
+        pending: None,
+        spends,
+        removes: None,
+    }
 }
 
 fn kind_of(waiting: &runner_v1::ToolCall) -> Kind {

@@ -167,7 +167,8 @@ impl Calls {
         self.lanes.commits.run(move || work(&*guard.directory(), &staged)).await
     }
 
-    /// Replaces the row of a commit that could not be applied, then discards the staged files. `row` is the ended call without its effect.
+    /// Replaces the row of a commit that could not be applied, then discards the staged files. `row` is the ended call without its effect. `removed`: the set
+    /// of layers that the replaced row has removed.
     ///
     /// # Errors
     /// When the write fails. The staged files stay, because recovery may find the row that committed them and has to redo it.
@@ -176,7 +177,9 @@ impl Calls {
         guard: &Arc<WorkspaceGuard>,
         staged: &Staged,
         row: Row,
+        removed: Option<&str>,
     ) -> Result<(), LedgerFailure> {
+        self.keep_layer_set(removed).await?;
         let name = row.call.name.clone();
         self.write(row).await?;
         self.acknowledgements.synced(vec![name]);

@@ -1,6 +1,6 @@
 //! Decision tables: what a policy verdict means for a call. Pure.
 
-use belay_policy::{Tier, Verdict};
+use belay_policy::Verdict;
 
 use crate::{Recovery, Touches};
 
@@ -58,12 +58,6 @@ pub(super) fn ends_with_a_row(recovery: Recovery) -> bool {
     }
 }
 
-/// The tier that a command needs (the stricter of policy and runner), if the sandbox does not reach it.
-pub(crate) fn too_weak(there: Option<Tier>, policy: Tier, own: Option<Tier>) -> Option<Tier> {
-    let needed = own.map_or(policy, |own| own.max(policy));
-    (there < Some(needed)).then_some(needed)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,23 +104,6 @@ mod tests {
             (Deny, true, Refuse),
         ] {
             assert_eq!(after(verdict, approved), expected, "{verdict:?} {approved}");
-        }
-    }
-
-    /// B-10.
-    #[test]
-    fn a_sandbox_below_the_strictest_required_tier_is_too_weak() {
-        use Tier::*;
-        for (there, policy, own, expected) in [
-            (Some(A), A, None, None),
-            (Some(B), A, None, Some(A)),
-            (Some(B), C, None, None),
-            (Some(B), C, Some(A), Some(A)),
-            (Some(C), C, Some(C), None),
-            (None, C, None, Some(C)),
-            (None, C, Some(A), Some(A)),
-        ] {
-            assert_eq!(too_weak(there, policy, own), expected, "{there:?} {policy:?} {own:?}");
         }
     }
 }

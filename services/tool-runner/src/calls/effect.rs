@@ -17,7 +17,7 @@ use crate::{
     commit_log::{self, Overlap},
     contents::{self, Content},
     facts,
-    ledger::StepEffect,
+    ledger::{SealedSecrets, StepEffect},
     repository,
     secrets::CallSecrets,
     subject::{self, ObservedEffect},
@@ -77,10 +77,19 @@ pub(super) struct NewLayer {
 pub(super) enum Layering {
     /// Its effect is its own.
     None,
-    /// It leaves a layer here, on top of these.
-    Leaves(LayerPlace, Vec<String>),
+    /// It leaves a layer.
+    Leaves(Leaving),
     /// Its effect is that of its step.
     Commits(StepEffect),
+}
+
+/// The layer that a call is to leave.
+pub(super) struct Leaving {
+    pub(super) place: LayerPlace,
+    /// The references of the layers that the call began with.
+    pub(super) over: Vec<String>,
+    /// The secrets that the call knew, for the one that commits.
+    pub(super) secrets: SealedSecrets,
 }
 
 /// The inputs of an examination.
@@ -103,7 +112,7 @@ impl Examination<'_> {
             Ok(mut manifest) => {
                 let left_out = std::mem::take(&mut manifest.left_out);
                 let examined = match self.layering {
-                    Layering::Leaves(place, over) => self.layer(view, &manifest, (place, over))?,
+                    Layering::Leaves(leaving) => self.layer(view, &manifest, leaving)?,
                     _ if manifest.is_empty() => Examined::Nothing,
                     _ => self.judge(view, &manifest)?,
                 };
@@ -181,14 +190,15 @@ impl Examination<'_> {
         &self,
         view: Box<dyn View>,
         manifest: &Manifest,
-        (place, over): (&LayerPlace, &[String]),
+        Leaving { place, over, secrets }: &Leaving,
     ) -> Result<Examined, Stopped> {
         let Self { directory, judge, window, stop, .. } = *self;
         let own = directory.own_changes(&*view, manifest);
         if own.is_empty() {
             return Ok(Examined::Nothing);
         }
-        let observed = match self.observe(&*view, &own.manifest) {
+        // What earlier calls have done in a directory is theirs, and was judged with them.
+        let observed = match self.observe(&*view, &own.seen) {
             Ok(Observation { observed, .. }) => observed,
             Err(failed) => return Ok(Examined::Failed(failed)),
         };
@@ -197,8 +207,8 @@ impl Examination<'_> {
             let allowing = judge.allowing(&observed.changes.list);
             return Ok(Examined::Refused { decision, allowing });
         }
-        let note = note(judge, observed.changes.list.clone());
-        match directory.stage_layer(view, own, (place.clone(), over.to_vec(), note), stop) {
+        let note = note(judge, observed.changes.list.clone(), secrets.clone());
+        match directory.stage_layer(view, own, (place.clone(), over.clone(), note), stop) {
             Ok((staged, reference)) => Ok(Examined::Layer(Box::new(NewLayer { staged, reference, observed }))),
             Err(error) => not_staged(&error, window),
         }

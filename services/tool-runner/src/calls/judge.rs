@@ -5,7 +5,7 @@ use belay_policy::{ChangeFact, Decision, Effect, Policy, ToolKind};
 
 use crate::{
     changes::{judged, kind_for_policy},
-    ledger::{Basis, LayerNote, StepEffect},
+    ledger::{Basis, LayerNote, SealedSecrets, StepEffect},
 };
 
 /// Evaluates the policy on a call's effect.
@@ -48,9 +48,9 @@ impl Judge {
 }
 
 /// What a call notes of these changes, as JSON.
-pub(super) fn note(judge: &Judge, changes: Vec<Change>) -> String {
+pub(super) fn note(judge: &Judge, changes: Vec<Change>, secrets: SealedSecrets) -> String {
     let Judge { tool, kind, step, basis, .. } = judge.clone();
-    let note = LayerNote { tool, kind, step, basis, changes };
+    let note = LayerNote { tool, kind, step, basis, changes, secrets };
     serde_json::to_string(&note).expect("texts and numbers are always JSON")
 }
 

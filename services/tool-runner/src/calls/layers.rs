@@ -1,91 +1,31 @@
 //! Calls of a step that have one effect: each but the last leaves a layer, and the last commits what all of them have changed.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use belay_proto::v1::{self, ErrorClass, tool_call::State};
+use belay_proto::v1::{ErrorClass, tool_call::State};
 use belay_reasons as reasons;
-use belay_service_kit::status;
 use belay_workspace::{LayerPlace, ViewError};
-use data_encoding::HEXLOWER;
-use sha2::{Digest as _, Sha256};
+use tokio::{sync::watch, time::Instant};
 use tonic::Status;
 
 use super::{
-    Calls, Progress,
-    effect::Layering,
+    CallRequest, Calls,
+    effect::{Layering, Leaving},
     judge::read_notes,
     not_durable,
     record::{self, Unsuccessful},
-    run::Job,
+    step_layers::StepLayers,
+    stoppable::until_stopped,
+    work::{StopCause, limit_of},
 };
 use crate::{
-    ToolFailure, View,
-    ledger::{Entry, LayerSet, StepEffect},
+    LedgerFailure, ToolFailure, View,
+    ledger::{Entry, LayerNote, LayerSet, SealedSecrets, StepEffect},
+    output::{MAX_FOUND as MAX_SECRETS, MAX_FOUND_BYTES as MAX_SECRETS_BYTES},
+    stop::Stop,
     subject::parts,
     workspace_locks::WorkspaceGuard,
 };
-
-/// The most layers that a call begins with.
-const MAX_LAYERS: usize = 1000;
-
-/// The place of a call among those of its step, as its request names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StepLayers {
-    step: String,
-    round: i32,
-    /// The layers that the call begins with, in their order.
-    pub(crate) begin_with: Vec<String>,
-    /// Whose layer it leaves; `None` for the call that commits.
-    pub(crate) entry: Option<String>,
-}
-
-impl StepLayers {
-    /// Reads the message.
-    ///
-    /// # Errors
-    /// INVALID_ARGUMENT, which names the field.
-    pub(crate) fn read(layers: v1::StepLayers) -> Result<Self, Status> {
-        let v1::StepLayers { step, round, layers, entry } = layers;
-        if step.is_empty() {
-            return Err(status::invalid("layers.step", "is needed").into());
-        }
-        if round < 1 {
-            return Err(status::invalid("layers.round", "must be 1 or more").into());
-        }
-        if layers.len() > MAX_LAYERS {
-            let message = format!("has {} entries, and the limit is {MAX_LAYERS}", layers.len());
-            return Err(status::invalid("layers.layers", message).into());
-        }
-        let is_plain = |text: &str| {
-            let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-            (1..=64).contains(&text.len()) && text.bytes().all(plain)
-        };
-        let is_reference =
-            |text: &str| text.split_once('.').is_some_and(|(id, digest)| is_plain(id) && is_plain(digest));
-        if let Some(other) = layers.iter().find(|layer| !is_reference(layer)) {
-            let message = format!("has {other:?}, which no receipt has as its layer");
-            return Err(status::invalid("layers.layers", message).into());
-        }
-        let entry = Some(entry).filter(|entry| !entry.is_empty());
-        if entry.as_deref().is_some_and(|entry| !is_plain(entry)) {
-            return Err(status::invalid("layers.entry", "must have 1 to 64 letters, digits, `-` and `_`").into());
-        }
-        Ok(Self { step, round, begin_with: layers, entry })
-    }
-
-    /// What distinguishes a request with these layers from others about the same call.
-    pub(crate) fn identity(&self) -> String {
-        let Self { step, round, begin_with, entry } = self;
-        format!("{step} {round} {} {}", entry.as_deref().unwrap_or_default(), begin_with.join(","))
-    }
-
-    /// The name of the set of layers, and the beginning of the names of the sets of all runs of the step.
-    fn set(&self, tag: &str, execution: &str) -> (String, String) {
-        let digest = Sha256::new().chain_update(execution).chain_update([0]).chain_update(&self.step).finalize();
-        let of_step = format!("{tag}-{}-", &HEXLOWER.encode(&digest)[..24]);
-        (format!("{of_step}{}", self.round), of_step)
-    }
-}
 
 /// The end of a call whose view cannot begin with the layers of its step. To call again would not help: only the whole step can run again.
 fn not_begun(error: &ViewError) -> Unsuccessful {
@@ -109,18 +49,22 @@ impl Calls {
     pub(super) async fn view_over(
         &self,
         guard: &Arc<WorkspaceGuard>,
-        job: &Job,
+        (request, id): (&CallRequest, &str),
         layers: &StepLayers,
-        id: &str,
+        cancelled: &mut watch::Receiver<Stop>,
+        deadline: Instant,
     ) -> Result<(Box<dyn View>, Layering), Unsuccessful> {
-        let set = self.layer_set(&job.request.name, layers);
+        let set = self.layer_set(&request.name, layers);
         let (guard, id, begin_with) = (Arc::clone(guard), id.to_owned(), layers.begin_with.clone());
-        let entry = layers.entry.clone();
-        let begin = move || {
+        let (entry, call) = (layers.entry.clone(), request.name.clone());
+        let begin = move |stop: belay_workspace::Stop<'_>| {
             let directory = guard.directory();
-            let view = directory.view_over(&id, &set, &begin_with)?;
+            let view = directory.view_over(&id, &set, &begin_with, stop)?;
             let layering = match entry {
-                Some(entry) => Layering::Leaves(LayerPlace { set, entry }, begin_with),
+                Some(entry) => {
+                    let secrets = SealedSecrets { call, sealed: String::new() };
+                    Layering::Leaves(Leaving { place: LayerPlace { set, entry }, over: begin_with, secrets })
+                }
                 None => {
                     let notes = read_notes(&directory.layer_notes(&set, &begin_with)?);
                     let notes = notes.map_err(|error| ViewError::Layers { why: error.to_string() })?;
@@ -129,7 +73,35 @@ impl Calls {
             };
             Ok((view, layering))
         };
-        self.lanes.effects.run(begin).await.map_err(|error| not_begun(&error))
+        match until_stopped(&self.lanes.effects, begin, cancelled, deadline).await {
+            // The tool has not run.
+            (Err(ViewError::Stopped), Some(StopCause::TimedOut)) => {
+                Err((State::TimedOut, record::timed_out(limit_of(request))))
+            }
+            (Err(ViewError::Stopped), _) => Err((State::Cancelled, record::cancelled())),
+            (begun, _) => begun.map_err(|error| not_begun(&error)),
+        }
+    }
+
+    /// The secrets that the calls of a step knew, for the one that commits what they have changed.
+    pub(super) fn secrets_of(&self, effect: &StepEffect) -> Result<Vec<String>, Unsuccessful> {
+        let mut secrets = BTreeSet::new();
+        for LayerNote { secrets: sealed, .. } in &effect.notes {
+            let opened = self.ledger.open_secrets(sealed).ok_or_else(|| {
+                not_begun(&ViewError::Layers { why: "this ledger has not sealed the secrets of its layers".into() })
+            })?;
+            secrets.extend(opened);
+        }
+        let bytes: usize = secrets.iter().map(String::len).sum();
+        if secrets.len() > MAX_SECRETS || bytes > MAX_SECRETS_BYTES {
+            let (values, limit) = (secrets.len(), MAX_SECRETS_BYTES / 1024);
+            let message = format!(
+                "The calls of the step knew {values} secrets of {bytes} bytes together, and one call can hide {MAX_SECRETS} of {limit} KiB: divide the \
+                 step into several, or leave out `effects: per_step`."
+            );
+            return Err((State::Failed, ToolFailure::new(ErrorClass::PreconditionFailed, reasons::TOO_LARGE, message)));
+        }
+        Ok(secrets.into_iter().collect())
     }
 
     /// The name of the set that the layers of a call are in.
@@ -161,93 +133,48 @@ impl Calls {
         Ok(())
     }
 
-    /// Removes the layers of a step once the call that commits its effect has ended well, in the background.
-    pub(super) fn remove_committed(self: &Arc<Self>, call: &str, layers: Option<&StepLayers>, progress: &Progress) {
-        let Some(layers) = layers.filter(|layers| layers.entry.is_none()) else { return };
-        if !matches!(progress, Progress::Ended(ended) if ended.call.state() == State::Completed) {
-            return;
+    /// Makes it durable again that a set is in use: the commit that its removal went with could not be applied, and may be tried once more.
+    pub(super) async fn keep_layer_set(&self, name: Option<&str>) -> Result<(), LedgerFailure> {
+        for set in self.workspaces.layer_sets(|set| Some(&*set.name) == name) {
+            self.ledger.write(Entry::LayerSet(set)).await?;
         }
-        self.remove_later(&self.layer_set(call, layers));
+        Ok(())
     }
 
-    /// The same once the effect of the step was approved and committed.
-    pub(super) fn remove_approved(self: &Arc<Self>, effect: &StepEffect) {
-        self.remove_later(&effect.set);
-    }
-
-    fn remove_later(self: &Arc<Self>, name: &str) {
+    /// Removes the files of a set whose removal is durable, in the background.
+    pub(super) fn remove_later(self: &Arc<Self>, name: &str) {
         let sets = self.workspaces.layer_sets(|set| set.name == name);
         let calls = Arc::clone(self);
-        tokio::spawn(async move { calls.remove_layer_sets(sets).await });
+        tokio::spawn(async move {
+            for set in sets {
+                calls.remove_layer_files(set).await;
+            }
+        });
     }
 
     /// Removes sets of layers. What cannot be removed now is removed when its workspace is opened next: nothing keeps it any more.
     pub(super) async fn remove_layer_sets(self: &Arc<Self>, sets: Vec<LayerSet>) {
-        for LayerSet { name, workspace, .. } in sets {
+        for LayerSet { name, workspace, execution } in sets {
             if let Err(error) = self.ledger.write(Entry::RemovedLayers { set: name.clone() }).await {
                 tracing::warn!(%error, "Cannot remove layers of a step from the ledger; they stay until the execution is deleted");
                 return;
             }
-            self.workspaces.release_layers(&name);
-            let removed = match self.workspaces.open(self.workspaces.known(workspace)).await {
-                Ok(guard) => {
-                    let guard = Arc::new(guard);
-                    self.lanes
-                        .effects
-                        .run(move || guard.directory().remove_layers(&name))
-                        .await
-                        .map_err(|error| error.to_string())
-                }
-                Err(unavailable) => Err(unavailable.to_string()),
-            };
-            if let Err(why) = removed {
-                tracing::warn!(why, "Cannot remove layers of a step; they stay until the workspace is next opened");
-            }
+            self.remove_layer_files(LayerSet { name, workspace, execution }).await;
         }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn message() -> v1::StepLayers {
-        v1::StepLayers { step: "a".into(), round: 1, layers: vec!["one.d".into()], entry: "0".into() }
-    }
-
-    #[test]
-    fn what_a_request_says_of_its_layers_is_checked_by_field() {
-        let read = StepLayers::read(message()).unwrap();
-        assert_eq!((read.begin_with.as_slice(), read.entry.as_deref()), (&["one.d".to_owned()][..], Some("0")));
-        let refused = |change: &dyn Fn(&mut v1::StepLayers)| {
-            let mut changed = message();
-            change(&mut changed);
-            StepLayers::read(changed).unwrap_err().message().to_owned()
+    async fn remove_layer_files(self: &Arc<Self>, LayerSet { name, workspace, .. }: LayerSet) {
+        self.workspaces.release_layers(&name);
+        let removed = match self.workspaces.open(self.workspaces.known(workspace)).await {
+            Ok(guard) => {
+                let guard = Arc::new(guard);
+                let remove = move || guard.directory().remove_layers(&name);
+                self.lanes.effects.run(remove).await.map_err(|error| error.to_string())
+            }
+            Err(unavailable) => Err(unavailable.to_string()),
         };
-        assert!(refused(&|layers| layers.step.clear()).starts_with("layers.step"));
-        assert!(refused(&|layers| layers.round = 0).starts_with("layers.round"));
-        assert!(refused(&|layers| layers.entry = "../x".into()).starts_with("layers.entry"));
-        assert!(refused(&|layers| layers.layers = vec!["a/b.c".into()]).starts_with("layers.layers"));
-        assert!(refused(&|layers| layers.layers = vec!["a.b".into(); MAX_LAYERS + 1]).starts_with("layers.layers"));
-    }
-
-    #[test]
-    fn sets_are_apart_by_execution_step_and_run() {
-        let set = |execution: &str, step: &str, round| {
-            let message = v1::StepLayers { step: step.into(), round, ..message() };
-            StepLayers::read(message).unwrap().set("tag", execution).0
-        };
-        let all = [set("e", "a", 1), set("e", "a", 2), set("e", "b", 1), set("f", "a", 1)];
-        let apart: std::collections::BTreeSet<_> = all.iter().collect();
-        assert_eq!(apart.len(), all.len());
-        let identity = |message| StepLayers::read(message).unwrap().identity();
-        let others = [
-            v1::StepLayers { round: 2, ..message() },
-            v1::StepLayers { entry: "1".into(), ..message() },
-            v1::StepLayers { layers: vec![], ..message() },
-        ];
-        for other in others {
-            assert_ne!(identity(other), identity(message()));
+        if let Err(why) = removed {
+            tracing::warn!(why, "Cannot remove layers of a step; they stay until the workspace is next opened");
         }
     }
 }

@@ -276,7 +276,7 @@ mod tests {
         };
         let staged = Staged { id: "1".into(), plan: "plan".into() };
         let staged = Some(WorkspaceEffect { workspace: "/w".into(), staged });
-        Row { digest: "request".into(), ended: true, call, staged, pending: None, spends: None }
+        Row { digest: "request".into(), ended: true, call, staged, pending: None, spends: None, removes: None }
     }
 
     #[test]

@@ -1,12 +1,10 @@
 //! Runs a call, from the check of its intent to its end or to the approval that it waits for.
 
 use std::{
+    borrow::Cow,
     panic::AssertUnwindSafe,
-    pin::{Pin, pin},
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    pin::Pin,
+    sync::{Arc, OnceLock},
     task::{Context, Waker},
     time::Duration,
 };
@@ -23,10 +21,7 @@ use belay_telemetry::TraceContext;
 use belay_workspace::{LeftOut, RelPath};
 use futures::FutureExt as _;
 use serde_json::Value;
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until},
-};
+use tokio::{sync::watch, time::Instant};
 use tracing::Instrument as _;
 
 use super::{
@@ -37,6 +32,7 @@ use super::{
     judge::Judge,
     record::{self, Unsuccessful},
     span::CallSpan,
+    stoppable::until_stopped,
     work::{self, StopCause},
 };
 use crate::{
@@ -63,6 +59,7 @@ const MAX_QUICK_ARGUMENTS_BYTES: usize = 4096;
 const MAX_LEFT_OUT: usize = 16;
 
 /// A verified approval of a call that waited before its tool ran.
+#[derive(Clone)]
 pub(super) struct Approved {
     pub(super) spends: Spent,
     /// Whether a person signed the approval, as opposed to the policy.
@@ -72,6 +69,7 @@ pub(super) struct Approved {
 }
 
 /// A running call.
+#[derive(Clone)]
 pub(super) struct Job {
     pub(super) call: Call,
     pub(super) request: CallRequest,
@@ -105,6 +103,18 @@ impl Job {
         Judge { policy: self.policy.policy.clone(), tool: spec.name.to_owned(), kind: spec.kind, step, basis }
     }
 
+    /// The same job, which hides these values too from now on.
+    fn hiding(&self, secrets: &[String]) -> Cow<'_, Self> {
+        if secrets.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let mut started = (*self.call.started).clone();
+        started.secrets.extend(secrets.iter().filter(|value| !self.call.started.secrets.contains(value)).cloned());
+        let secrets = Arc::new(self.call.secrets.with_found(secrets));
+        let call = Call { started: Arc::new(started), secrets, ..self.call.clone() };
+        Cow::Owned(Self { call, ..self.clone() })
+    }
+
     /// What to add to the policy's rules so that the call may run; nothing where that would show a secret.
     pub(super) fn rules_for_intent(&self, intent: &JudgedIntent) -> Vec<String> {
         let asked = intent.operation.intent(&self.request.tool);
@@ -131,7 +141,7 @@ impl Job {
     pub(super) fn row(&self, call: runner_v1::ToolCall, ended: bool) -> Row {
         let is_manual = self.request.tool.spec.recovery == Recovery::Manual;
         let spends = self.used(call.state()).filter(|_| !is_manual).cloned();
-        Row { digest: self.call.digest.to_string(), ended, call, staged: None, pending: None, spends }
+        Row { digest: self.call.digest.to_string(), ended, call, staged: None, pending: None, spends, removes: None }
     }
 }
 
@@ -174,7 +184,6 @@ impl Calls {
             // Released before the end is published: a subscriber may send its next call at once.
             drop(taken);
             let Job { call, request, .. } = job;
-            calls.remove_committed(&request.name, request.layers.as_ref(), &progress);
             let is_held = matches!(progress, Progress::AwaitingApproval(_));
             call.progress.send_replace(progress);
             drop(call);
@@ -305,20 +314,38 @@ impl Calls {
         };
         let window = Arc::new(guard.commit_window());
         let view_id = guard.view_id(self.clock.now_micros());
+        let limit = work::limit_of(&job.request);
+        let begun_until = Instant::now() + limit;
         let begun = match &job.request.layers {
             None => {
                 let (guard, id) = (Arc::clone(&guard), view_id.clone());
                 let view = self.lanes.quick.run(move || guard.directory().view(&id)).await;
                 view.map(|view| (view, Layering::None)).map_err(|error| record::workspace_failed(&error))
             }
-            Some(layers) => self.view_over(&guard, job, layers, &view_id).await,
+            Some(layers) => self.view_over(&guard, (&job.request, &view_id), layers, cancelled, begun_until).await,
         };
-        let (view, layering) = match begun {
-            Ok((view, layering)) => (ViewHandle::new(view, self.lanes.tools.clone()), layering),
+        let begun = begun.and_then(|(view, layering)| match &layering {
+            Layering::Commits(effect) => self.secrets_of(effect).map(|secrets| (view, layering, secrets)),
+            Layering::None | Layering::Leaves(_) => Ok((view, layering, Vec::new())),
+        });
+        let (view, mut layering, told) = match begun {
+            Ok((view, layering, told)) => (ViewHandle::new(view, self.lanes.tools.clone()), layering, told),
             Err(unsuccessful) => return self.end(job, receipt, Err(unsuccessful), has_row).await,
         };
-        let deadline = Instant::now() + work::limit_of(&job.request);
-        let (outcome, mut receipt) = self.work(job, receipt, arguments, Some(view.clone()), cancelled).await;
+        let told = job.hiding(&told);
+        let deadline = Instant::now() + limit;
+        let (outcome, mut receipt) = self.work(&told, receipt, arguments, Some(view.clone()), cancelled).await;
+        let found = told.hiding(&told.call.output.found());
+        let job = &*found;
+        if let Layering::Leaves(leaving) = &mut layering {
+            let known: Vec<String> =
+                job.call.secrets.known().iter().chain(&job.call.started.secrets).cloned().collect();
+            leaving.secrets = self.ledger.seal_secrets(&job.request.name, &known);
+        }
+        let commits_set = match &layering {
+            Layering::Commits(effect) => Some(effect.set.clone()),
+            Layering::None | Layering::Leaves(_) => None,
+        };
         let deadline = deadline + job.call.questions.as_ref().map(Questions::stood_still).unwrap_or_default();
         // Waits until the tool has released the view.
         let mut view = view.take().await;
@@ -356,7 +383,10 @@ impl Calls {
             (Err(unsuccessful), _) | (Ok(_), Examined::Failed(unsuccessful)) => {
                 self.end(job, receipt, Err(unsuccessful), true).await
             }
-            (Ok(result), Examined::Nothing) => self.end(job, receipt, Ok(result), true).await,
+            (Ok(result), Examined::Nothing) => match &commits_set {
+                None => self.end(job, receipt, Ok(result), true).await,
+                Some(set) => self.end_without_layers(job, receipt, result, set).await,
+            },
             (Ok(_), Examined::Refused { decision, allowing }) => {
                 let receipt = v1::Receipt { decision: Some(job.decision(&decision)), ..receipt };
                 self.end(job, receipt, Err((State::Denied, record::denied(&decision, &job.unhidden(allowing)))), true)
@@ -393,32 +423,19 @@ impl Calls {
         cancelled: &mut watch::Receiver<Stop>,
         deadline: Instant,
     ) -> Result<(Examined, Vec<LeftOut>), StopCause> {
-        let stop = Arc::new(AtomicBool::new(false));
         let applied = guard.applied_count();
-        let examining = {
-            let (guard, window, stop) = (Arc::clone(guard), Arc::clone(window), Arc::clone(&stop));
-            self.lanes.effects.run(move || {
-                let (directory, stop) = (guard.directory(), || stop.load(Ordering::Relaxed));
+        let examine = {
+            let (guard, window) = (Arc::clone(guard), Arc::clone(window));
+            move |stop: belay_workspace::Stop<'_>| {
+                let directory = guard.directory();
                 let (directory, view_id, judge, window) = (&*directory, &*view_id, &judge, &*window);
-                let (secrets, layering, stop) = (&*secrets, &layering, &stop);
+                let (secrets, layering) = (&*secrets, &layering);
                 Examination { directory, view_id, judge, layering, secrets, window, stop }.run(view)
-            })
-        };
-        let mut examining = pin!(examining);
-        let why = tokio::select! {
-            biased;
-            done = &mut examining => Err(done),
-            () = cancel_requested(cancelled) => Ok(StopCause::Cancelled),
-            () = sleep_until(deadline.max(Instant::now() + MIN_EXAMINATION)) => Ok(StopCause::TimedOut),
-        };
-        let (done, why) = match why {
-            Err(done) => (done, StopCause::Cancelled),
-            Ok(why) => {
-                stop.store(true, Ordering::Relaxed);
-                (examining.await, why)
             }
         };
-        let (examined, left_out) = done.map_err(|Stopped| why)?;
+        let deadline = deadline.max(Instant::now() + MIN_EXAMINATION);
+        let (done, why) = until_stopped(&self.lanes.effects, examine, cancelled, deadline).await;
+        let (examined, left_out) = done.map_err(|Stopped| why.unwrap_or(StopCause::Cancelled))?;
         if let Examined::Staged(_) | Examined::Layer(_) = examined {
             guard.staged_after(applied);
         }
@@ -432,7 +449,7 @@ impl Calls {
         mut receipt: v1::Receipt,
         RanIn { guard, window, lock }: RanIn<'_>,
         result: Value,
-        Proposal { staged, observed, decision, .. }: Proposal,
+        Proposal { staged, observed, decision, of_step, .. }: Proposal,
         cancelled: &mut watch::Receiver<Stop>,
     ) -> Progress {
         let unapplied = receipt.clone();
@@ -445,7 +462,9 @@ impl Calls {
         receipt.unlisted_file_count = observed.committed.unlisted;
         let touched = commit_log::touched(&observed.changes.list);
         let running = Running { window, lock, observed: &observed };
-        self.commit_ended(job, (receipt, unapplied), guard, (&staged, touched, running), result, cancelled).await
+        let removes = of_step.map(|effect| effect.set);
+        let commit = (&staged, touched, running, removes);
+        self.commit_ended(job, (receipt, unapplied), guard, commit, result, cancelled).await
     }
 
     /// Ends a call of a step whose changes stay a layer until the step commits them.
@@ -467,23 +486,29 @@ impl Calls {
         let kept = v1::Receipt { layer: reference, ..receipt.clone() };
         // Others do not see it: it has touched nothing of the workspace.
         let running = Running { window, lock, observed: &observed };
-        self.commit_ended(job, (kept, receipt), guard, (&staged, Vec::new(), running), result, cancelled).await
+        self.commit_ended(job, (kept, receipt), guard, (&staged, Vec::new(), running, None), result, cancelled).await
     }
 
-    /// Ends a call with the commit of its effect. `unapplied`: its receipt when that fails.
+    /// Ends a call with the commit of its effect. `unapplied`: its receipt when that fails. `removes`: the set of layers that is committed with it.
     async fn commit_ended(
         self: &Arc<Self>,
         job: &Job,
         (receipt, unapplied): (v1::Receipt, v1::Receipt),
         guard: &Arc<WorkspaceGuard>,
-        (staged, touched, running): (&Staged, Vec<Touched>, Running<'_>),
+        (staged, touched, running, removes): (&Staged, Vec<Touched>, Running<'_>, Option<String>),
         result: Value,
         cancelled: &mut watch::Receiver<Stop>,
     ) -> Progress {
         let call = self.ended(job, receipt, Ok(result));
         let commit = Commit { staged, touched, call: &job.call, running: Some(running) };
-        match self.commit(guard, commit, job.row(call.clone(), true), cancelled).await {
-            CommitOutcome::Done => Progress::Ended(self.ended_call(call)),
+        let row = Row { removes: removes.clone(), ..job.row(call.clone(), true) };
+        match self.commit(guard, commit, row, cancelled).await {
+            CommitOutcome::Done => {
+                if let Some(set) = &removes {
+                    self.remove_later(set);
+                }
+                Progress::Ended(self.ended_call(call))
+            }
             CommitOutcome::Refused(unsuccessful) => {
                 self.discard(guard, staged).await;
                 self.end(job, unapplied, Err(unsuccessful), true).await
@@ -492,7 +517,7 @@ impl Calls {
                 let end = self.ended(job, unapplied, Err(unsuccessful));
                 // The grant was spent with the row that this one replaces.
                 let row = Row { spends: None, ..job.row(end.clone(), true) };
-                match self.revert(guard, staged, row).await {
+                match self.revert(guard, staged, row, removes.as_deref()).await {
                     Ok(()) => Progress::Ended(self.ended_call(end)),
                     Err(_) => Progress::Unresolved,
                 }
@@ -506,6 +531,27 @@ impl Calls {
                 Progress::Ended(self.ended_call(self.ended(job, unapplied, Err((State::OutcomeUnknown, doubt)))))
             }
             CommitOutcome::NotWritten(_) => Progress::Unresolved,
+        }
+    }
+
+    /// Ends a call that commits the effect of a step whose calls have changed nothing together. It has a row in any case: to run again it would need the
+    /// layers, which that row removes.
+    async fn end_without_layers(
+        self: &Arc<Self>,
+        job: &Job,
+        receipt: v1::Receipt,
+        result: Value,
+        set: &str,
+    ) -> Progress {
+        let call = self.ended(job, receipt, Ok(result));
+        let row = Row { removes: Some(set.to_owned()), ..job.row(call.clone(), true) };
+        match self.write(row).await {
+            Ok(Written::Done) => {
+                self.remove_later(set);
+                Progress::Ended(self.ended_call(call))
+            }
+            Ok(Written::GrantSpent) => self.restore_pending(job),
+            Err(_) => Progress::Unresolved,
         }
     }
 

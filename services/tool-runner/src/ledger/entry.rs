@@ -45,6 +45,8 @@ pub(crate) struct Row {
     pub(crate) pending: Option<PendingApproval>,
     /// The grant that this row spends.
     pub(crate) spends: Option<Spent>,
+    /// The set of layers that is not in use any more: this row commits what they came to.
+    pub(crate) removes: Option<String>,
 }
 
 /// A staged effect and the workspace it belongs to.
@@ -108,6 +110,16 @@ pub(crate) struct LayerNote {
     pub(crate) step: String,
     pub(crate) basis: Basis,
     pub(crate) changes: Vec<Change>,
+    /// What is not shown of it.
+    pub(crate) secrets: SealedSecrets,
+}
+
+/// The secrets that a call knew, sealed with the ledger's key: who reads a layer in its workspace does not see them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SealedSecrets {
+    pub(crate) call: String,
+    /// A JSON list of texts, sealed, in base64; empty when the call knew none.
+    pub(crate) sealed: String,
 }
 
 /// A spent grant.

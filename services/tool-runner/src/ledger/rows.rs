@@ -197,7 +197,7 @@ fn decoded(row: &SqlRow<'_>, sealer: &Sealer, name: &str) -> Sql<Row> {
         return Err(unreadable(2, Type::Blob, Misplaced(call.name)));
     }
     let staged = workspace_effect(row, 4, sealer, name)?;
-    Ok(Row { digest: row.get(0)?, ended: row.get(1)?, call, staged, pending: None, spends: None })
+    Ok(Row { digest: row.get(0)?, ended: row.get(1)?, call, staged, pending: None, spends: None, removes: None })
 }
 
 /// A row is stored under the name of another call.
@@ -256,7 +256,7 @@ fn unknown(name: &str, ledger_id: &str) -> Row {
         ..runner_v1::ToolCall::default()
     };
     // An empty digest matches any request.
-    Row { digest: String::new(), ended: true, call, staged: None, pending: None, spends: None }
+    Row { digest: String::new(), ended: true, call, staged: None, pending: None, spends: None, removes: None }
 }
 
 /// The highest commit number of the rows.
@@ -464,7 +464,7 @@ fn write_call(transaction: &Transaction<'_>, sealer: &Sealer, row: &Row, last: &
         let changes = CALL.columns[1..].iter().chain([&CALL.sum]).map(|column| format!("{column} = excluded.{column}"));
         format!("{} ON CONFLICT (name) DO UPDATE SET {}", CALL.insert(), changes.collect::<Vec<_>>().join(", "))
     });
-    let Row { digest, ended, call, staged, pending, spends } = row;
+    let Row { digest, ended, call, staged, pending, spends, removes } = row;
     if let Some(Spent { nonce, expires }) = spends {
         let taken = transaction
             .prepare_cached(&format!("{} ON CONFLICT (nonce) DO NOTHING", SPENT.insert()))?
@@ -498,6 +498,9 @@ fn write_call(transaction: &Transaction<'_>, sealer: &Sealer, row: &Row, last: &
         committed
     ])?;
     transaction.prepare_cached("DELETE FROM held WHERE name = ?1")?.execute([&call.name])?;
+    if let Some(set) = removes {
+        transaction.prepare_cached("DELETE FROM layer_set WHERE name = ?1")?.execute([set])?;
+    }
     if let Some(PendingApproval { subject, basis, result, changes, committed, contents, of_step }) = pending {
         let sealed_approval = SealedApproval {
             basis: basis.clone(),
@@ -524,8 +527,8 @@ mod tests {
     // What the executor gets of a call whose row is gone: it must neither run again nor pass for done.
     #[test]
     fn a_call_whose_row_cannot_be_read_has_an_unknown_outcome() {
-        let Row { digest, ended, call, staged, pending, spends } = unknown("the call", "the ledger");
-        assert_eq!((digest.as_str(), ended, staged, pending, spends), ("", true, None, None, None));
+        let Row { digest, ended, call, staged, pending, spends, removes } = unknown("the call", "the ledger");
+        assert_eq!((digest.as_str(), ended, staged, pending, spends, removes), ("", true, None, None, None, None));
         assert_eq!((call.name.as_str(), call.state()), ("the call", v1::tool_call::State::OutcomeUnknown));
         assert_eq!(call.receipt.unwrap().ledger_id, "the ledger");
         let failure = call.failure.unwrap();

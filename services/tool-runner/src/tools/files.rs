@@ -179,7 +179,8 @@ impl From<ViewError> for ToolFailure {
             ViewError::Id { .. }
             | ViewError::LayerGone { .. }
             | ViewError::LayerConflict { .. }
-            | ViewError::Layers { .. } => Self::new(ErrorClass::Internal, reasons::INTERNAL, error.to_string()),
+            | ViewError::Layers { .. }
+            | ViewError::Stopped => Self::new(ErrorClass::Internal, reasons::INTERNAL, error.to_string()),
         }
     }
 }

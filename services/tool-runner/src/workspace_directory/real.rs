@@ -73,8 +73,8 @@ impl WorkspaceDirectory for Workspace {
         Ok(Box::new(Self::view(self, id)?))
     }
 
-    fn view_over(&self, id: &str, set: &str, layers: &[String]) -> Result<Box<dyn View>, ViewError> {
-        Ok(Box::new(Self::view_over(self, id, set, layers)?))
+    fn view_over(&self, id: &str, set: &str, layers: &[String], stop: Stop<'_>) -> Result<Box<dyn View>, ViewError> {
+        Ok(Box::new(Self::view_over(self, id, set, layers, stop)?))
     }
 
     fn own_changes(&self, view: &dyn View, manifest: &Manifest) -> OwnChanges {

@@ -87,8 +87,8 @@ impl<H: Hooks> WorkspaceDirectory for HookedDirectory<H> {
         self.1.view(id)
     }
 
-    fn view_over(&self, id: &str, set: &str, layers: &[String]) -> Result<Box<dyn View>, ViewError> {
-        self.1.view_over(id, set, layers)
+    fn view_over(&self, id: &str, set: &str, layers: &[String], stop: Stop<'_>) -> Result<Box<dyn View>, ViewError> {
+        self.1.view_over(id, set, layers, stop)
     }
 
     fn own_changes(&self, view: &dyn View, manifest: &Manifest) -> OwnChanges {

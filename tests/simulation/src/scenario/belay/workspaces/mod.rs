@@ -213,7 +213,7 @@ impl WorkspaceDirectory for Workspace {
         Ok(Box::new(ModelView::new(id, self.path(), files.changes().len(), Arc::clone(&self.files))))
     }
 
-    fn view_over(&self, id: &str, set: &str, layers: &[String]) -> Result<Box<dyn View>, ViewError> {
+    fn view_over(&self, id: &str, set: &str, layers: &[String], _stop: Stop<'_>) -> Result<Box<dyn View>, ViewError> {
         let mut view = ModelView::new(id, self.path(), lock(&self.files).changes().len(), Arc::clone(&self.files));
         layers::fill(&lock(&self.files), set, layers, &mut view)?;
         Ok(Box::new(view))
