@@ -16,6 +16,16 @@ pub(crate) trait Hooks: Clone + Send + Sync + 'static {
         HostDirectories.open(path, forbidden)
     }
 
+    fn view_over(
+        &self,
+        place: &dyn WorkspaceDirectory,
+        id: &str,
+        (set, layers): (&str, &[String]),
+        stop: Stop<'_>,
+    ) -> Result<Box<dyn View>, ViewError> {
+        place.view_over(id, set, layers, stop)
+    }
+
     fn effect(&self, place: &dyn WorkspaceDirectory, view: &dyn View, stop: Stop<'_>) -> Result<Manifest, EffectError> {
         place.effect(view, stop)
     }
@@ -88,7 +98,7 @@ impl<H: Hooks> WorkspaceDirectory for HookedDirectory<H> {
     }
 
     fn view_over(&self, id: &str, set: &str, layers: &[String], stop: Stop<'_>) -> Result<Box<dyn View>, ViewError> {
-        self.1.view_over(id, set, layers, stop)
+        self.0.view_over(&*self.1, id, (set, layers), stop)
     }
 
     fn own_changes(&self, view: &dyn View, manifest: &Manifest) -> OwnChanges {

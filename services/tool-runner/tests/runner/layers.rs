@@ -1,13 +1,27 @@
 //! Calls of a step that have one effect: seen, approved, committed or discarded as one.
 
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
 use belay_proto::{
     runner_v1,
     v1::{self, tool_call::State},
 };
+use belay_tool_runner::{Staged, View, WorkspaceDirectory};
+use belay_workspace::{CommitError, Stop, ViewError};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::support::*;
+use crate::{
+    hooks::{Hooked, Hooks},
+    support::*,
+};
 
 /// A call of the step `s` in its first run.
 fn of_step(runner: &Runner, number: usize, layers: &[String], todo: Value) -> runner_v1::CallToolRequest {
@@ -234,4 +248,211 @@ async fn only_the_call_that_changes_nothing_commits_a_step() {
         assert!(refused.message().contains("layers.entry"), "{refused:?}");
     }
     assert_eq!(bench.tree().len(), 0);
+}
+
+/// A disk on which a view over layers takes as long as nobody stops it.
+#[derive(Clone, Default)]
+struct Endless(Arc<AtomicUsize>);
+
+impl Hooks for Endless {
+    fn view_over(
+        &self,
+        place: &dyn WorkspaceDirectory,
+        id: &str,
+        (set, layers): (&str, &[String]),
+        stop: Stop<'_>,
+    ) -> Result<Box<dyn View>, ViewError> {
+        if !layers.is_empty() {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            while !stop() {
+                thread::yield_now();
+            }
+        }
+        place.view_over(id, set, layers, stop)
+    }
+}
+
+/// S4-06: a call of a step ends when it is cancelled or its time is up, also while its view begins; its tool has not run then.
+#[tokio::test]
+async fn a_call_is_stopped_while_its_view_begins() {
+    let (mut bench, endless) = (Bench::new(), Endless::default());
+    bench.directories = Arc::new(Hooked(endless.clone()));
+    let runner = bench.start(FREE).await;
+    let first = layer_of(&runner.call(of_step(&runner, 0, &[], json!([["write", "a", "x"]]))).await.unwrap());
+    let on_top = |number| of_step(&runner, number, std::slice::from_ref(&first), json!([["write", "b", "x"]]));
+    let runs = bench.signals.runs();
+    let cancelled = runner.spawn(on_top(1));
+    while endless.0.load(Ordering::SeqCst) < 1 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(state(&runner.cancel("s~1").await.unwrap()), State::Cancelled);
+    assert_eq!(state(&cancelled.await.unwrap().unwrap()), State::Cancelled);
+    let timeout = Some(belay_proto::duration(Duration::from_millis(50)));
+    let end = runner.call(runner_v1::CallToolRequest { timeout, ..on_top(2) }).await.unwrap();
+    assert_eq!((state(&end), reason(&end)), (State::TimedOut, "TIMEOUT"), "{end:?}");
+    assert_eq!(bench.signals.runs(), runs);
+    assert_eq!(std::fs::read_dir(bench.workspace().join(".belay/views")).unwrap().count(), 0);
+}
+
+const PIN: &str = "zebra-umbrella-7";
+/// Only what stands before it says that it is one.
+const TOKEN: &str = "tiger-lamp-42-moon";
+
+/// B-13: what a call knew as a secret, because its schema marks it or its output has shown it, is hidden in the approval of its step too, and in the ledger.
+#[tokio::test]
+async fn the_approval_of_a_step_hides_what_its_calls_knew() {
+    let bench = Bench::new();
+    let runner = bench.start(ASK).await;
+    let told = json!([["say", format!("password={TOKEN}\n"), ""], ["write", format!("{TOKEN}.txt"), ""]]);
+    let second = layer_of(&runner.call(of_step(&runner, 0, &[], told)).await.unwrap());
+    let arguments = json!({"do": [["write", format!("{PIN}.txt"), format!("pin={PIN}")]], "pin": PIN}).to_string();
+    let marked = runner_v1::CallToolRequest {
+        arguments: Some(v1::Payload::of_json(&*arguments)),
+        ..of_step(&runner, 1, &[], json!([]))
+    };
+    let first = layer_of(&runner.call(marked).await.unwrap());
+    let held = runner.call(commit_of(&runner, "s~2", 1, &[first, second])).await.unwrap();
+    assert_eq!(state(&held), State::AwaitingApproval, "{held:?}");
+    let (subject, bytes, _) = runner.effect("s~2").await.unwrap();
+    let paths: Vec<&str> = subject.changes.iter().map(|change| &*change.path).collect();
+    assert_eq!(paths.len(), 2);
+    assert!(paths.iter().all(|path| path.ends_with(".txt") && path.contains('[')), "{paths:?}");
+    let has = |bytes: &[u8], secret: &str| bytes.windows(secret.len()).any(|part| part == secret.as_bytes());
+    assert!(!has(&bytes, PIN) && !has(&bytes, TOKEN));
+    let state_folder = bench.path().join("state");
+    let is_shown = || {
+        let files = std::fs::read_dir(&state_folder).unwrap().map(|entry| entry.unwrap().path());
+        let texts = files.filter(|path| path.is_file()).map(|path| std::fs::read(path).unwrap());
+        texts.into_iter().any(|text| has(&text, PIN) || has(&text, TOKEN))
+    };
+    assert!(!is_shown());
+    // The runner that commits is another one, and has them from the ledger.
+    runner.lose().await;
+    let runner = bench.start(ASK).await;
+    let end = runner.commit("s~2", bench.sign(&bench.grant(&held))).await.unwrap();
+    assert_eq!((state(&end), bench.text(&format!("{PIN}.txt"))), (State::Completed, format!("pin={PIN}")));
+    removed(&bench).await;
+    assert!(!is_shown());
+}
+
+/// B-13: so does the approval of a call of its own.
+#[tokio::test]
+async fn the_approval_of_a_call_hides_what_its_output_has_shown() {
+    let bench = Bench::new();
+    let runner = bench.start(ASK).await;
+    let told = json!([["say", format!("password={TOKEN}\n"), ""], ["write", format!("{TOKEN}.txt"), ""]]);
+    let held = runner.call(runner.request("s", CHANGE, told)).await.unwrap();
+    assert_eq!(state(&held), State::AwaitingApproval, "{held:?}");
+    let (subject, bytes, _) = runner.effect("s").await.unwrap();
+    assert!(subject.changes[0].path.ends_with(".txt") && !String::from_utf8_lossy(&bytes).contains(TOKEN));
+}
+
+/// B-06: when nothing is left of what the calls of a step have changed, the call that commits them ends durably all the same.
+#[tokio::test]
+async fn calls_that_undo_each_other_commit_nothing_once() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    let first = layer_of(&runner.call(of_step(&runner, 0, &[], json!([["write", "a", "x"]]))).await.unwrap());
+    let undone = of_step(&runner, 1, std::slice::from_ref(&first), json!([["remove", "a"]]));
+    let layers = [first, layer_of(&runner.call(undone).await.unwrap())];
+    let end = runner.call(commit_of(&runner, "s~2", 1, &layers)).await.unwrap();
+    assert_eq!((state(&end), bench.tree().len()), (State::Completed, 0), "{end:?}");
+    removed(&bench).await;
+    runner.lose().await;
+    let runner = bench.start(FREE).await;
+    let again = runner.call(commit_of(&runner, "s~2", 1, &layers)).await.unwrap();
+    assert_eq!(again, end);
+}
+
+/// Commits that are stuck, or refused when they are applied, as long as the flag is set; layers are kept.
+#[derive(Clone)]
+struct Unapplied {
+    is_on: Arc<AtomicBool>,
+    tried: Arc<AtomicUsize>,
+    stuck: bool,
+}
+
+impl Hooks for Unapplied {
+    fn apply(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+        if staged.plan.contains("\"place\"") || !self.is_on.load(Ordering::SeqCst) {
+            return place.apply(staged);
+        }
+        self.tried.fetch_add(1, Ordering::SeqCst);
+        let stopped = || Box::new(CommitError::Stopped);
+        Err(match self.stuck {
+            true => CommitError::Stuck { id: staged.id.clone(), forward: stopped(), back: stopped() },
+            false => CommitError::Conflict { paths: vec![belay_workspace::RelPath::parse("a").unwrap()] },
+        })
+    }
+}
+
+fn unapplied(stuck: bool) -> Unapplied {
+    Unapplied { is_on: Arc::new(AtomicBool::new(true)), tried: Arc::default(), stuck }
+}
+
+/// B-06: a runner that is lost once the effect of a step is committed leaves no layers of it.
+#[tokio::test]
+async fn layers_of_a_committed_step_do_not_outlive_a_loss() {
+    let (mut bench, hooks) = (Bench::new(), unapplied(true));
+    let real = std::mem::replace(&mut bench.directories, Arc::new(Hooked(hooks.clone())));
+    let runner = bench.start(FREE).await;
+    let first = layer_of(&runner.call(of_step(&runner, 0, &[], json!([["write", "a", "x"]]))).await.unwrap());
+    let layers = [first];
+    let commit = runner.spawn(commit_of(&runner, "s~1", 1, &layers));
+    while hooks.tried.load(Ordering::SeqCst) < 1 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(sets(&bench), 1);
+    runner.lose().await;
+    drop(commit.await);
+    bench.directories = real;
+    let runner = bench.start(FREE).await;
+    let end = runner.call(commit_of(&runner, "s~1", 1, &layers)).await.unwrap();
+    assert_eq!(state(&end), State::Completed, "{end:?}");
+    assert_eq!(state(&runner.run("other", CHANGE, json!([["write", "b", ""]])).await), State::Completed);
+    assert_eq!((bench.text("a"), sets(&bench)), ("x".into(), 0));
+}
+
+/// A commit that cannot be applied leaves the layers, also for a runner that is started later: the call is made again.
+#[tokio::test]
+async fn layers_stay_when_their_commit_is_not_applied() {
+    let (mut bench, hooks) = (Bench::new(), unapplied(false));
+    bench.directories = Arc::new(Hooked(hooks.clone()));
+    let runner = bench.start(FREE).await;
+    let layers = [layer_of(&runner.call(of_step(&runner, 0, &[], json!([["write", "a", "x"]]))).await.unwrap())];
+    let end = runner.call(commit_of(&runner, "s~1", 1, &layers)).await.unwrap();
+    assert_eq!((state(&end), reason(&end), bench.tree().len()), (State::Cancelled, "CONFLICT", 0), "{end:?}");
+    hooks.is_on.store(false, Ordering::SeqCst);
+    runner.lose().await;
+    let runner = bench.start(FREE).await;
+    let end = runner.call(commit_of(&runner, "s~2", 1, &layers)).await.unwrap();
+    assert_eq!((state(&end), bench.text("a")), (State::Completed, "x".into()), "{end:?}");
+    removed(&bench).await;
+}
+
+/// B-05: a rule about a tool judges what that tool has done in a folder, whoever has made the folder; and a rule about what another tool did there does not
+/// judge it.
+#[tokio::test]
+async fn each_call_is_judged_by_what_it_did_itself() {
+    let rule = "rules: [{id: no-keep, on: effect, tools: [command], paths: [\"new/first\"], decide: deny}, ";
+    let policy = FREE.replace("rules: [", rule);
+    for is_new in [false, true] {
+        let bench = Bench::new();
+        if !is_new {
+            std::fs::create_dir(bench.workspace().join("new")).unwrap();
+        }
+        let runner = bench.start(&policy).await;
+        let first =
+            layer_of(&runner.call(of_step(&runner, 0, &[], json!([["write", "new/first", "x"]]))).await.unwrap());
+        let by_command = |number, todo| runner_v1::CallToolRequest {
+            tool: COMMAND.into(),
+            ..of_step(&runner, number, std::slice::from_ref(&first), todo)
+        };
+        let beside = runner.call(by_command(1, json!([["write", "new/second", "y"]]))).await.unwrap();
+        let layers = [first.clone(), layer_of(&beside)];
+        let denied = runner.call(by_command(2, json!([["append", "new/first", "z"]]))).await.unwrap();
+        assert_eq!((state(&denied), reason(&denied)), (State::Denied, "POLICY_DENIED"), "{is_new} {denied:?}");
+        let end = runner.call(commit_of(&runner, "s~3", 1, &layers)).await.unwrap();
+        assert_eq!((state(&end), bench.text("new/first")), (State::Completed, "x".into()), "{end:?}");
+    }
 }

@@ -306,6 +306,7 @@ pub(crate) fn ended(execution: &mut Execution, step: StepKey) {
     if let Some(list) = execution.steps[step].runs_for() {
         if execution.steps[list].items.current().binary_search(&step).is_ok() {
             execution.update_step(list, |record| record.items.open -= 1);
+            commit_skipped(execution, step, list);
         }
         return;
     }
@@ -328,6 +329,19 @@ pub(crate) fn ended(execution: &mut Execution, step: StepKey) {
                 record.to_skip.get_or_insert((reason, step));
             });
         }
+    }
+}
+
+/// A step whose calls have one effect is skipped with the call that was to commit it: nothing that it did is there.
+fn commit_skipped(execution: &mut Execution, step: StepKey, whole: StepKey) {
+    let record = &execution.steps[step];
+    let end = match record.skipped {
+        Some((SkipReason::Requested, _)) => OperationEnd::SkipRequested,
+        Some((SkipReason::ApprovalSkipped | SkipReason::NonInteractive, _)) => OperationEnd::Skipped,
+        _ => return,
+    };
+    if record.commits_step() && execution.stop.is_none() && execution.steps[whole].is_to_request() {
+        execution.update_step(whole, |record| record.end = Some(end));
     }
 }
 

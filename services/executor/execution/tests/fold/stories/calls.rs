@@ -166,6 +166,39 @@ fn calls_with_one_effect_are_made_again_together() {
     );
 }
 
+/// A step whose commit is skipped is skipped too: it has done nothing. What depends on it is skipped, unless a person asked for that.
+#[test]
+fn a_step_is_skipped_with_the_call_that_commits_it() {
+    let play = |replies: &str, acts: &str| {
+        let play = story("make; pack after make").parallelism(2).calls("make", "write write").one_effect("make");
+        let play = play.replies(replies).tries("make", 2, "5s");
+        if acts.is_empty() { play.play().picture() } else { play.acts(acts).play().picture() }
+    };
+    let by_the_approver = play("make~2: ok effect:skipped:4s", "20s retry make");
+    assert_eq!(
+        by_the_approver,
+        [
+            "0s started, make started, make lists 2, make~0 started, make~1 started",
+            "1s make~0 completed, make~1 completed, make lists 3, make~2 started",
+            "2s make~2 held with its effect, awaiting approval",
+            "6s make~2 SKIPPED, make~2 skipped APPROVAL_SKIPPED, make skipped APPROVAL_SKIPPED, pack skipped DEPENDENCY_SKIPPED by make, PARTIAL",
+            "20s make pack make~0 make~1 make~2 run again, make started attempt 2, make lists 2, make~2 skipped NOT_LISTED by make, make~0 started attempt 2, make~1 started attempt 2",
+            "21s make~0 completed, make~1 completed, make lists 3, make~2 started attempt 2",
+            "22s make~2 completed, make collects [{},{}], make completed, pack started",
+            "23s pack completed, COMPLETED",
+        ]
+    );
+    let by_request = play("make~2: transient, ok", "4s skip-step make~2 1");
+    assert_eq!(
+        by_request[2..],
+        [
+            "2s make~2 waits 5s after TRANSIENT",
+            "4s make~2 to skip, make~2 skipped REQUESTED, make skipped REQUESTED, pack started",
+            "5s pack completed, COMPLETED",
+        ]
+    );
+}
+
 /// Calls that change nothing leave nothing to commit.
 #[test]
 fn calls_that_change_nothing_commit_nothing() {

@@ -366,6 +366,8 @@ impl Audit {
                 let items = self.current(step).expect("the list was read");
                 let done = |item: &usize| self.completed.contains(item) || self.skipped.contains_key(item);
                 assert!(items.iter().all(done), "an entry of step {step} has not ended, or has failed");
+                let is_committed = |item: &usize| !self.commits_step(*item) || self.completed.contains(item);
+                assert!(items.iter().all(is_committed), "step {step} completed, and its effect was not committed");
                 assert!(self.effects.insert(step));
             }
             StepEvent::Completed { progress, .. } => {
@@ -430,6 +432,7 @@ impl Audit {
                 self.totals.skipped += self.counted(step);
                 let because = because.as_ref().map(|id| self.index_of(id).unwrap());
                 self.skipped.insert(step, (*reason, because));
+                self.commit_skipped(step, *reason);
                 match reason {
                     SkipReason::ConditionFalse => {
                         let spec = self.spec(step);
@@ -579,6 +582,19 @@ impl Audit {
         list.is_some_and(|list| {
             self.items[list].iter().position(|item| *item == step) == self.calls_with_one_effect(*list)
         })
+    }
+
+    /// A step whose calls have one effect is skipped with the call that commits it.
+    fn commit_skipped(&mut self, step: usize, reason: SkipReason) {
+        if !self.commits_step(step) || self.stop.is_some() {
+            return;
+        }
+        let whole = self.lists[&step];
+        match reason {
+            SkipReason::Requested => drop(self.to_skip.insert(whole)),
+            SkipReason::ApprovalSkipped | SkipReason::NonInteractive => drop(self.left_out.insert(whole)),
+            _ => {}
+        }
     }
 
     /// How many attempts a step had made before those of its current call.
