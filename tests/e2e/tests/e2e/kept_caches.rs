@@ -74,3 +74,23 @@ fn a_kept_cache_has_what_committed_calls_have_left_and_nothing_of_others() {
         .collect();
     assert!(left.is_empty(), "{left:?}");
 }
+
+/// What the calls of a step leave in caches is dropped when they have one effect: it may come from files that are never committed.
+#[test]
+fn a_kept_cache_has_nothing_of_calls_that_have_one_effect() {
+    let home = home();
+    let call = |script: String| serde_json::json!({"tool": "run_terminal", "arguments": {"command": ["sh", "-c", script]}});
+    let calls = [
+        call(format!("echo one > {CACHE}/one")),
+        call(format!("echo two > {CACHE}/two; echo x > /workspace/made")),
+        call(format!("cat {CACHE}/* > /workspace/seen; true")),
+    ];
+    let step = serde_json::json!({"id": "c", "effects": "per_step", "calls": calls});
+    home.file("p.json", serde_json::json!({"id": "p", "parallelism": 1, "steps": [step]}).to_string());
+    let with = ["--workspace", "w", "--config", "config.yaml", "--policy", "auto.yaml", "--approve", "auto"];
+    let ended = home.run(["run", "p.json"].iter().chain(&with));
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let made = |name: &str| fs::read_to_string(home.path("w").join(name)).unwrap();
+    assert_eq!((made("made"), made("seen")), ("x\n".into(), String::new()));
+    assert_eq!(cached(&home), "");
+}
