@@ -1,17 +1,19 @@
 //! Operations on tool calls: the RPCs to the runner and the gate, with retries.
 
+mod approval;
+mod handle;
+mod update;
+
+use approval::GrantReply;
+pub(crate) use handle::{OperationHandle, ReportFault};
+pub(crate) use update::{Busy, Large, SealedResult, Update};
+
 use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
-    ApprovalMode, ApprovalRequirement, ChildEvent, ErrorClass, Failure, Json, OperationKey, PendingApproval, Receipt,
-    RecoveryClass, ToolCallEnd, ToolCallRequest, Verb, Workspace,
+    ApprovalMode, Json, OperationKey, PendingApproval, RecoveryClass, ToolCallEnd, ToolCallRequest, Verb, Workspace,
 };
-use belay_proto::{
-    gate_v1,
-    runner_v1::{self, SessionOperation, session_operation::Operation},
-    v1,
-};
-use belay_reasons as reasons;
+use belay_proto::runner_v1::{self, SessionOperation, session_operation::Operation};
 use belay_service_kit::{Retry, status};
 use belay_telemetry::TraceContext;
 use prost::Message as _;
@@ -19,7 +21,6 @@ use tokio::{sync::mpsc, task::AbortHandle};
 use tracing::Span;
 
 use crate::{
-    approvals::gate::{self, GateError},
     owned::registry::ExecutionRegistry,
     runners::{
         call_reply::{
@@ -27,12 +28,11 @@ use crate::{
             reply_of, reply_without_ledger,
         },
         copy::{self, MAX_FAILED_COPIES, NotCopied, ResultCopy},
-        link::{First, Following, InSession, Operation as _},
+        link::{First, Following, Operation as _},
         output::OutputForwarder,
         runner::wire_trace,
         session::{Report, Urgency},
     },
-    store::{blobs::NewBlob, secrets::Fork},
     upkeep::deletions::NAME_RESERVED,
     wire,
 };
@@ -42,114 +42,6 @@ const MAX_INLINE_END_BYTES: usize = 32 << 10;
 
 /// How often a runner may report a call as held although it was given the grant: for about a minute.
 const MAX_REHOLDS: u32 = 32;
-
-/// What operations report to their driver.
-pub(crate) enum Update {
-    /// The call has ended. `is_copied`: its result was copied from the runner, which keeps it until the call is acknowledged.
-    Ended { operation: OperationKey, end: ToolCallEnd, is_copied: bool },
-    /// The result of a call that has completed, sealed to be a blob.
-    ResultSealed(Box<SealedResult>),
-    /// The runner holds the call until it is approved.
-    Held(OperationKey, ApprovalRequirement),
-    /// The exclusive call whose end this call waits for; empty when it no longer waits.
-    WaitingForCall(OperationKey, String),
-    /// These questions of the call are open at the runner.
-    Asking(OperationKey, Vec<runner_v1::ToolCallQuestion>),
-    /// The gate has created the approval, or asks the form.
-    ApprovalRequested(OperationKey, Box<v1::Approval>),
-    /// A service is at its limit; the call waits until it is retried.
-    Busy(OperationKey, Busy),
-    /// The runner is unavailable, or gives this answer, from which nothing follows.
-    RunnerUnavailable(Option<String>),
-    /// The gate is unavailable.
-    GateUnavailable,
-    /// By the runner's clock, no grant of the gate is valid now.
-    ClocksDiffer,
-    /// The runner has recognized these values as secrets in the output of a call.
-    SecretsFound(Vec<String>),
-    /// The gate refuses to ask the form.
-    FormRefused(OperationKey, String),
-    /// What the gate had lost has been requested again, by the request with this number.
-    RequestedAgain(u32),
-    /// Another executor owns the shard.
-    Fenced,
-    /// The news about the execution of a step's plan, from the operation with this number.
-    Child { key: OperationKey, number: u64, news: Vec<ChildEvent> },
-    /// The operation failed by a fault in the executor.
-    Fault(OperationKey),
-}
-
-/// A large result, sealed apart from the driver.
-pub(crate) struct SealedResult {
-    pub(crate) operation: OperationKey,
-    pub(crate) receipt: Receipt,
-    /// See [`Update::Ended`].
-    pub(crate) is_copied: bool,
-    pub(crate) large: Large,
-}
-
-/// A large value and the blob that it becomes.
-pub(crate) struct Large {
-    pub(crate) json: Json,
-    pub(crate) blob: NewBlob,
-    /// The execution's secrets with those of the value.
-    pub(crate) secrets: Fork,
-}
-
-/// The service that is at its limit, or the executor itself with the steps in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Busy {
-    Runner,
-    Gate,
-    Steps,
-}
-
-/// The gate's reply to a request for a grant.
-enum GrantReply {
-    Granted(runner_v1::Grant),
-    /// The gate does not know the decision, because its store was restored or lost: a person has to approve again.
-    DecisionLost,
-    /// The gate refuses the grant permanently, for this reason.
-    Refused(String),
-}
-
-/// A running operation; dropping the handle aborts it. The runner forgets a call once its end is stored here, so an operation that sent the
-/// call after that would run it again.
-pub(crate) struct OperationHandle {
-    pub(crate) verb: Verb,
-    /// Distinguishes it from those that it replaced; 0 where they need not be.
-    pub(crate) number: u64,
-    _running: Running,
-}
-
-/// What carries out an operation.
-enum Running {
-    /// Nothing here, until the session has its end.
-    InSession {
-        _operation: InSession,
-    },
-    Task(AbortHandle),
-}
-
-impl OperationHandle {
-    pub(crate) fn new(verb: Verb, task: AbortHandle) -> Self {
-        Self::numbered(verb, 0, task)
-    }
-
-    /// A handle of an operation whose reports are told from those of the one that it replaces.
-    pub(crate) fn numbered(verb: Verb, number: u64, task: AbortHandle) -> Self {
-        Self { verb, number, _running: Running::Task(task) }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        match self {
-            Self::Task(task) => task.abort(),
-            Self::InSession { .. } => {}
-        }
-    }
-}
 
 /// An operation on one call, until it has a reply.
 pub(crate) struct ToolCallOperation {
@@ -201,24 +93,6 @@ pub(crate) struct ToolCallOperation {
     pub(crate) log_span: Span,
 }
 
-/// Reports to the driver when the operation panics: nothing else would come from it.
-pub(crate) struct ReportFault(mpsc::UnboundedSender<Update>, OperationKey);
-
-impl ReportFault {
-    pub(crate) fn new(updates: &mpsc::UnboundedSender<Update>, operation: OperationKey) -> Self {
-        Self(updates.clone(), operation)
-    }
-}
-
-impl Drop for ReportFault {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            // An error means that the driver has ended.
-            drop(self.0.send(Update::Fault(self.1)));
-        }
-    }
-}
-
 fn reply_to(end: Result<Box<runner_v1::ToolCall>, tonic::Status>) -> RunnerReply {
     end.map_or_else(|status| RunnerReply::Whole(refused(status)), |call| reply_of(*call))
 }
@@ -233,8 +107,8 @@ impl ToolCallOperation {
         if verb == Verb::Dispatch && self.delay.is_zero() && self.approval().is_none() && link.is_session() {
             let (name, request) = (self.name.clone(), self.request_in_session(&self.request.ledger_id, None));
             let running = match link.add(name, request, Box::new(self)) {
-                Ok(in_session) => Running::InSession { _operation: in_session },
-                Err(operation) => Running::Task(operation.continue_with(First::Nothing)),
+                Ok(in_session) => handle::Running::InSession { _operation: in_session },
+                Err(operation) => handle::Running::Task(operation.continue_with(First::Nothing)),
             };
             return OperationHandle { verb, number: 0, _running: running };
         }
@@ -245,7 +119,7 @@ impl ToolCallOperation {
         self: Box<Self>,
         run: impl FnOnce(Box<Self>) -> F,
     ) -> AbortHandle {
-        let fault = ReportFault(self.updates.clone(), self.key);
+        let fault = ReportFault::new(&self.updates, self.key);
         let run = run(self);
         let task = tokio::spawn(Box::pin(async move {
             let _fault = fault;
@@ -374,145 +248,6 @@ impl ToolCallOperation {
                 | CallReply::GrantRefused(_)
                 | CallReply::GrantNotValidNow(_) => {
                     self.runner_unavailable(&tonic::Status::internal("the runner does not stop the call")).await?;
-                }
-            }
-        }
-    }
-
-    async fn request_approval(&mut self) -> Result<Update, DriverGone> {
-        let subject_digest = self
-            .pending_approval
-            .as_ref()
-            .map(|pending| pending.requirement.subject_digest.clone())
-            .unwrap_or_default();
-        loop {
-            let request = gate_v1::CreateApprovalRequest {
-                call: self.name.clone(),
-                subject_digest: subject_digest.clone(),
-                requested_by: self.principal.clone(),
-                approval_mode: wire::approval_mode_to(self.mode).into(),
-                form: Vec::new(),
-                request_reason: self.request_reason.clone(),
-            };
-            match self.registry.gate.create(request, &self.trace).await {
-                Ok(approval) => return Ok(Update::ApprovalRequested(self.key, Box::new(approval))),
-                Err(GateError::Unavailable(status)) => self.gate_unavailable(&status).await?,
-                Err(GateError::Busy(status)) => self.busy(Busy::Gate, &status).await?,
-                // The gate reports that the runner holds a different subject; the runner is authoritative.
-                Err(GateError::Refused(status)) => match self.call_again().await? {
-                    CallReply::Ended(end) => return Ok(self.ended(end)),
-                    CallReply::Held(requirement) if !self.is_held_for(&requirement) => {
-                        return Ok(Update::Held(self.key, requirement));
-                    }
-                    CallReply::Fenced => return Ok(Update::Fenced),
-                    CallReply::LedgerChanged | CallReply::NotFound => {
-                        return Ok(self.ended(self.lost_pending_call()));
-                    }
-                    CallReply::Acknowledged(_) => return Ok(self.ended(acknowledged_end())),
-                    CallReply::Unavailable(status) | CallReply::Busy(status) => {
-                        self.runner_unavailable(&status).await?
-                    }
-                    CallReply::Held(_) if gate::refuses_for_good(&status) => {
-                        let why =
-                            format!("The approval gate cannot ask a person about this call: {}", status.message());
-                        return self
-                            .fail_discarded(reasons::APPROVAL_REFUSED, self.registry.reading.vault.shown(why))
-                            .await;
-                    }
-                    CallReply::Held(_) | CallReply::GrantRefused(_) | CallReply::GrantNotValidNow(_) => {
-                        self.gate_unavailable(&status).await?
-                    }
-                },
-            }
-        }
-    }
-
-    async fn commit(&mut self) -> Result<Update, DriverGone> {
-        let approval = self.approval().unwrap_or_default();
-        let mut grant = match self.grant(approval).await? {
-            GrantReply::Granted(grant) => grant,
-            GrantReply::DecisionLost if self.maybe_sent => return Box::pin(self.send(None, None)).await,
-            GrantReply::DecisionLost => return Ok(self.request_again()),
-            GrantReply::Refused(why) => return self.fail_unusable_approval(why).await,
-        };
-        loop {
-            let runner = &self.registry.runner;
-            let reply = runner.commit(self.name.clone(), self.fence, grant.clone(), &self.trace).await;
-            match self.copied(reply).await? {
-                CallReply::Ended(end) => return Ok(self.ended(end)),
-                CallReply::Held(requirement) if self.is_held_for(&requirement) => {
-                    return self
-                        .fail_unusable_approval(
-                            "the runner requires approval again for the approved subject".to_owned(),
-                        )
-                        .await;
-                }
-                CallReply::Held(requirement) => return Ok(Update::Held(self.key, requirement)),
-                CallReply::Fenced => return Ok(Update::Fenced),
-                CallReply::GrantRefused(why) => return self.fail_unusable_approval(why).await,
-                CallReply::GrantNotValidNow(status) => match self.renew_grant(&status).await? {
-                    GrantReply::Granted(another) => grant = another,
-                    GrantReply::DecisionLost => return Ok(self.request_again()),
-                    GrantReply::Refused(why) => return self.fail_unusable_approval(why).await,
-                },
-                CallReply::LedgerChanged | CallReply::NotFound if self.maybe_sent => {
-                    let message = "The runner that held the call keeps another ledger now; whether its effect was put in \
-                                   place before cannot be known.";
-                    let failure = Failure::new(ErrorClass::OutcomeUnknown, reasons::LEDGER_CHANGED, message);
-                    let grant_nonce = String::new();
-                    return Ok(self.ended(ToolCallEnd::OutcomeUnknown { failure, grant_nonce }));
-                }
-                CallReply::LedgerChanged | CallReply::NotFound => return Ok(self.ended(self.lost_pending_call())),
-                CallReply::Acknowledged(_) => return Ok(self.ended(acknowledged_end())),
-                CallReply::Unavailable(status) | CallReply::Busy(status) => self.runner_unavailable(&status).await?,
-            }
-        }
-    }
-
-    async fn discard(&mut self) -> Result<Update, DriverGone> {
-        let Some(failure) = self.pending_approval.as_ref().and_then(|pending| pending.denial(self.mode)) else {
-            unreachable!("only denied and cancelled calls are discarded")
-        };
-        let end = self.discard_call(&failure).await?;
-        Ok(end.map_or(Update::Fenced, |end| self.ended(end)))
-    }
-
-    /// The runner rejects the grant, or there is none: the call is discarded, and fails as an internal error.
-    async fn fail_unusable_approval(&mut self, why: String) -> Result<Update, DriverGone> {
-        self.fail_discarded(reasons::GRANT_REFUSED, format!("The approval of this call could not be used: {why}."))
-            .await
-    }
-
-    /// Discards the call, which fails for this reason.
-    async fn fail_discarded(&mut self, reason: &str, message: String) -> Result<Update, DriverGone> {
-        let failure = Failure::new(ErrorClass::Internal, reason, message);
-        let Some(end) = self.discard_call(&failure).await? else { return Ok(Update::Fenced) };
-        Ok(self.ended(match end {
-            ToolCallEnd::Denied { receipt, .. } => ToolCallEnd::Failed { failure, receipt },
-            ToolCallEnd::Completed { .. }
-            | ToolCallEnd::Failed { .. }
-            | ToolCallEnd::Cancelled { .. }
-            | ToolCallEnd::OutcomeUnknown { .. } => end,
-        }))
-    }
-
-    /// Discards a held call and returns its end; `None` when another executor owns the shard. A call that the runner no longer knows or has
-    /// cancelled counts as discarded.
-    async fn discard_call(&mut self, failure: &Failure) -> Result<Option<ToolCallEnd>, DriverGone> {
-        let denied = || ToolCallEnd::Denied { failure: failure.clone(), receipt: Receipt::default() };
-        loop {
-            let runner = &self.registry.runner;
-            let reply = runner.discard(self.name.clone(), self.fence, failure, &self.trace).await;
-            match self.copied(reply).await? {
-                CallReply::Ended(ToolCallEnd::Cancelled { .. }) | CallReply::LedgerChanged | CallReply::NotFound => {
-                    return Ok(Some(denied()));
-                }
-                CallReply::Ended(end) => return Ok(Some(end)),
-                CallReply::Acknowledged(_) => return Ok(Some(acknowledged_end())),
-                CallReply::Fenced => return Ok(None),
-                CallReply::Unavailable(status) | CallReply::Busy(status) => self.runner_unavailable(&status).await?,
-                CallReply::Held(_) | CallReply::GrantRefused(_) | CallReply::GrantNotValidNow(_) => {
-                    self.runner_unavailable(&tonic::Status::internal("the runner does not discard the call")).await?;
                 }
             }
         }
@@ -656,62 +391,8 @@ impl ToolCallOperation {
         RunnerReply::Whole(CallReply::Unavailable(status))
     }
 
-    /// Fetches the grant of the approval.
-    async fn grant(&mut self, approval: String) -> Result<GrantReply, DriverGone> {
-        loop {
-            match self.registry.gate.grant(approval.clone()).await {
-                Ok(grant) => return Ok(GrantReply::Granted(grant)),
-                Err(GateError::Refused(status)) if gate::has_lost_decision(&status) => {
-                    return Ok(GrantReply::DecisionLost);
-                }
-                Err(GateError::Refused(status)) => {
-                    return Ok(GrantReply::Refused(status.message().trim_end_matches('.').to_owned()));
-                }
-                Err(GateError::Unavailable(status) | GateError::Busy(status)) => self.gate_unavailable(&status).await?,
-            }
-        }
-    }
-
-    /// Fetches another grant when the runner's clock rejects the last: the gate signs a new one when the old has expired. When the clocks
-    /// differ too much for that, the call waits, so that the approval is not lost because of a clock.
-    async fn renew_grant(&mut self, status: &tonic::Status) -> Result<GrantReply, DriverGone> {
-        self.log(status, "The grant is not valid by the runner's clock; requesting another one");
-        self.wait(Update::ClocksDiffer).await?;
-        let approval = self.approval().unwrap_or_default();
-        self.grant(approval).await
-    }
-
     fn ended(&self, end: ToolCallEnd) -> Update {
         Update::Ended { operation: self.key, end, is_copied: self.is_copied }
-    }
-
-    /// Reports the call as held again: the gate does not know its decision.
-    fn request_again(&self) -> Update {
-        let requirement = self
-            .pending_approval
-            .as_ref()
-            .map(|pending| pending.requirement.clone())
-            .expect("only a held call has an approval");
-        Update::Held(self.key, requirement)
-    }
-
-    fn approval(&self) -> Option<String> {
-        self.pending_approval.as_ref()?.approval.clone()
-    }
-
-    fn is_held_for(&self, requirement: &ApprovalRequirement) -> bool {
-        let known = self
-            .pending_approval
-            .as_ref()
-            .map(|pending| (pending.requirement.kind, pending.requirement.subject_digest.as_str()));
-        known == Some((requirement.kind, requirement.subject_digest.as_str()))
-    }
-
-    /// The end of a call that was held and that the runner has lost: nothing of it is left, and it can run again.
-    fn lost_pending_call(&self) -> ToolCallEnd {
-        let message = "The runner that held the call has a different ledger now; nothing of the call is left.";
-        let failure = Some(Failure::new(ErrorClass::Transient, reasons::LEDGER_CHANGED, message));
-        ToolCallEnd::Cancelled { failure, grant_nonce: String::new() }
     }
 
     /// Handles a runner with another ledger: returns an unknown outcome, or `None` when the call goes to the new ledger.
@@ -823,7 +504,7 @@ impl crate::runners::link::Operation for ToolCallOperation {
         self: Box<Self>,
         end: Result<Box<runner_v1::ToolCall>, tonic::Status>,
     ) -> Option<(Box<dyn crate::runners::link::Operation>, First)> {
-        let _fault = ReportFault(self.updates.clone(), self.key);
+        let _fault = ReportFault::new(&self.updates, self.key);
         if end.as_ref().is_ok_and(|call| call.encoded_len() > MAX_INLINE_END_BYTES) {
             return Some((self, First::End(end)));
         }
