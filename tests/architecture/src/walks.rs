@@ -60,6 +60,8 @@ fn the_way_to_a_step_kind_names_every_file() {
         "StepKindDraft::Wait",
         "Detail::Wait",
         "Work::Wait",
+        "OperationKind::Wait",
+        "OperationEnd::Wait",
     ];
     assert_eq!(knowing(&words), named(&contributing(), "a step kind"));
 }

@@ -7,29 +7,9 @@
 use belay_reasons as reasons;
 
 use crate::{
-    Actor, ApprovalEvent, ApprovalMode, ApprovalRequirement, Body, Decided, Decision, Execution, ExecutionState,
-    ExecutionTrigger, Life, Operation, OperationId, OperationKey, PendingApproval, StepTrigger, Timestamp,
-    state::OperationEnd, steps,
+    ApprovalMode, ApprovalRequirement, Body, Decided, Decision, Execution, ExecutionState, ExecutionTrigger, Life,
+    Operation, OperationEvent, OperationId, PendingApproval, StepTrigger, Timestamp, state::AttemptEnd, steps,
 };
-
-pub(crate) fn apply(
-    execution: &mut Execution,
-    id: &OperationId,
-    event: &ApprovalEvent,
-    actor: Option<&Actor>,
-    time: Timestamp,
-) -> Result<(), String> {
-    let key = execution.in_flight(id)?.key;
-    execution.check_not_stopped(id)?;
-    match event {
-        ApprovalEvent::Requested { approval, subject_digest } => execution.requested(id, key, approval, subject_digest),
-        ApprovalEvent::Decided { approval, decision, reason } => {
-            let principal = actor.map(|actor| actor.principal.clone()).unwrap_or_default();
-            let decided = Decided { decision: *decision, principal, reason: reason.clone() };
-            execution.decided(id, key, approval, decided, time)
-        }
-    }
-}
 
 impl Execution {
     /// The runner holds a call.
@@ -66,8 +46,12 @@ impl Execution {
         self.settle_approvals(key.step, StepTrigger::CallHeld, time)
     }
 
-    fn requested(&mut self, id: &OperationId, key: OperationKey, approval: &str, digest: &str) -> Result<(), String> {
-        if self.in_flight(id)?.wait().is_some() {
+    /// The gate asks a person, for the approval of a held call or for the answer to a form.
+    pub(crate) fn asked(&mut self, id: &OperationId, approval: &str, digest: &str) -> Result<(), String> {
+        let operation = self.in_flight(id)?;
+        let (key, is_wait) = (operation.key, operation.wait().is_some());
+        self.check_not_stopped(id)?;
+        if is_wait {
             return steps::wait::asked(self, id, approval, digest);
         }
         let pending = self.pending(id)?;
@@ -86,14 +70,16 @@ impl Execution {
         Ok(())
     }
 
-    fn decided(
+    /// A person or the approval mode has decided about a held call.
+    pub(crate) fn decided(
         &mut self,
         id: &OperationId,
-        key: OperationKey,
         approval: &str,
         decided: Decided,
         time: Timestamp,
     ) -> Result<(), String> {
+        let key = self.in_flight(id)?.key;
+        self.check_not_stopped(id)?;
         let pending = self.pending(id)?;
         if pending.decided.is_some() {
             return Err(format!("it was decided about {id} before"));
@@ -130,17 +116,17 @@ impl Execution {
     }
 
     /// Checks whether a call can end this way, and returns the end to record. Changes nothing.
-    pub(crate) fn check_end(&self, id: &OperationId, end: OperationEnd) -> Result<OperationEnd, String> {
+    pub(crate) fn check_end(&self, id: &OperationId, end: AttemptEnd) -> Result<AttemptEnd, String> {
         let operation = self.in_flight(id)?;
         let Some(pending) = &operation.pending_approval else { return Ok(end) };
         if self.stop.is_none() && operation.requested_approval().is_some() {
             return Err(format!("{id} waits for a decision, and cannot end before it"));
         }
         match (end, pending.decision()) {
-            (OperationEnd::Completed, decision) if decision != Some(Decision::Approved) => {
+            (AttemptEnd::Completed, decision) if decision != Some(Decision::Approved) => {
                 Err(format!("{id} was held, and nobody has approved it"))
             }
-            (OperationEnd::Denied(_), Some(Decision::Skipped)) => Ok(OperationEnd::Skipped),
+            (AttemptEnd::Denied(_), Some(Decision::Skipped)) => Ok(AttemptEnd::Skipped),
             (end, _) => Ok(end),
         }
     }
@@ -150,8 +136,8 @@ impl Execution {
         let decision = self.mode_decision()?;
         let &key = self.index.approval_to_request.first()?;
         let (approval, reason) = (String::new(), reasons::NON_INTERACTIVE.to_owned());
-        let event = ApprovalEvent::Decided { approval, decision, reason };
-        Some(Body::Approval { operation: self.operation_id(key), event })
+        let event = OperationEvent::Decided { approval, decision, reason };
+        Some(Body::Operation { id: self.operation_id(key), event })
     }
 
     fn mode_decision(&self) -> Option<Decision> {
@@ -183,17 +169,17 @@ mod tests {
 
     use super::*;
     use crate::{
-        DecideContext, EffectSummary, Event, Json, PolicyDecision, StepState, SubjectKind, ToolCallEnd, ToolCallEvent,
-        Verb, Verdict, Work, test_support::started,
+        Actor, DecideContext, EffectSummary, Event, Json, OperationEnd, OperationEvent, OperationKind, PolicyDecision,
+        StepState, SubjectKind, ToolCallEnd, Verb, Verdict, test_support::started,
     };
 
     const NOW: Timestamp = Timestamp::from_micros(5);
 
-    fn held(digest: &str) -> ToolCallEvent {
+    fn held(digest: &str) -> OperationEvent {
         let rule = || "r".to_owned();
         let decision = PolicyDecision { verdict: Verdict::Prompt, rule: rule(), reason: rule(), policy_revision: 1 };
         let (kind, effect) = (SubjectKind::Call, EffectSummary::default());
-        ToolCallEvent::Held(Box::new(ApprovalRequirement {
+        OperationEvent::Held(Box::new(ApprovalRequirement {
             kind,
             subject_digest: digest.into(),
             decision,
@@ -208,7 +194,7 @@ mod tests {
         let mut execution = started("id: p\nsteps: [{id: a, tool: t}, {id: b, tool: t}]", NOW);
         let mut second = execution.operations.iter().next().unwrap().clone();
         second.key.number = 2;
-        let Work::ToolCall(request) = &mut second.work else { unreachable!() };
+        let OperationKind::ToolCall(request) = &mut second.work else { unreachable!() };
         Arc::make_mut(request).arguments = Json::from_text("2").into();
         let step = second.key.step;
         execution.insert_operation(second);
@@ -216,10 +202,10 @@ mod tests {
         let calls = [1, 2].map(|number| OperationId { step: "a".into(), attempt: 1, number });
         for call in &calls {
             let event = held(&format!("sha256:{}", call.number));
-            execution.record(NOW, None, Body::ToolCall { call: call.clone(), event }).unwrap();
+            execution.record(NOW, None, Body::Operation { id: call.clone(), event }).unwrap();
             let (approval, subject_digest) = (format!("ap{}", call.number), format!("sha256:{}", call.number));
-            let event = ApprovalEvent::Requested { approval, subject_digest };
-            execution.record(NOW, None, Body::Approval { operation: call.clone(), event }).unwrap();
+            let event = OperationEvent::Asked { approval, subject_digest };
+            execution.record(NOW, None, Body::Operation { id: call.clone(), event }).unwrap();
         }
         (execution, calls)
     }
@@ -230,9 +216,9 @@ mod tests {
     }
 
     fn decide(execution: &mut Execution, call: &OperationId, decision: Decision) {
-        let event = ApprovalEvent::Decided { approval: format!("ap{}", call.number), decision, reason: "ok".into() };
+        let event = OperationEvent::Decided { approval: format!("ap{}", call.number), decision, reason: "ok".into() };
         let actor = Some(Actor::new("ann"));
-        execution.record(NOW, actor, Body::Approval { operation: call.clone(), event }).unwrap();
+        execution.record(NOW, actor, Body::Operation { id: call.clone(), event }).unwrap();
     }
 
     // B-25: several operations of one step wait for approval at once, and each goes on by its own decision.
@@ -246,7 +232,7 @@ mod tests {
         decide(&mut execution, &second, Decision::Approved);
         assert_eq!(state(&execution), (StepState::Running, 0), "one waits for a slot, the other for a decision");
         let events = execution.advance(DecideContext { now: NOW, ledger_id: "l" });
-        let dispatched = |event: &Event| matches!(&event.body, Body::ToolCall { call, event: ToolCallEvent::Dispatched } if *call == second);
+        let dispatched = |event: &Event| matches!(&event.body, Body::Operation { id: call, event: OperationEvent::Dispatched } if *call == second);
         assert!(events.iter().any(dispatched), "{events:?}");
 
         decide(&mut execution, &first, Decision::Denied);
@@ -263,12 +249,12 @@ mod tests {
         execution.advance(DecideContext { now: NOW, ledger_id: "l" });
         assert_eq!(state(&execution).0, StepState::Running);
         let event = held("sha256:again");
-        execution.record(NOW, None, Body::ToolCall { call: first.clone(), event }).unwrap();
+        execution.record(NOW, None, Body::Operation { id: first.clone(), event }).unwrap();
         assert_eq!(state(&execution).0, StepState::AwaitingApproval);
         let end = ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() };
-        let event = ToolCallEvent::Ended(end);
+        let event = OperationEvent::Ended(OperationEnd::ToolCall(end));
         assert!(
-            execution.record(NOW, None, Body::ToolCall { call: second, event }).is_err(),
+            execution.record(NOW, None, Body::Operation { id: second, event }).is_err(),
             "it waits for its decision"
         );
     }

@@ -48,11 +48,11 @@ pub use classify::classify;
 pub use control::{Control, Kept, NewPlan, Refused};
 pub use decision::Decision;
 pub use event::{
-    Actor, Allotment, ApprovalEvent, ApprovalMode, Body, BudgetLevel, BudgetReport, CachedFrom, Child, ChildEnd,
-    ChildEvent, CommittedFile, Created, EscalationRetry, Event, ExecutionEvent, FileType, Finished, Form, OperationId,
-    PlanUpdated, Progress, QuestionReply, Receipt, RecoveryClass, Resolution, Retried, RetryChange, RetryRequest,
-    SignalReceived, SkipReason, StepEvent, StepId, StepLayers, Subject, ToolCallEnd, ToolCallEvent, ToolCallRequest,
-    ToolFacts, WaitCondition, WaitEnd, WaitEvent, Workspace, WriteBound, WriteMechanism,
+    Actor, Allotment, ApprovalMode, Body, BudgetLevel, BudgetReport, CachedFrom, Child, ChildEnd, CommittedFile,
+    Created, EscalationRetry, Event, ExecutionEvent, FileType, Finished, Form, OperationEnd, OperationEvent,
+    OperationId, OperationReport, PlanUpdated, Progress, QuestionReply, Receipt, RecoveryClass, Resolution, Retried,
+    RetryChange, RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, StepLayers, Subject, ToolCallEnd,
+    ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, Work, Workspace, WriteBound, WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
 pub use namespace_budget::{NamespaceBudget, NamespaceHolds, WindowChange, WindowUse};
@@ -62,7 +62,7 @@ pub use payload::{
 };
 pub use state::{
     Authorization, ChildPause, Execution, FailedAttempt, Life, MAX_SIGNALS, NotRestored, Operation, OperationKey,
-    SNAPSHOT_VERSION, StepKey, StepRole, StepView, Wait, Waiting, Work,
+    OperationKind, SNAPSHOT_VERSION, StepKey, StepRole, StepView, Wait, Waiting,
 };
 pub use steps::question::{MAX_OPEN_QUESTIONS, MAX_QUESTIONS};
 pub use time::Timestamp;

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Admission, Amounts, Body, BudgetUnit, Event, Execution, NamespaceHold, OperationId, Period, SubjectKind,
-    ToolCallEvent, Window, event::OUTPUT_HELD, window::Minute,
+    Admission, Amounts, Body, BudgetUnit, Event, Execution, NamespaceHold, OperationEnd, OperationEvent, OperationId,
+    Period, SubjectKind, Window, Work, event::OUTPUT_HELD, window::Minute,
 };
 
 /// The budget of a namespace.
@@ -112,31 +112,36 @@ impl NamespaceHolds {
     pub fn take(&mut self, events: &[Event]) -> Vec<WindowChange> {
         let mut changes: BTreeMap<Window, WindowChange> = BTreeMap::new();
         for event in events {
-            let Body::ToolCall { call, event } = &event.body else { continue };
+            let Body::Operation { id: call, event } = &event.body else { continue };
             match event {
-                ToolCallEvent::Requested(request) => {
+                OperationEvent::Requested(Work::ToolCall(request)) => {
                     let Some(hold) = request.namespace_hold else { continue };
                     self.0.insert(call.clone(), HeldCall { hold, waits: false });
                     let change = change_of(&mut changes, hold.window);
                     change.held = change.held.plus(hold.amounts);
                 }
-                ToolCallEvent::Held(requirement) => {
+                OperationEvent::Held(requirement) => {
                     if let Some(held) = self.0.get_mut(call) {
                         held.waits = requirement.kind == SubjectKind::Call;
                     }
                 }
-                ToolCallEvent::Dispatched => {
+                OperationEvent::Dispatched => {
                     if let Some(held) = self.0.get_mut(call) {
                         held.waits = false;
                     }
                 }
-                ToolCallEvent::Ended(end) => {
+                OperationEvent::Ended(OperationEnd::ToolCall(end)) => {
                     let Some(HeldCall { hold, waits }) = self.0.remove(call) else { continue };
                     let used = Amounts { calls: 1, output_bytes: end.output_bytes() };
                     let change = change_of(&mut changes, hold.window);
                     change.released = change.released.plus(hold.amounts);
                     change.used = change.used.plus(if waits { Amounts::default() } else { used });
                 }
+                OperationEvent::Requested(_)
+                | OperationEvent::Asked { .. }
+                | OperationEvent::Decided { .. }
+                | OperationEvent::Reported(_)
+                | OperationEvent::Ended(_) => {}
             }
         }
         changes.into_values().collect()

@@ -1,19 +1,19 @@
 //! The audit log of an execution, derived from its events: one entry for each, and at which level it is wanted. Nothing about it is stored, so that nothing
 //! can differ from the events.
 
-mod calls;
+mod operations;
 mod said;
 mod steps;
 
 use belay_execution::{
-    Actor, ApprovalEvent, Body, BudgetLevel, BudgetReport, BudgetUnit, Decision, EscalationRetry, Event,
-    ExecutionEvent, ExecutionState, Finished, OperationId, StepId, Subject, Timestamp, Workspace,
+    Actor, Body, BudgetLevel, BudgetReport, BudgetUnit, EscalationRetry, Event, ExecutionEvent, ExecutionState,
+    Finished, OperationId, StepId, Subject, Timestamp, Workspace,
 };
 use belay_plan::AuditLevel;
 use serde_json::{Value, json};
 
 pub use self::said::Severity;
-use self::said::{Said, because, counted, decided, duration, failure, millis, operation};
+use self::said::{Said, because, counted, duration, failure, millis, operation};
 
 /// An entry of the audit log, with the secrets that the event has.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,10 +43,7 @@ pub fn entry(event: &Event) -> Entry {
     let said = match &event.body {
         Body::Execution(body) => execution(body),
         Body::Step { step, attempt, event: body } => steps::step(step, *attempt, body),
-        Body::Wait { wait, event: body } => steps::wait(wait, body, event.actor.is_some()),
-        Body::Child { child, event: body } => steps::child(child, body),
-        Body::ToolCall { call, event: body } => calls::call(call, body),
-        Body::Approval { operation, event: body } => approval(operation, body),
+        Body::Operation { id, event: body } => operations::operation(id, body, event.actor.is_some()),
     };
     let (step, attempt) = match event.body.subject() {
         Subject::Execution => (None, 0),
@@ -205,27 +202,6 @@ fn finished(finished: &Finished) -> Said {
     });
     let message = format!("Execution {word} after {}: {steps}", duration(finished.duration));
     Said::new(AuditLevel::Minimal, severity, message, details)
-}
-
-fn approval(id: &OperationId, event: &ApprovalEvent) -> Said {
-    match event {
-        ApprovalEvent::Requested { approval, subject_digest } => {
-            let details = json!({"operation": operation(id), "approval": approval, "subjectDigest": subject_digest});
-            let message = format!("Step `{}` waits for approval", id.step);
-            Said::new(AuditLevel::Standard, Severity::Info, message, details)
-        }
-        ApprovalEvent::Decided { approval, decision, reason } => {
-            let (word, severity) = match decision {
-                Decision::Approved => ("approved", Severity::Info),
-                Decision::Denied => ("denied", Severity::Warn),
-                Decision::Skipped => ("decided: skip", Severity::Warn),
-                Decision::Expired => ("expired", Severity::Warn),
-            };
-            let details = json!({"operation": operation(id), "approval": approval, "decision": decided(*decision), "reason": reason});
-            let message = because(&format!("Step `{}` {word}", id.step), reason);
-            Said::new(AuditLevel::Minimal, severity, message, details)
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,9 @@ use std::{
     mem::size_of,
 };
 
-use belay_execution::{Body, Event, ExecutionEvent, OperationId, StepId, ToolCallEnd, ToolCallEvent};
+use belay_execution::{
+    Body, Event, ExecutionEvent, OperationEnd, OperationEvent, OperationId, StepId, ToolCallEnd, Work,
+};
 use belay_plan::Plan;
 
 use crate::artifacts::{Artifacts, Graph};
@@ -88,25 +90,28 @@ impl EventIndex {
         match &event.body {
             Body::Execution(ExecutionEvent::Created(created)) => self.bytes += plan_bytes(&created.plan),
             Body::Execution(ExecutionEvent::PlanUpdated(updated)) => self.bytes += plan_bytes(&updated.plan),
-            Body::ToolCall { call, event: ToolCallEvent::Requested(_) } => {
-                self.bytes += CALL_BYTES;
-                self.open.insert(call.clone(), self.calls.len());
-                self.calls.push(Call { step: call.step.clone(), events: Vec::new(), has_ended: false });
-                self.call(call, event.sequence);
-            }
-            Body::ToolCall { call, event: ToolCallEvent::Held(_) | ToolCallEvent::Dispatched } => {
-                self.call(call, event.sequence);
-            }
-            Body::ToolCall { call, event: ToolCallEvent::Ended(end) } => {
-                self.call(call, event.sequence);
-                if let Some(at) = self.open.remove(call) {
-                    self.calls[at].has_ended = true;
-                    self.calls[at].events.shrink_to_fit();
+            Body::Operation { id, event: body } => match body {
+                OperationEvent::Requested(Work::ToolCall(_)) => {
+                    self.bytes += CALL_BYTES;
+                    self.open.insert(id.clone(), self.calls.len());
+                    self.calls.push(Call { step: id.step.clone(), events: Vec::new(), has_ended: false });
+                    self.call(id, event.sequence);
                 }
-                self.ended(call, end);
-            }
-            Body::Approval { operation, .. } => self.call(operation, event.sequence),
-            Body::Execution(_) | Body::Step { .. } | Body::Wait { .. } | Body::Child { .. } => {}
+                OperationEvent::Held(_)
+                | OperationEvent::Asked { .. }
+                | OperationEvent::Decided { .. }
+                | OperationEvent::Dispatched => self.call(id, event.sequence),
+                OperationEvent::Ended(OperationEnd::ToolCall(end)) => {
+                    self.call(id, event.sequence);
+                    if let Some(at) = self.open.remove(id) {
+                        self.calls[at].has_ended = true;
+                        self.calls[at].events.shrink_to_fit();
+                    }
+                    self.ended(id, end);
+                }
+                OperationEvent::Requested(_) | OperationEvent::Reported(_) | OperationEvent::Ended(_) => {}
+            },
+            Body::Execution(_) | Body::Step { .. } => {}
         }
         if let Some(entry) = self.artifacts.apply(event) {
             self.bytes += self.graph.add(event.sequence, entry);

@@ -9,9 +9,9 @@ use std::{
 };
 
 use belay_execution::{
-    ApprovalEvent, Body, Decision, Event, Execution, ExecutionEvent, ExecutionState, Failure, Finished, OperationId,
-    OperationKey, SkipReason, StepEvent, StepId, StepState, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest,
-    WaitCondition, WaitEvent, Waiting,
+    Body, Decision, Event, Execution, ExecutionEvent, ExecutionState, Failure, Finished, OperationEnd, OperationEvent,
+    OperationId, OperationKey, SkipReason, StepEvent, StepId, StepState, Timestamp, ToolCallEnd, ToolCallRequest,
+    WaitCondition, Waiting, Work,
 };
 
 /// Follows the events of one execution.
@@ -179,41 +179,41 @@ impl Progress {
                     facts.extend(self.dropped(execution, step, *attempt, kind));
                     facts.extend(self.step(step, *attempt, kind, event.time, &mut last));
                 }
-                Body::ToolCall { call, event: kind } => match kind {
-                    ToolCallEvent::Requested(request) => {
-                        self.calls.insert(call.clone(), (Arc::clone(request), event.time));
+                Body::Operation { id, event: kind } => match kind {
+                    OperationEvent::Requested(Work::ToolCall(request)) => {
+                        self.calls.insert(id.clone(), (Arc::clone(request), event.time));
                     }
-                    ToolCallEvent::Held(_) => drop(self.approvals.insert(call.clone(), event.time)),
-                    ToolCallEvent::Dispatched => {}
-                    ToolCallEvent::Ended(end) => {
-                        self.approvals.remove(call);
-                        let Some((request, since)) = self.calls.remove(call) else { continue };
-                        let ended = EndedCall { request, status: status(end), duration: event.time.since(since) };
-                        last.insert(&call.step, ended.clone());
-                        facts.push(Fact::CallEnded { call, ended });
+                    OperationEvent::Requested(Work::Wait(
+                        WaitCondition::Time { .. } | WaitCondition::Signal { .. },
+                    )) => {
+                        let operation = execution.operation_key(id).and_then(|key| execution.operation(key));
+                        let waiting = operation.and_then(|operation| operation.waiting());
+                        facts.extend(waiting.map(|waiting| Fact::WaitBegan { step: &id.step, tool: None, waiting }));
                     }
-                },
-                Body::Approval { operation, event: kind } => match kind {
-                    ApprovalEvent::Requested { .. } => facts.extend(person_wait(execution, operation)),
-                    ApprovalEvent::Decided { approval, decision, .. } => {
-                        let since = self.approvals.remove(operation);
+                    OperationEvent::Held(_) => drop(self.approvals.insert(id.clone(), event.time)),
+                    // A form is waited for when the gate asks for it.
+                    OperationEvent::Asked { .. } => facts.extend(person_wait(execution, id)),
+                    OperationEvent::Decided { approval, decision, .. } => {
+                        let since = self.approvals.remove(id);
                         // The execution's approval mode decides at once, and has no approval at the gate.
                         if let Some(since) = since.filter(|_| !approval.is_empty()) {
                             facts.push(Fact::Decided { decision: *decision, waited: event.time.since(since) });
                         }
                     }
-                },
-                // It is counted like any other execution.
-                Body::Child { .. } => {}
-                Body::Wait { wait, event: kind } => match kind {
-                    // A form is waited for when the gate asks for it.
-                    WaitEvent::Started(WaitCondition::Form { .. } | WaitCondition::Question { .. })
-                    | WaitEvent::Ended(_) => {}
-                    WaitEvent::Started(WaitCondition::Time { .. } | WaitCondition::Signal { .. }) => {
-                        let operation = execution.operation_key(wait).and_then(|key| execution.operation(key));
-                        let waiting = operation.and_then(|operation| operation.waiting());
-                        facts.extend(waiting.map(|waiting| Fact::WaitBegan { step: &wait.step, tool: None, waiting }));
+                    OperationEvent::Ended(OperationEnd::ToolCall(end)) => {
+                        self.approvals.remove(id);
+                        let Some((request, since)) = self.calls.remove(id) else { continue };
+                        let ended = EndedCall { request, status: status(end), duration: event.time.since(since) };
+                        last.insert(&id.step, ended.clone());
+                        facts.push(Fact::CallEnded { call: id, ended });
                     }
+                    // A child is counted like any other execution.
+                    OperationEvent::Requested(
+                        Work::Wait(WaitCondition::Form { .. } | WaitCondition::Question { .. }) | Work::Child(_),
+                    )
+                    | OperationEvent::Dispatched
+                    | OperationEvent::Reported(_)
+                    | OperationEvent::Ended(OperationEnd::Wait(_) | OperationEnd::Child { .. }) => {}
                 },
             }
         }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use belay_execution::{
-    ApprovalEvent, Body, ChildEvent, Event, ExecutionEvent, OperationId, StepEvent, StepId, StepState, Timestamp,
-    ToolCallEnd, ToolCallEvent, WaitCondition, WaitEnd, WaitEvent,
+    Body, Event, ExecutionEvent, OperationEnd, OperationEvent, OperationId, OperationReport, StepEvent, StepId,
+    StepState, Timestamp, ToolCallEnd, WaitCondition, WaitEnd, Work,
 };
 
 /// What a step does during a segment.
@@ -125,34 +125,10 @@ fn change(body: &Body) -> Option<(&StepId, u32, u32, Change)> {
             | ExecutionEvent::Finished(_),
         ) => None,
         Body::Step { step, attempt, event } => Some((step, *attempt, 0, of_step(event)?)),
-        Body::ToolCall { call, event } => by(call, of_call(event)?),
-        Body::Approval { operation, event: ApprovalEvent::Decided { .. } } => by(operation, Change::To(Kind::Running)),
-        Body::Approval { event: ApprovalEvent::Requested { .. }, .. } => None,
-        Body::Wait { wait, event } => by(
-            wait,
-            Change::To(match event {
-                WaitEvent::Started(WaitCondition::Form { .. } | WaitCondition::Question { .. }) => Kind::Person,
-                WaitEvent::Started(WaitCondition::Time { .. } | WaitCondition::Signal { .. }) => Kind::Waiting,
-                // Its call or its step has ended.
-                WaitEvent::Ended(WaitEnd::Cancelled) => return None,
-                WaitEvent::Ended(_) => Kind::Running,
-            }),
-        ),
-        Body::Child { child, event } => by(
-            child,
-            Change::To(match event {
-                ChildEvent::Started(_) | ChildEvent::Resumed | ChildEvent::Ended { .. } => Kind::Running,
-                ChildEvent::Paused => Kind::Waiting,
-                ChildEvent::Created => return None,
-            }),
-        ),
+        Body::Operation { id: OperationId { step, attempt, number }, event } => {
+            Some((step, *attempt, *number, Change::To(of_operation(event)?)))
+        }
     }
-}
-
-/// The change that an operation makes.
-fn by(operation: &OperationId, change: Change) -> Option<(&StepId, u32, u32, Change)> {
-    let OperationId { step, attempt, number } = operation;
-    Some((step, *attempt, *number, change))
 }
 
 fn of_step(event: &StepEvent) -> Option<Change> {
@@ -174,19 +150,34 @@ fn of_step(event: &StepEvent) -> Option<Change> {
     })
 }
 
-fn of_call(event: &ToolCallEvent) -> Option<Change> {
-    Some(Change::To(match event {
-        ToolCallEvent::Requested(_) | ToolCallEvent::Dispatched => Kind::Running,
-        ToolCallEvent::Held(_) => Kind::Person,
-        // It has to be made again, as after a pause.
-        ToolCallEvent::Ended(ToolCallEnd::Cancelled { .. }) => Kind::Waiting,
-        ToolCallEvent::Ended(
+/// The kind of the segment that an event of an operation begins; `None` when nothing changes.
+fn of_operation(event: &OperationEvent) -> Option<Kind> {
+    Some(match event {
+        OperationEvent::Requested(Work::ToolCall(_) | Work::Child(_))
+        | OperationEvent::Dispatched
+        | OperationEvent::Decided { .. }
+        | OperationEvent::Reported(OperationReport::ChildResumed)
+        | OperationEvent::Ended(OperationEnd::Child { .. }) => Kind::Running,
+        OperationEvent::Held(_)
+        | OperationEvent::Requested(Work::Wait(WaitCondition::Form { .. } | WaitCondition::Question { .. })) => {
+            Kind::Person
+        }
+        // The call is retried, as after a pause.
+        OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Cancelled { .. }))
+        | OperationEvent::Requested(Work::Wait(WaitCondition::Time { .. } | WaitCondition::Signal { .. }))
+        | OperationEvent::Reported(OperationReport::ChildPaused) => Kind::Waiting,
+        // A wait that is cancelled: its call or its step has ended.
+        OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Cancelled))
+        | OperationEvent::Asked { .. }
+        | OperationEvent::Reported(OperationReport::ChildCreated)
+        | OperationEvent::Ended(OperationEnd::ToolCall(
             ToolCallEnd::Completed { .. }
             | ToolCallEnd::Failed { .. }
             | ToolCallEnd::Denied { .. }
             | ToolCallEnd::OutcomeUnknown { .. },
-        ) => return None,
-    }))
+        )) => return None,
+        OperationEvent::Ended(OperationEnd::Wait(_)) => Kind::Running,
+    })
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use belay_execution::{
-    ApprovalEvent, BlobRef, Body, ErrorClass, Event, Failure, OperationId, StepId, Timestamp, ToolCallEnd,
-    ToolCallEvent, ToolCallRequest,
+    BlobRef, Body, ErrorClass, Event, Failure, OperationEnd, OperationEvent, OperationId, StepId, Timestamp,
+    ToolCallEnd, ToolCallRequest, Work,
 };
 
 /// A call of a tool, as far as its events go.
@@ -74,24 +74,24 @@ impl ToolCalls {
     /// Takes the next event.
     pub fn apply(&mut self, event: &Event) {
         match &event.body {
-            Body::ToolCall { call, event: ToolCallEvent::Requested(request) } => {
-                self.requested(event.sequence, event.time, call, request);
-            }
-            Body::ToolCall { call, event: ToolCallEvent::Held(_) } => self.update(call, |found| {
-                found.state = State::AwaitingApproval;
-            }),
-            Body::ToolCall { call, event: ToolCallEvent::Dispatched } => self.update(call, |found| {
-                found.state = State::Requested;
-            }),
-            Body::ToolCall { call, event: ToolCallEvent::Ended(end) } => {
-                self.update(call, |found| ended(found, event.time, end));
-                self.open.remove(call);
-            }
-            Body::Approval { operation, event } => self.update(operation, |found| match event {
-                ApprovalEvent::Requested { approval, .. } => found.approval.clone_from(approval),
-                ApprovalEvent::Decided { .. } => found.state = State::Requested,
-            }),
-            Body::Execution(_) | Body::Step { .. } | Body::Wait { .. } | Body::Child { .. } => {}
+            Body::Operation { id, event: body } => match body {
+                OperationEvent::Requested(Work::ToolCall(request)) => {
+                    self.requested(event.sequence, event.time, id, request);
+                }
+                OperationEvent::Held(_) => self.update(id, |found| found.state = State::AwaitingApproval),
+                OperationEvent::Asked { approval, .. } => {
+                    self.update(id, |found| found.approval.clone_from(approval));
+                }
+                OperationEvent::Decided { .. } | OperationEvent::Dispatched => {
+                    self.update(id, |found| found.state = State::Requested);
+                }
+                OperationEvent::Ended(OperationEnd::ToolCall(end)) => {
+                    self.update(id, |found| ended(found, event.time, end));
+                    self.open.remove(id);
+                }
+                OperationEvent::Requested(_) | OperationEvent::Reported(_) | OperationEvent::Ended(_) => {}
+            },
+            Body::Execution(_) | Body::Step { .. } => {}
         }
     }
 
@@ -171,10 +171,10 @@ mod tests {
 
     use super::*;
 
-    fn event(sequence: u64, step: &str, event: ToolCallEvent) -> Event {
+    fn event(sequence: u64, step: &str, event: OperationEvent) -> Event {
         let call = OperationId { step: step.into(), attempt: 1, number: 1 };
         let time = Timestamp::from_micros(i64::try_from(sequence).unwrap());
-        Event { sequence, time, actor: None, body: Body::ToolCall { call, event } }
+        Event { sequence, time, actor: None, body: Body::Operation { id: call, event } }
     }
 
     fn requested(sequence: u64, step: &str) -> Event {
@@ -189,7 +189,7 @@ mod tests {
             namespace_hold: None,
             timeout: Duration::from_secs(1),
         };
-        event(sequence, step, ToolCallEvent::Requested(Arc::new(request)))
+        event(sequence, step, OperationEvent::Requested(Work::ToolCall(Arc::new(request))))
     }
 
     /// The steps of the calls on a page on which each call has ten bytes, and the token of the next page.
@@ -216,10 +216,10 @@ mod tests {
         calls.apply(&requested(1, "a"));
         calls.apply(&requested(2, "b"));
         let end = ToolCallEnd::Completed { result: Json::from_text("[1]").into(), receipt: Receipt::default() };
-        calls.apply(&event(3, "a", ToolCallEvent::Ended(end)));
+        calls.apply(&event(3, "a", OperationEvent::Ended(OperationEnd::ToolCall(end))));
         let failure = Failure::new(ErrorClass::Timeout, "TOOL_FAILED", "too slow");
         let end = ToolCallEnd::Failed { failure: failure.clone(), receipt: Receipt::default() };
-        calls.apply(&event(4, "b", ToolCallEvent::Ended(end)));
+        calls.apply(&event(4, "b", OperationEvent::Ended(OperationEnd::ToolCall(end))));
         let (found, _) = calls.page(usize::MAX, |call| (call, 1));
         let ended = |call: &ToolCall| (call.state, call.ended_at.map(Timestamp::as_micros), call.result_bytes);
         assert_eq!(ended(&found[0]), (State::Completed, Some(3), 3));

@@ -8,8 +8,8 @@ use std::{
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
-    Action, Body, Child, ChildPause, Event, OperationKey, RecoveryClass, StepKey, StepView, Timestamp, Verb,
-    WaitCondition, WaitEnd, WaitEvent, Work,
+    Action, Body, Child, ChildPause, Event, OperationEnd, OperationEvent, OperationKey, OperationKind, RecoveryClass,
+    StepKey, StepView, Timestamp, Verb, WaitCondition, WaitEnd,
 };
 use belay_journal::ParentStep;
 use belay_plan::{PlanStep, StepKind, limits::MAX_DESCRIPTION_CHARS};
@@ -78,7 +78,7 @@ impl Driver {
             let asking = FormRequest { registry, key, request, trace: self.trace.call(&id), updates };
             return drop(self.operations.insert(key, asking.start()));
         }
-        if let Work::Child { child, created, pause } = &in_flight.work {
+        if let OperationKind::Child { child, created, pause } = &in_flight.work {
             let (child, created, pause) = (child.clone(), *created, *pause);
             self.child_operations += 1;
             let operation = self.child_operation(key, child, created, pause);
@@ -243,7 +243,10 @@ impl Driver {
     /// Withdraws the forms whose waits ended without a person. Called before the operations of these events are aborted.
     pub(super) fn withdraw_forms(&mut self, events: &[Event]) {
         for event in events {
-            let Body::Wait { wait, event: WaitEvent::Ended(WaitEnd::TimedOut | WaitEnd::Cancelled) } = &event.body
+            let Body::Operation {
+                id: wait,
+                event: OperationEvent::Ended(OperationEnd::Wait(WaitEnd::TimedOut | WaitEnd::Cancelled)),
+            } = &event.body
             else {
                 continue;
             };

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
-    Actor, Amounts, ApprovalMode, Body, Child, ChildEnd, ChildEvent, Control, Created, ErrorClass, Event,
-    ExecutionEvent, Failure, Operation, OperationKey, Verb, Workspace,
+    Actor, Amounts, ApprovalMode, Body, Child, ChildEnd, Control, Created, ErrorClass, Event, ExecutionEvent, Failure,
+    Operation, OperationEnd, OperationEvent, OperationKey, OperationReport, Verb, Workspace,
 };
 use belay_journal::{ExecutionRow, Folder, NewExecution, ParentStep, Refused, TakenMessage};
 use belay_plan::Plan;
@@ -119,10 +119,16 @@ impl ChildOperation {
                     let failure = Failure::new(class, reasons::CHILD_REFUSED, message);
                     // It has not begun.
                     let spent = Some(Amounts::default());
-                    break vec![ChildEvent::Ended { end: ChildEnd::Failed { failure }, spent }];
+                    break vec![OperationEvent::Ended(OperationEnd::Child {
+                        end: ChildEnd::Failed { failure },
+                        spent,
+                    })];
                 }
                 Err(Problem::Lost) => {
-                    break vec![ChildEvent::Ended { end: ChildEnd::Failed { failure: lost(&self.name) }, spent: None }];
+                    break vec![OperationEvent::Ended(OperationEnd::Child {
+                        end: ChildEnd::Failed { failure: lost(&self.name) },
+                        spent: None,
+                    })];
                 }
                 Err(Problem::Later(status)) => {
                     let (child, parent) = (&self.name, &self.parent_step);
@@ -137,18 +143,18 @@ impl ChildOperation {
     }
 
     /// Does what the parent needs, and returns what is new about the child.
-    async fn carry_out(&self, verb: Verb) -> Result<Vec<ChildEvent>, Problem> {
+    async fn carry_out(&self, verb: Verb) -> Result<Vec<OperationEvent>, Problem> {
         let (row, is_new) = self.created(verb).await?;
         let mut events = Vec::new();
         if !self.is_created {
-            events.push(ChildEvent::Created);
+            events.push(OperationEvent::Reported(OperationReport::ChildCreated));
         }
         match verb {
             Verb::Pause => {
                 let discard_calls = self.discards_calls;
                 let pause = Control::Pause { reason: self.with_parent("paused"), discard_calls, resume_at: None };
                 self.control(&row, pause).await?;
-                events.push(ChildEvent::Paused);
+                events.push(OperationEvent::Reported(OperationReport::ChildPaused));
             }
             Verb::Cancel | Verb::Kill => {
                 let reason = self.with_parent("cancelled");
@@ -162,7 +168,7 @@ impl ChildOperation {
                     self.registry.drive_child(row);
                 }
                 if self.may_be_paused {
-                    events.push(ChildEvent::Resumed);
+                    events.push(OperationEvent::Reported(OperationReport::ChildResumed));
                 }
             }
         }
@@ -365,7 +371,7 @@ impl Driver {
                 Some(ChildResult { end, spent }) => (end, Some(spent)),
             };
             let child = self.execution.operation_id(operation);
-            let body = Body::Child { child, event: ChildEvent::Ended { end, spent } };
+            let body = Body::Operation { id: child, event: OperationEvent::Ended(OperationEnd::Child { end, spent }) };
             let event = self.execution.record(now, None, body);
             events.push(
                 event.map_err(|illegal| Exit::Fault(format!("the end of {name} cannot be recorded: {illegal}")))?,

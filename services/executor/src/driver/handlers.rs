@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use belay_execution::{
-    Actor, ApprovalEvent, ApprovalRequirement, Body, ChildEvent, Control, Decision, Event, ExecutionEvent,
-    ExecutionState, ForbiddenChange, OperationKey, PendingApproval, Refused, ToolCallEnd, ToolCallEvent, Verb, WaitEnd,
-    WaitEvent,
+    Actor, ApprovalRequirement, Body, Control, Decision, Event, ExecutionEvent, ExecutionState, ForbiddenChange,
+    OperationEnd, OperationEvent, OperationKey, OperationReport, PendingApproval, Refused, ToolCallEnd, Verb, WaitEnd,
 };
 use belay_journal::StoreError;
 use belay_proto::v1::{self, approval::State};
@@ -38,8 +37,8 @@ impl Driver {
                 self.gate_replied(wait);
                 self.operations.remove(&wait);
                 if self.execution.operation(wait).is_some() {
-                    let event = WaitEvent::Ended(WaitEnd::Refused { message });
-                    let body = Body::Wait { wait: self.execution.operation_id(wait), event };
+                    let event = OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Refused { message }));
+                    let body = Body::Operation { id: self.execution.operation_id(wait), event };
                     // An error means that it is being stopped.
                     events.extend(self.execution.record(now, None, body).ok());
                 }
@@ -56,16 +55,24 @@ impl Driver {
                 let under_way = self.operations.get(&child);
                 let is_replaced = under_way.is_none_or(|operation| operation.number != number);
                 let is_stopping = under_way.is_some_and(|operation| operation.verb.stops());
-                if !is_replaced && !is_stopping || news.iter().any(|event| matches!(event, ChildEvent::Ended { .. })) {
+                if !is_replaced && !is_stopping
+                    || news.iter().any(|event| matches!(event, OperationEvent::Ended(OperationEnd::Child { .. })))
+                {
                     self.operations.remove(&child);
                 }
                 for event in news {
                     // What has replaced it may have undone that already, and tells.
-                    if is_replaced && matches!(event, ChildEvent::Paused | ChildEvent::Resumed) {
+                    if is_replaced
+                        && matches!(
+                            event,
+                            OperationEvent::Reported(OperationReport::ChildPaused)
+                                | OperationEvent::Reported(OperationReport::ChildResumed)
+                        )
+                    {
                         continue;
                     }
                     if self.execution.operation(child).is_some() {
-                        let body = Body::Child { child: self.execution.operation_id(child), event };
+                        let body = Body::Operation { id: self.execution.operation_id(child), event };
                         // An error means that it was resumed meanwhile, or that another operation has told it.
                         events.extend(self.execution.record(now, None, body).ok());
                     }
@@ -156,12 +163,12 @@ impl Driver {
             self.keep(large);
         }
         let in_flight = self.execution.operation(key).expect("the caller has looked");
-        let event = ToolCallEvent::Ended(end);
+        let event = OperationEvent::Ended(OperationEnd::ToolCall(end));
         let notice = in_flight
             .pending_approval
             .as_ref()
             .and_then(|pending| notice_after(approved(pending)?, pending.requirement.kind, &event));
-        let event = self.execution.record(self.now(), None, Body::ToolCall { call: call.clone(), event });
+        let event = self.execution.record(self.now(), None, Body::Operation { id: call.clone(), event });
         events.push(event.map_err(|error| Exit::Lost(Status::internal(error.to_string())))?);
         self.operations.remove(&key);
         self.obstacles.remove(key);
@@ -185,9 +192,9 @@ impl Driver {
             (pending.requirement.kind, &pending.requirement.subject_digest)
                 != (requirement.kind, &requirement.subject_digest)
         });
-        let held = ToolCallEvent::Held(Box::new(requirement));
+        let held = OperationEvent::Held(Box::new(requirement));
         let used = before.and_then(|pending| notice_after(approved(pending)?, pending.requirement.kind, &held));
-        let held = Body::ToolCall { call: self.execution.operation_id(call), event: held };
+        let held = Body::Operation { id: self.execution.operation_id(call), event: held };
         if let Ok(event) = self.execution.record(self.now(), None, held) {
             events.push(event);
             self.in_doubt.remove(&call);
@@ -260,8 +267,8 @@ impl Driver {
         let now = self.now();
         let (name, subject_digest) = (approval.name.clone(), approval.subject_digest.clone());
         if pending.approval.is_none() {
-            let event = ApprovalEvent::Requested { approval: name.clone(), subject_digest };
-            let asked = Body::Approval { operation: self.execution.operation_id(call), event };
+            let event = OperationEvent::Asked { approval: name.clone(), subject_digest };
+            let asked = Body::Operation { id: self.execution.operation_id(call), event };
             let Ok(event) = self.execution.record(now, None, asked) else { return false };
             events.push(event);
         } else if pending.approval.as_deref() != Some(&name) {
@@ -272,8 +279,8 @@ impl Driver {
             self.execution.operation(call).and_then(|in_flight| in_flight.pending_approval.as_ref()?.decision());
         if known.is_none() {
             let reason = approval.decide_reason.clone();
-            let event = ApprovalEvent::Decided { approval: name.clone(), decision, reason };
-            let decided = Body::Approval { operation: self.execution.operation_id(call), event };
+            let event = OperationEvent::Decided { approval: name.clone(), decision, reason };
+            let decided = Body::Operation { id: self.execution.operation_id(call), event };
             // No person decided an approval that expired.
             let actor = Some(approval.decided_by.clone()).filter(|principal| !principal.is_empty()).map(Actor::new);
             let Ok(event) = self.execution.record(now, actor, decided) else { return false };
@@ -305,8 +312,8 @@ impl Driver {
         let (now, id) = (self.now(), self.execution.operation_id(wait));
         if known.is_none() {
             let (approval, subject_digest) = (asked.name.clone(), asked.subject_digest.clone());
-            let event = ApprovalEvent::Requested { approval, subject_digest };
-            let Ok(event) = self.execution.record(now, None, Body::Approval { operation: id.clone(), event }) else {
+            let event = OperationEvent::Asked { approval, subject_digest };
+            let Ok(event) = self.execution.record(now, None, Body::Operation { id: id.clone(), event }) else {
                 return false;
             };
             events.push(event);
@@ -324,7 +331,11 @@ impl Driver {
             (_, None | Some(Decision::Approved | Decision::Expired)) => return true,
         };
         let actor = Some(Actor::new(asked.decided_by.clone()));
-        let Ok(event) = self.execution.record(now, actor, Body::Wait { wait: id, event: WaitEvent::Ended(end) }) else {
+        let Ok(event) = self.execution.record(
+            now,
+            actor,
+            Body::Operation { id, event: OperationEvent::Ended(OperationEnd::Wait(end)) },
+        ) else {
             return false;
         };
         events.push(event);

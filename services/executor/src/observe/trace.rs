@@ -6,8 +6,8 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use belay_execution::{
-    Body, Event, Execution, ExecutionEvent, Failure, OperationId, StepEvent, StepId, Timestamp, ToolCallEnd,
-    ToolCallEvent,
+    Body, Event, Execution, ExecutionEvent, Failure, OperationEnd, OperationEvent, OperationId, StepEvent, StepId,
+    Timestamp, ToolCallEnd, Work,
 };
 use belay_reasons as reasons;
 use belay_telemetry::{
@@ -156,25 +156,30 @@ impl Trace {
                 };
                 self.end_attempt(step, state, failure, event.time);
             }
-            Body::ToolCall { call, event: kind } => {
+            Body::Operation { id: call, event: kind } => {
                 let (state, failure) = match kind {
-                    ToolCallEvent::Requested(request) => {
+                    OperationEvent::Requested(Work::ToolCall(request)) => {
                         self.calls.insert(call.clone(), (request.tool.clone(), event.time));
                         return;
                     }
-                    ToolCallEvent::Held(_) | ToolCallEvent::Dispatched => return,
-                    ToolCallEvent::Ended(end) => match end {
+                    OperationEvent::Ended(OperationEnd::ToolCall(end)) => match end {
                         ToolCallEnd::Completed { .. } => ("COMPLETED", None),
                         ToolCallEnd::Failed { failure, .. } => ("FAILED", Some(failure)),
                         ToolCallEnd::Denied { failure, .. } => ("DENIED", Some(failure)),
                         ToolCallEnd::Cancelled { failure, .. } => (reasons::CANCELLED, failure.as_ref()),
                         ToolCallEnd::OutcomeUnknown { failure, .. } => (reasons::OUTCOME_UNKNOWN, Some(failure)),
                     },
+                    // The time of a wait, of whatever kind, is in the span of its attempt; the execution of a plan has spans of its own.
+                    OperationEvent::Requested(_)
+                    | OperationEvent::Held(_)
+                    | OperationEvent::Asked { .. }
+                    | OperationEvent::Decided { .. }
+                    | OperationEvent::Dispatched
+                    | OperationEvent::Reported(_)
+                    | OperationEvent::Ended(_) => return,
                 };
                 self.end_call(call, state, failure, event.time);
             }
-            // The time of a wait, of whatever kind, is in the span of its attempt; the execution of a plan has spans of its own.
-            Body::Approval { .. } | Body::Wait { .. } | Body::Child { .. } => {}
         }
     }
 

@@ -1,10 +1,11 @@
 //! Operations on tool calls: the RPCs to the runner and the gate, with retries.
 
 mod approval;
+mod grant_reply;
 mod handle;
 mod update;
 
-use approval::GrantReply;
+use grant_reply::GrantReply;
 pub(crate) use handle::{OperationHandle, ReportFault};
 pub(crate) use update::{Busy, Large, SealedResult, Update};
 

@@ -4,7 +4,8 @@ use std::{cell::RefCell, collections::BTreeMap, sync::Arc, time::Duration};
 
 use belay_execution::{
     ApprovalMode, Body, ChangeKind, CommittedFile, Created, DecideContext, EffectSummary, Execution, ExecutionEvent,
-    FileType, Json, OperationId, Receipt, RecoveryClass, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts,
+    FileType, Json, OperationEnd, OperationEvent, OperationId, Receipt, RecoveryClass, Timestamp, ToolCallEnd,
+    ToolFacts,
 };
 use belay_journal::{
     ExecutionSummary, Fence, InboxChanges, JournalWriter as _, NewExecution, Opened, Operation, Transition,
@@ -219,7 +220,15 @@ fn events(steps: usize, file: impl Fn(usize) -> CommittedFile) -> (Vec<Transitio
         let call = OperationId { step: format!("s{n}").into(), attempt: 1, number: 1 };
         let receipt = Receipt { files: vec![file(n)], effect: Some(EffectSummary::default()), ..Receipt::default() };
         let end = ToolCallEnd::Completed { result: Json::from_text("{}").into(), receipt };
-        events = vec![execution.record(now, None, Body::ToolCall { call, event: ToolCallEvent::Ended(end) }).unwrap()];
+        events = vec![
+            execution
+                .record(
+                    now,
+                    None,
+                    Body::Operation { id: call, event: OperationEvent::Ended(OperationEnd::ToolCall(end)) },
+                )
+                .unwrap(),
+        ];
     }
     (transitions, seal_key)
 }

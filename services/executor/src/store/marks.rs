@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use belay_execution::{
-    BlobRef, Body, ChildEnd, ChildEvent, Created, Event, Execution, ExecutionEvent, Json, StepEvent, ToolCallEvent,
-    ToolFacts,
+    BlobRef, Body, ChildEnd, Created, Event, Execution, ExecutionEvent, Json, OperationEnd, OperationEvent, StepEvent,
+    ToolFacts, Work,
 };
 use belay_plan::{Plan, PlanStep, StepKind, StepSpec, Template, ToolStep};
 use belay_redaction::{leaves, marked};
@@ -45,7 +45,7 @@ pub(crate) fn of_event(
         Body::Execution(ExecutionEvent::PlanUpdated(updated)) => {
             of_plan(&updated.plan, &updated.tools, &execution.created().inputs.value())
         }
-        Body::ToolCall { event: ToolCallEvent::Requested(request), .. } => {
+        Body::Operation { event: OperationEvent::Requested(Work::ToolCall(request)), .. } => {
             let facts = execution.tools().iter().find(|facts| facts.tool == request.tool);
             let Some(places) = facts.map(|facts| &facts.secret_arguments).filter(|places| !places.is_empty()) else {
                 return Vec::new();
@@ -64,7 +64,10 @@ pub(crate) fn of_event(
             let value = result.inline().or(large.as_ref());
             places.zip(value).map_or_else(Vec::new, |(places, value)| at(&places, value))
         }
-        Body::Child { child, event: ChildEvent::Ended { end: ChildEnd::Completed { output }, .. } } => {
+        Body::Operation {
+            id: child,
+            event: OperationEvent::Ended(OperationEnd::Child { end: ChildEnd::Completed { output }, .. }),
+        } => {
             let step = execution.step_key(child.step.as_str()).map(|key| execution.step(key).spec());
             step.map_or_else(Vec::new, |step| at(&of_output(step, execution.tools()), output))
         }

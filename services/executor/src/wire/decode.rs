@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
-    Actor, ApprovalEvent, Body, BudgetLevel, CachedFrom, Child, ChildEnd, ChildEvent, Created, EscalationRetry, Event,
-    ExecutionEvent, Finished, Form, Json, OperationId, PlanUpdated, Progress, Resolution, Retried, RetryRequest,
-    SignalReceived, SkipReason, StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest,
-    ToolFacts, Totals, WaitCondition, WaitEnd, WaitEvent, Workspace,
+    Actor, Body, BudgetLevel, CachedFrom, Child, ChildEnd, Created, EscalationRetry, Event, ExecutionEvent, Finished,
+    Form, Json, OperationEnd, OperationEvent, OperationId, OperationReport, PlanUpdated, Progress, Resolution, Retried,
+    RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallRequest,
+    ToolFacts, Totals, WaitCondition, WaitEnd, Work, Workspace,
 };
 use belay_journal::Transition;
 use belay_plan::CheckPlace;
@@ -313,15 +313,12 @@ fn decode_kind(
         let (step, attempt) = subject.step(lacks)?;
         Ok(Body::Step { step, attempt, event })
     };
-    let tool_call = |subject: Named, event| Ok(Body::ToolCall { call: subject.operation(lacks)?, event });
-    let ended = |subject: Named, end| tool_call(subject, ToolCallEvent::Ended(end));
+    let operation = |subject: Named, event| Ok(Body::Operation { id: subject.operation(lacks)?, event });
+    let ended = |subject: Named, end| operation(subject, OperationEvent::Ended(OperationEnd::ToolCall(end)));
     let held = |subject: Named, need: Option<v1::ApprovalNeed>, kind| {
         let need = need.ok_or_else(|| lacks("what is to be decided"))?;
-        tool_call(subject, ToolCallEvent::Held(Box::new(requirement_from(need, kind).map_err(unknown)?)))
+        operation(subject, OperationEvent::Held(Box::new(requirement_from(need, kind).map_err(unknown)?)))
     };
-    let approval = |subject: Named, event| Ok(Body::Approval { operation: subject.operation(lacks)?, event });
-    let child = |subject: Named, event| Ok(Body::Child { child: subject.operation(lacks)?, event });
-    let wait = |subject: Named, event| Ok(Body::Wait { wait: subject.operation(lacks)?, event });
     match kind {
         Kind::ExecutionCreated(created) => {
             execution(ExecutionEvent::Created(Box::new(decode_created(created, facts, sequence, lacks)?)))
@@ -459,9 +456,9 @@ fn decode_kind(
                 layers: request.layers.map(layers_from).transpose().map_err(unknown)?,
                 namespace_hold: request.namespace_hold.map(namespace_hold_from).transpose().map_err(unknown)?,
             };
-            tool_call(subject, ToolCallEvent::Requested(Arc::new(request)))
+            operation(subject, OperationEvent::Requested(Work::ToolCall(Arc::new(request))))
         }
-        Kind::ToolCallDispatched(_) => tool_call(subject, ToolCallEvent::Dispatched),
+        Kind::ToolCallDispatched(_) => operation(subject, OperationEvent::Dispatched),
         Kind::ToolCallEffectProposed(proposed) => held(subject, proposed.need, SubjectKind::Effect),
         Kind::ToolCallApprovalRequired(required) => held(subject, required.need, SubjectKind::Call),
         Kind::ToolCallCompleted(completed) => {
@@ -486,23 +483,29 @@ fn decode_kind(
         // Output is transient, and never stored.
         Kind::ToolCallOutput(_) => Err(DecodeError::UnknownKind(sequence)),
         Kind::ApprovalRequested(v1::ApprovalRequested { approval: name, subject_digest }) => {
-            approval(subject, ApprovalEvent::Requested { approval: name, subject_digest })
+            operation(subject, OperationEvent::Asked { approval: name, subject_digest })
         }
         Kind::ApprovalDecided(decided) => {
             let decision = known(decided.decision, "the decision of an approval").map_err(unknown)?;
             let decision = decided_from(decision).ok_or_else(|| lacks("its decision"))?;
             let (name, reason) = (decided.approval, decided.reason);
-            approval(subject, ApprovalEvent::Decided { approval: name, decision, reason })
+            operation(subject, OperationEvent::Decided { approval: name, decision, reason })
         }
         Kind::ChildStarted(v1::ChildStarted { execution_id, inputs, deadline_time: until, allotment }) => {
             let inputs = json(inputs, "the inputs of a plan").map_err(unknown)?;
             let (until, allotment) = (until.as_ref().map(timestamp), allotment.map(allotment_from));
             let started = Child { execution: execution_id, inputs, until, allotment };
-            child(subject, ChildEvent::Started(started))
+            operation(subject, OperationEvent::Requested(Work::Child(started)))
         }
-        Kind::ChildCreated(v1::ChildCreated {}) => child(subject, ChildEvent::Created),
-        Kind::ChildPaused(v1::ChildPaused { resumed: false }) => child(subject, ChildEvent::Paused),
-        Kind::ChildPaused(v1::ChildPaused { resumed: true }) => child(subject, ChildEvent::Resumed),
+        Kind::ChildCreated(v1::ChildCreated {}) => {
+            operation(subject, OperationEvent::Reported(OperationReport::ChildCreated))
+        }
+        Kind::ChildPaused(v1::ChildPaused { resumed: false }) => {
+            operation(subject, OperationEvent::Reported(OperationReport::ChildPaused))
+        }
+        Kind::ChildPaused(v1::ChildPaused { resumed: true }) => {
+            operation(subject, OperationEvent::Reported(OperationReport::ChildResumed))
+        }
         Kind::ChildEnded(v1::ChildEnded { end, spent }) => {
             let end = match end.ok_or_else(|| lacks("its end"))? {
                 End::Output(output) => {
@@ -511,7 +514,7 @@ fn decode_kind(
                 End::Failure(failed) => ChildEnd::Failed { failure: failure(Some(failed))? },
                 End::Cancelled(v1::ChildCancelled {}) => ChildEnd::Cancelled,
             };
-            child(subject, ChildEvent::Ended { end, spent: spent.map(amounts_from) })
+            operation(subject, OperationEvent::Ended(OperationEnd::Child { end, spent: spent.map(amounts_from) }))
         }
         Kind::WaitStarted(v1::WaitStarted {
             signal,
@@ -537,7 +540,7 @@ fn decode_kind(
                 (None, true) => WaitCondition::Time { until: until.ok_or_else(|| lacks("its time"))? },
                 (None, false) => WaitCondition::Signal { signal, until },
             };
-            wait(subject, WaitEvent::Started(condition))
+            operation(subject, OperationEvent::Requested(Work::Wait(condition)))
         }
         Kind::WaitEnded(ended) => {
             let sequence = u64::try_from(ended.signal_sequence).map_err(|_| lacks("the number of its signal"))?;
@@ -557,7 +560,7 @@ fn decode_kind(
                 Cause::TimedOut => WaitEnd::TimedOut,
                 Cause::Cancelled => WaitEnd::Cancelled,
             };
-            wait(subject, WaitEvent::Ended(end))
+            operation(subject, OperationEvent::Ended(OperationEnd::Wait(end)))
         }
     }
 }

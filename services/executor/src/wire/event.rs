@@ -1,9 +1,9 @@
 //! Encodes events as messages, the same for the store and for watchers.
 
 use belay_execution::{
-    Actor, ApprovalEvent, Body, BudgetLevel, Child, ChildEnd, ChildEvent, Created, EscalationRetry, Event,
-    ExecutionEvent, ExecutionState, Finished, Form, OperationId, Progress, Resolution, Retried, RetryRequest,
-    StepEvent, Subject, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, WaitEnd, WaitEvent,
+    Actor, Body, BudgetLevel, Child, ChildEnd, Created, EscalationRetry, Event, ExecutionEvent, ExecutionState,
+    Finished, Form, OperationEnd, OperationEvent, OperationId, OperationReport, Progress, Resolution, Retried,
+    RetryRequest, StepEvent, Subject, SubjectKind, Timestamp, ToolCallEnd, ToolFacts, WaitCondition, WaitEnd, Work,
 };
 use belay_plan::CheckPlace;
 use belay_proto::{
@@ -91,10 +91,7 @@ fn kind(body: &Body) -> Kind {
     match body {
         Body::Execution(event) => execution_kind(event),
         Body::Step { attempt, event, .. } => step_kind(*attempt, event),
-        Body::ToolCall { event, .. } => tool_call_kind(event),
-        Body::Approval { event, .. } => approval_kind(event),
-        Body::Wait { event, .. } => wait_kind(event),
-        Body::Child { event, .. } => child_kind(event),
+        Body::Operation { event, .. } => operation_kind(event),
     }
 }
 
@@ -310,9 +307,9 @@ fn step_kind(attempt: u32, event: &StepEvent) -> Kind {
     }
 }
 
-fn tool_call_kind(event: &ToolCallEvent) -> Kind {
+fn operation_kind(event: &OperationEvent) -> Kind {
     match event {
-        ToolCallEvent::Requested(request) => Kind::ToolCallRequested(v1::ToolCallRequested {
+        OperationEvent::Requested(Work::ToolCall(request)) => Kind::ToolCallRequested(v1::ToolCallRequested {
             tool: request.tool.clone(),
             arguments: Some(payload(&request.arguments)),
             arguments_digest: request.arguments_digest.clone(),
@@ -323,15 +320,45 @@ fn tool_call_kind(event: &ToolCallEvent) -> Kind {
             layers: request.layers.as_ref().map(layers_to),
             namespace_hold: request.namespace_hold.map(namespace_hold),
         }),
-        ToolCallEvent::Held(requirement) => {
+        OperationEvent::Requested(Work::Wait(condition)) => Kind::WaitStarted(wait_started(condition)),
+        OperationEvent::Requested(Work::Child(Child { execution, inputs, until, allotment })) => {
+            Kind::ChildStarted(v1::ChildStarted {
+                execution_id: execution.clone(),
+                inputs: Some(inline(inputs)),
+                deadline_time: until.map(time),
+                allotment: allotment.map(allotment_message),
+            })
+        }
+        OperationEvent::Held(requirement) => {
             let need = Some(requirement_to(requirement));
             match requirement.kind {
                 SubjectKind::Call => Kind::ToolCallApprovalRequired(v1::ToolCallApprovalRequired { need }),
                 SubjectKind::Effect => Kind::ToolCallEffectProposed(v1::ToolCallEffectProposed { need }),
             }
         }
-        ToolCallEvent::Dispatched => Kind::ToolCallDispatched(v1::ToolCallDispatched {}),
-        ToolCallEvent::Ended(end) => end_kind(end),
+        OperationEvent::Asked { approval, subject_digest } => Kind::ApprovalRequested(v1::ApprovalRequested {
+            approval: approval.clone(),
+            subject_digest: subject_digest.clone(),
+        }),
+        OperationEvent::Decided { approval, decision, reason } => Kind::ApprovalDecided(v1::ApprovalDecided {
+            approval: approval.clone(),
+            decision: decision_to(*decision).into(),
+            reason: reason.clone(),
+        }),
+        OperationEvent::Dispatched => Kind::ToolCallDispatched(v1::ToolCallDispatched {}),
+        OperationEvent::Reported(OperationReport::ChildCreated) => Kind::ChildCreated(v1::ChildCreated {}),
+        OperationEvent::Reported(OperationReport::ChildPaused) => Kind::ChildPaused(v1::ChildPaused { resumed: false }),
+        OperationEvent::Reported(OperationReport::ChildResumed) => Kind::ChildPaused(v1::ChildPaused { resumed: true }),
+        OperationEvent::Ended(OperationEnd::ToolCall(end)) => end_kind(end),
+        OperationEvent::Ended(OperationEnd::Wait(end)) => Kind::WaitEnded(wait_ended(end)),
+        OperationEvent::Ended(OperationEnd::Child { end, spent }) => {
+            let end = match end {
+                ChildEnd::Completed { output } => End::Output(inline(output)),
+                ChildEnd::Failed { failure } => End::Failure(self::failure(failure)),
+                ChildEnd::Cancelled => End::Cancelled(v1::ChildCancelled {}),
+            };
+            Kind::ChildEnded(v1::ChildEnded { end: Some(end), spent: spent.map(amounts_message) })
+        }
     }
 }
 
@@ -360,76 +387,33 @@ fn end_kind(end: &ToolCallEnd) -> Kind {
     }
 }
 
-fn approval_kind(event: &ApprovalEvent) -> Kind {
-    match event {
-        ApprovalEvent::Requested { approval, subject_digest } => Kind::ApprovalRequested(v1::ApprovalRequested {
-            approval: approval.clone(),
-            subject_digest: subject_digest.clone(),
-        }),
-        ApprovalEvent::Decided { approval, decision, reason } => Kind::ApprovalDecided(v1::ApprovalDecided {
-            approval: approval.clone(),
-            decision: decision_to(*decision).into(),
-            reason: reason.clone(),
-        }),
+fn wait_started(condition: &WaitCondition) -> v1::WaitStarted {
+    let form = condition.form();
+    v1::WaitStarted {
+        signal: condition.signal().unwrap_or_default().to_owned(),
+        until_time: condition.until().map(time),
+        form: form.map(|form| form_message(form)),
+        subject_digest: form.map(|form| form.subject_digest.clone()).unwrap_or_default(),
+        asking_call: i32::try_from(condition.question().map_or(0, |(call, _)| call)).unwrap_or(i32::MAX),
+        question: condition.question().map(|(_, question)| question.to_string()).unwrap_or_default(),
     }
 }
 
-fn wait_kind(event: &WaitEvent) -> Kind {
-    match event {
-        WaitEvent::Started(condition) => {
-            let until = condition.until().map(time);
-            let signal = condition.signal().unwrap_or_default().to_owned();
-            let form = condition.form();
-            Kind::WaitStarted(v1::WaitStarted {
-                signal,
-                until_time: until,
-                form: form.map(|form| form_message(form)),
-                subject_digest: form.map(|form| form.subject_digest.clone()).unwrap_or_default(),
-                asking_call: i32::try_from(condition.question().map_or(0, |(call, _)| call)).unwrap_or(i32::MAX),
-                question: condition.question().map(|(_, question)| question.to_string()).unwrap_or_default(),
-            })
+fn wait_ended(end: &WaitEnd) -> v1::WaitEnded {
+    let by = |cause: Cause| v1::WaitEnded { cause: cause.into(), ..v1::WaitEnded::default() };
+    match end {
+        WaitEnd::Elapsed => by(Cause::Elapsed),
+        WaitEnd::Signalled { sequence } => {
+            let signal_sequence = i64::try_from(*sequence).unwrap_or(i64::MAX);
+            v1::WaitEnded { signal_sequence, ..by(Cause::Signalled) }
         }
-        WaitEvent::Ended(end) => {
-            let by = |cause: Cause| v1::WaitEnded { cause: cause.into(), ..v1::WaitEnded::default() };
-            Kind::WaitEnded(match end {
-                WaitEnd::Elapsed => by(Cause::Elapsed),
-                WaitEnd::Signalled { sequence } => {
-                    let signal_sequence = i64::try_from(*sequence).unwrap_or(i64::MAX);
-                    v1::WaitEnded { signal_sequence, ..by(Cause::Signalled) }
-                }
-                WaitEnd::Answered { answer } => v1::WaitEnded { answer: Some(inline(answer)), ..by(Cause::Answered) },
-                WaitEnd::Declined { decision, reason } => v1::WaitEnded {
-                    decision: decision_to(*decision).into(),
-                    reason: reason.clone(),
-                    ..by(Cause::Declined)
-                },
-                WaitEnd::Refused { message } => v1::WaitEnded { reason: message.clone(), ..by(Cause::Refused) },
-                WaitEnd::TimedOut => by(Cause::TimedOut),
-                WaitEnd::Cancelled => by(Cause::Cancelled),
-            })
+        WaitEnd::Answered { answer } => v1::WaitEnded { answer: Some(inline(answer)), ..by(Cause::Answered) },
+        WaitEnd::Declined { decision, reason } => {
+            v1::WaitEnded { decision: decision_to(*decision).into(), reason: reason.clone(), ..by(Cause::Declined) }
         }
-    }
-}
-
-fn child_kind(event: &ChildEvent) -> Kind {
-    match event {
-        ChildEvent::Started(Child { execution, inputs, until, allotment }) => Kind::ChildStarted(v1::ChildStarted {
-            execution_id: execution.clone(),
-            inputs: Some(inline(inputs)),
-            deadline_time: until.map(time),
-            allotment: allotment.map(allotment_message),
-        }),
-        ChildEvent::Created => Kind::ChildCreated(v1::ChildCreated {}),
-        ChildEvent::Paused => Kind::ChildPaused(v1::ChildPaused { resumed: false }),
-        ChildEvent::Resumed => Kind::ChildPaused(v1::ChildPaused { resumed: true }),
-        ChildEvent::Ended { end, spent } => {
-            let end = match end {
-                ChildEnd::Completed { output } => End::Output(inline(output)),
-                ChildEnd::Failed { failure } => End::Failure(self::failure(failure)),
-                ChildEnd::Cancelled => End::Cancelled(v1::ChildCancelled {}),
-            };
-            Kind::ChildEnded(v1::ChildEnded { end: Some(end), spent: spent.map(amounts_message) })
-        }
+        WaitEnd::Refused { message } => v1::WaitEnded { reason: message.clone(), ..by(Cause::Refused) },
+        WaitEnd::TimedOut => by(Cause::TimedOut),
+        WaitEnd::Cancelled => by(Cause::Cancelled),
     }
 }
 

@@ -298,7 +298,7 @@ const PIN: &str = "zebra-umbrella-7";
 /// Only what stands before it says that it is one.
 const TOKEN: &str = "tiger-lamp-42-moon";
 
-/// B-13: what a call knew as a secret, because its schema marks it or its output has shown it, is hidden in the approval of its step too, and in the ledger.
+/// S2-FR-077a, B-29: what a call knew as a secret, because its schema marks it or its output has shown it, is hidden in the approval of its step too, and in the ledger.
 #[tokio::test]
 async fn the_approval_of_a_step_hides_what_its_calls_knew() {
     let bench = Bench::new();
@@ -335,7 +335,7 @@ async fn the_approval_of_a_step_hides_what_its_calls_knew() {
     assert!(!is_shown());
 }
 
-/// B-13: so does the approval of a call of its own.
+/// S2-FR-077a: so does the approval of a call of its own.
 #[tokio::test]
 async fn the_approval_of_a_call_hides_what_its_output_has_shown() {
     let bench = Bench::new();

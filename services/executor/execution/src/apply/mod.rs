@@ -14,8 +14,8 @@ use thiserror::Error;
 
 use crate::{
     Actor, Body, Control, Event, Execution, ExecutionEvent, ExecutionState, ExecutionTrigger, MAX_SIGNALS,
-    OperationKey, StepId, StepKey, StepState, StepTrigger, Timestamp, approvals,
-    state::{OperationEnd, PausedBy, Stop},
+    OperationKey, StepId, StepKey, StepState, StepTrigger, Timestamp,
+    state::{AttemptEnd, PausedBy, Stop},
     steps,
     transitions::{execution_transition, step_transition},
 };
@@ -80,10 +80,7 @@ impl Execution {
         match &event.body {
             Body::Execution(kind) => self.apply_execution(event.sequence, time, actor, kind),
             Body::Step { step, attempt, event } => step::apply(self, step, *attempt, event, time),
-            Body::ToolCall { call, event } => steps::tool::apply(self, call, event, time),
-            Body::Approval { operation, event } => approvals::apply(self, operation, event, actor, time),
-            Body::Child { child, event } => steps::child::apply(self, child, event, time),
-            Body::Wait { wait, event } => steps::apply_wait(self, wait, event, actor, time),
+            Body::Operation { id, event } => steps::apply(self, id, event, actor, time),
         }?;
         let asked = actor.filter(|actor| !actor.request_id.is_empty());
         if let (Some(actor), Some(control)) = (asked, Control::of(&event.body)) {
@@ -262,12 +259,7 @@ impl Execution {
     }
 
     /// Ends an operation; what that means for its step is decided next.
-    pub(crate) fn end_operation(
-        &mut self,
-        key: OperationKey,
-        end: OperationEnd,
-        time: Timestamp,
-    ) -> Result<(), String> {
+    pub(crate) fn end_operation(&mut self, key: OperationKey, end: AttemptEnd, time: Timestamp) -> Result<(), String> {
         self.drop_operation(key, time)?;
         self.update_step(key.step, |record| record.end = Some(end));
         Ok(())

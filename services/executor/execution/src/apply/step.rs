@@ -6,7 +6,7 @@ use belay_reasons as reasons;
 use crate::{
     ErrorClass, Execution, ExecutionState, ExecutionTrigger, Failure, Resolution, SkipReason, StepEvent, StepId,
     StepKey, StepState, StepTrigger, Timestamp,
-    state::{OperationEnd, Stop},
+    state::{AttemptEnd, Stop},
     steps,
 };
 
@@ -111,10 +111,7 @@ pub(super) fn apply(
                 return Err(format!("step `{id}` depends on no step because of which it is skipped"));
             }
             if record.has_started()
-                && !matches!(
-                    record.end,
-                    Some(OperationEnd::Skipped | OperationEnd::SkipRequested | OperationEnd::Removed)
-                )
+                && !matches!(record.end, Some(AttemptEnd::Skipped | AttemptEnd::SkipRequested | AttemptEnd::Removed))
             {
                 return Err(format!("step `{id}` has started, and can no longer be skipped"));
             }
@@ -148,7 +145,7 @@ pub(super) fn apply(
             execution.update_step(step, |record| {
                 record.attempt_started_at = Some(time);
                 if *resolution == Resolution::Failed {
-                    record.end = Some(OperationEnd::Denied(resolved_as_failed(reason)));
+                    record.end = Some(AttemptEnd::Denied(resolved_as_failed(reason)));
                 }
             });
             if let Resolution::Completed(result) = resolution {
@@ -158,13 +155,13 @@ pub(super) fn apply(
         StepEvent::SkipRequested { .. } => {
             check_not_running(execution, step, attempt)?;
             execution.goes_on_by_request()?;
-            execution.update_step(step, |record| record.end = Some(OperationEnd::SkipRequested));
+            execution.update_step(step, |record| record.end = Some(AttemptEnd::SkipRequested));
         }
         StepEvent::OutputSet { output, .. } => {
             check_not_running(execution, step, attempt)?;
             execution.goes_on_by_request()?;
             execution.update_step(step, |record| {
-                (record.end, record.output) = (Some(OperationEnd::Completed), Some(output.clone().into()));
+                (record.end, record.output) = (Some(AttemptEnd::Completed), Some(output.clone().into()));
             });
         }
         StepEvent::RetryAdvanced { .. } => {
@@ -176,7 +173,7 @@ pub(super) fn apply(
             check_backs_off(execution, step, attempt)?;
             execution.goes_on_by_request()?;
             execution.update_step(step, |record| {
-                record.end = record.failure.as_deref().cloned().map(OperationEnd::Denied);
+                record.end = record.failure.as_deref().cloned().map(AttemptEnd::Denied);
             });
         }
         StepEvent::OutcomeUnknown { failure } => {
@@ -244,17 +241,15 @@ fn check(execution: &Execution, step: StepKey, attempt: u32, by: StepTrigger) ->
         (
             StepState::Pending | StepState::Ready | StepState::Running | StepState::BackingOff,
             StepTrigger::Completed,
-        ) => matches!(record.end, Some(OperationEnd::Completed)) || to_request && record.has_done(),
+        ) => matches!(record.end, Some(AttemptEnd::Completed)) || to_request && record.has_done(),
         (StepState::Running, StepTrigger::RetryScheduled | StepTrigger::FallbackSwitched) => {
-            matches!(record.end, Some(OperationEnd::Failed(_)))
+            matches!(record.end, Some(AttemptEnd::Failed(_)))
         }
-        (StepState::Running, StepTrigger::OutcomeUnknown) => matches!(record.end, Some(OperationEnd::Unknown(_))),
+        (StepState::Running, StepTrigger::OutcomeUnknown) => matches!(record.end, Some(AttemptEnd::Unknown(_))),
         (StepState::Running, StepTrigger::Failed) => {
-            to_request || matches!(record.end, Some(OperationEnd::Failed(_) | OperationEnd::Denied(_)))
+            to_request || matches!(record.end, Some(AttemptEnd::Failed(_) | AttemptEnd::Denied(_)))
         }
-        (StepState::Running, StepTrigger::Cancelled) => {
-            to_request || matches!(record.end, Some(OperationEnd::Cancelled))
-        }
+        (StepState::Running, StepTrigger::Cancelled) => to_request || matches!(record.end, Some(AttemptEnd::Cancelled)),
         // A step whose condition has no value fails before its first attempt.
         (StepState::Ready, StepTrigger::Failed) => {
             let has_begun = execution.started_at.is_some();

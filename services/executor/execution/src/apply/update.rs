@@ -6,7 +6,7 @@ use belay_plan::{StepDraft, StepSpec};
 
 use crate::{
     Execution, PlanUpdated, SkipReason, StepKey, StepRole, StepState, StepTrigger, Timestamp,
-    state::{OperationEnd, Revised, StepRecord},
+    state::{AttemptEnd, Revised, StepRecord},
 };
 
 pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Timestamp) -> Result<(), String> {
@@ -71,7 +71,7 @@ pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Time
         execution.await_dependencies(step, time)?;
     }
     for step in removed {
-        execution.update_step(step, |record| record.end = Some(OperationEnd::Removed));
+        execution.update_step(step, |record| record.end = Some(AttemptEnd::Removed));
     }
     Ok(())
 }
@@ -126,7 +126,7 @@ impl StepRecord {
 
     /// Whether it is skipped next, because the current version of the plan has it no longer, or its list has not.
     pub(super) fn is_being_removed(&self) -> bool {
-        self.end == Some(OperationEnd::Removed) || matches!(self.to_skip, Some((SkipReason::PlanUpdated, _)))
+        self.end == Some(AttemptEnd::Removed) || matches!(self.to_skip, Some((SkipReason::PlanUpdated, _)))
     }
 
     /// Whether an earlier version of the plan had it, and the current one has not.

@@ -168,7 +168,7 @@ impl Control {
         let event = match event {
             Body::Execution(event) => event,
             Body::Step { step, event, .. } => return Self::of_step(step, event),
-            Body::ToolCall { .. } | Body::Approval { .. } | Body::Wait { .. } | Body::Child { .. } => return None,
+            Body::Operation { .. } => return None,
         };
         match event {
             E::Paused { reason, discard_calls, resume_at, by_budget: _ } => {

@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use crate::{
     Action, Actor, Blobs, Body, DecideContext, ErrorClass, Event, Execution, ExecutionEvent, ExecutionState, Failure,
-    NoBlobs, OperationKey, Progress, SkipReason, StepEvent, StepKey, Timestamp, ToolCallEvent,
+    NoBlobs, OperationEvent, OperationKey, Progress, SkipReason, StepEvent, StepKey, Timestamp,
     apply::IllegalEvent,
     state::{StepRecord, Stop},
     steps,
@@ -199,7 +199,7 @@ impl Execution {
     /// Gives a free slot to the first approved call in plan order.
     fn dispatch_next(&self) -> Option<Body> {
         let &call = self.index.queued.first().filter(|_| self.has_slot_to_dispatch())?;
-        Some(Body::ToolCall { call: self.operation_id(call), event: ToolCallEvent::Dispatched })
+        Some(Body::Operation { id: self.operation_id(call), event: OperationEvent::Dispatched })
     }
 
     /// Whether a step that has started may send a call. There is no free slot while commits beside the running calls occupy them all.

@@ -6,7 +6,7 @@ use belay_plan::QUEUE_DELAY;
 
 use crate::{
     ApprovalMode, Blobs, Body, ErrorClass, Execution, Failure, SkipReason, StepEvent, StepKey, Timestamp, classify,
-    state::OperationEnd,
+    state::AttemptEnd,
 };
 
 impl Execution {
@@ -14,27 +14,27 @@ impl Execution {
     pub(super) fn resolve_step(&self, step: StepKey, now: Timestamp, blobs: &dyn Blobs) -> Option<Body> {
         let record = &self.steps[step];
         let event = match record.end.as_ref().expect("a step to resolve has an ended operation") {
-            OperationEnd::Completed => {
+            AttemptEnd::Completed => {
                 let duration = record.started_at.map_or(Duration::ZERO, |started| now.since(started));
                 StepEvent::Completed { progress: self.progress_with(step), duration }
             }
-            OperationEnd::Cancelled => StepEvent::Cancelled { progress: self.progress_with(step) },
-            OperationEnd::Unknown(failure) => StepEvent::OutcomeUnknown { failure: failure.clone() },
-            OperationEnd::Failed(failure) => {
+            AttemptEnd::Cancelled => StepEvent::Cancelled { progress: self.progress_with(step) },
+            AttemptEnd::Unknown(failure) => StepEvent::OutcomeUnknown { failure: failure.clone() },
+            AttemptEnd::Failed(failure) => {
                 self.instead_of_failure(step, self.retry_or_fail(step, failure, now), now, blobs)?
             }
-            OperationEnd::Denied(failure) => {
+            AttemptEnd::Denied(failure) => {
                 StepEvent::Failed { failure: failure.clone(), progress: self.progress_with(step) }
             }
-            OperationEnd::Removed => StepEvent::Skipped {
+            AttemptEnd::Removed => StepEvent::Skipped {
                 reason: SkipReason::PlanUpdated,
                 because: None,
                 progress: self.progress_with(step),
             },
-            OperationEnd::SkipRequested => {
+            AttemptEnd::SkipRequested => {
                 StepEvent::Skipped { reason: SkipReason::Requested, because: None, progress: self.progress_with(step) }
             }
-            OperationEnd::Skipped => {
+            AttemptEnd::Skipped => {
                 let reason = match self.created.approval_mode {
                     ApprovalMode::Wait => SkipReason::ApprovalSkipped,
                     ApprovalMode::Fail | ApprovalMode::Skip | ApprovalMode::Auto => SkipReason::NonInteractive,

@@ -1,29 +1,9 @@
-//! Events about the execution of a step's plan.
+//! Executions of a step's plan: their starts and ends.
 
-use crate::{Allotment, Amounts, Failure, Json, Timestamp, digest};
+use crate::{Allotment, Failure, Json, Timestamp, digest};
 
 /// How much of a step's id stands in that of its child.
 const MAX_STEP_CHARS: usize = 40;
-
-/// What happens to the execution of a step's plan: a child of this one.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ChildEvent {
-    /// The intent to start it, recorded before it is.
-    Started(Child),
-    /// It was created. From here on it is there, and when it is not, it was lost.
-    Created,
-    /// It was paused with this execution, or has ended before that.
-    Paused,
-    /// It goes on with this execution.
-    Resumed,
-    /// It ended.
-    Ended {
-        /// How.
-        end: ChildEnd,
-        /// The amounts that it has used; `None` when they are not known.
-        spent: Option<Amounts>,
-    },
-}
 
 /// A child as it is started.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]

@@ -3,6 +3,7 @@
 mod budget;
 mod child;
 mod execution;
+mod operation;
 mod step;
 mod tool_call;
 mod wait;
@@ -10,23 +11,23 @@ mod wait;
 pub(crate) use self::{budget::OUTPUT_HELD, child::child_id};
 pub use self::{
     budget::{Allotment, BudgetLevel, BudgetReport},
-    child::{Child, ChildEnd, ChildEvent},
+    child::{Child, ChildEnd},
     execution::{
         ApprovalMode, Created, EscalationRetry, ExecutionEvent, Finished, PlanUpdated, RecoveryClass, Retried,
         RetryRequest, SignalReceived, ToolFacts, Workspace,
     },
+    operation::{OperationEnd, OperationEvent, OperationReport, Work},
     step::{CachedFrom, Progress, Resolution, RetryChange, SkipReason, StepEvent},
     tool_call::{
-        CommittedFile, FileType, Receipt, StepLayers, ToolCallEnd, ToolCallEvent, ToolCallRequest, WriteBound,
-        WriteMechanism,
+        CommittedFile, FileType, Receipt, StepLayers, ToolCallEnd, ToolCallRequest, WriteBound, WriteMechanism,
     },
-    wait::{Form, QuestionReply, WaitCondition, WaitEnd, WaitEvent},
+    wait::{Form, QuestionReply, WaitCondition, WaitEnd},
 };
 
 use serde::{Deserialize, Serialize};
 use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 
-use crate::{BlobRef, Decision, Timestamp};
+use crate::{BlobRef, Timestamp};
 
 /// One event of an execution.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,33 +74,12 @@ pub enum Body {
         /// What happened.
         event: StepEvent,
     },
-    /// About a call of a tool.
-    ToolCall {
-        /// The call.
-        call: OperationId,
-        /// What happened.
-        event: ToolCallEvent,
-    },
-    /// About the approval that an operation waits for; for a wait for a form, that the gate asks for the answer.
-    Approval {
+    /// About an operation of a step.
+    Operation {
         /// The operation.
-        operation: OperationId,
+        id: OperationId,
         /// What happened.
-        event: ApprovalEvent,
-    },
-    /// About a wait for a time, a signal or a person's answer.
-    Wait {
-        /// The wait.
-        wait: OperationId,
-        /// What happened.
-        event: WaitEvent,
-    },
-    /// About the execution of a step's plan.
-    Child {
-        /// The operation that it is.
-        child: OperationId,
-        /// What happened.
-        event: ChildEvent,
+        event: OperationEvent,
     },
 }
 
@@ -136,32 +116,25 @@ impl Body {
         match self {
             Self::Execution(_) => Subject::Execution,
             Self::Step { step, attempt, .. } => Subject::Step { step, attempt: *attempt },
-            Self::ToolCall { call: operation, .. }
-            | Self::Approval { operation, .. }
-            | Self::Wait { wait: operation, .. }
-            | Self::Child { child: operation, .. } => Subject::Operation(operation),
+            Self::Operation { id, .. } => Subject::Operation(id),
         }
     }
 
-    /// The blob that it refers to. Signals, answers, and what goes to a child and comes from it are inline: they are limited.
+    /// The blob that it refers to. Signals, answers, and the values handed to and from a child are inline: they are limited.
     pub fn blob(&self) -> Option<&BlobRef> {
         match self {
-            Self::ToolCall { event, .. } => event.blob(),
+            Self::Operation { event, .. } => event.blob(),
             Self::Step { event: StepEvent::ItemsCollected { output }, .. } => output.blob(),
             Self::Step { event: StepEvent::CachedResultUsed { result, .. }, .. } => result.blob(),
-            Self::Execution(_) | Self::Step { .. } | Self::Approval { .. } | Self::Wait { .. } | Self::Child { .. } => {
-                None
-            }
+            Self::Execution(_) | Self::Step { .. } => None,
         }
     }
 
-    /// How a tool call ended, and which; `None` for all other events.
+    /// The call of a tool that has ended, and how; `None` for all other events.
     pub fn call_end(&self) -> Option<(&OperationId, &ToolCallEnd)> {
         match self {
-            Self::ToolCall { call, event } => event.end().map(|end| (call, end)),
-            Self::Execution(_) | Self::Step { .. } | Self::Approval { .. } | Self::Wait { .. } | Self::Child { .. } => {
-                None
-            }
+            Self::Operation { id, event: OperationEvent::Ended(OperationEnd::ToolCall(end)) } => Some((id, end)),
+            Self::Operation { .. } | Self::Execution(_) | Self::Step { .. } => None,
         }
     }
 }
@@ -170,27 +143,6 @@ impl From<ExecutionEvent> for Body {
     fn from(event: ExecutionEvent) -> Self {
         Self::Execution(event)
     }
-}
-
-/// What happens to the approval of an operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ApprovalEvent {
-    /// The gate has created the approval.
-    Requested {
-        /// Its name at the gate.
-        approval: String,
-        /// The digest of its subject.
-        subject_digest: String,
-    },
-    /// The approval was decided: by the event's actor, or by the execution's approval mode when there is none.
-    Decided {
-        /// Its name at the gate; empty when the approval mode decided.
-        approval: String,
-        /// What was decided.
-        decision: Decision,
-        /// The reason that was given.
-        reason: String,
-    },
 }
 
 /// A step's id: the author's for a step of the plan.

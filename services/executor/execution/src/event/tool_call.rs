@@ -1,52 +1,10 @@
-//! Events about a call of a tool.
+//! Calls of tools: their requests and ends.
 
 use belay_plan::CheckPlace;
 use serde::{Deserialize, Serialize};
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use crate::{
-    Amounts, ApprovalRequirement, BlobRef, ChangeKind, EffectSummary, Failure, NamespaceHold, Payload, PolicyDecision,
-    StepId,
-};
-
-/// What happens to a call of a tool.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ToolCallEvent {
-    /// The intent to make the call. It holds one of the plan's `parallelism` slots from now on, and goes to the runner.
-    Requested(Arc<ToolCallRequest>),
-    /// The runner holds it until it is approved, before it runs or before its changes are committed.
-    Held(Box<ApprovalRequirement>),
-    /// It was approved before it ran, and holds a slot again: it goes to the runner with its grant.
-    Dispatched,
-    /// It ended.
-    Ended(ToolCallEnd),
-}
-
-impl ToolCallEvent {
-    /// How the call ended, if this event ends it.
-    pub fn end(&self) -> Option<&ToolCallEnd> {
-        match self {
-            Self::Ended(end) => Some(end),
-            Self::Requested(_) | Self::Held(_) | Self::Dispatched => None,
-        }
-    }
-
-    /// The blob that it refers to.
-    pub fn blob(&self) -> Option<&BlobRef> {
-        match self {
-            Self::Requested(request) => request.arguments.blob(),
-            Self::Ended(ToolCallEnd::Completed { result, .. }) => result.blob(),
-            Self::Ended(
-                ToolCallEnd::Failed { .. }
-                | ToolCallEnd::Denied { .. }
-                | ToolCallEnd::Cancelled { .. }
-                | ToolCallEnd::OutcomeUnknown { .. },
-            )
-            | Self::Held(_)
-            | Self::Dispatched => None,
-        }
-    }
-}
+use crate::{Amounts, ChangeKind, EffectSummary, Failure, NamespaceHold, Payload, PolicyDecision, StepId};
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! Events about a wait.
+//! Waits: their conditions and ends.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -6,15 +6,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::{Decision, Json, Timestamp, digest};
-
-/// What happens to a wait.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WaitEvent {
-    /// It began. It holds none of the plan's `parallelism` slots.
-    Started(WaitCondition),
-    /// It ended.
-    Ended(WaitEnd),
-}
 
 /// What a wait waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -19,12 +19,12 @@ pub(crate) use self::{
     cache::StepCache,
     index::Index,
     operation::Operations,
-    record::{AccountKey, DueReports, Items, OpenOperations, OperationEnd, StepRecord, Steps},
+    record::{AccountKey, AttemptEnd, DueReports, Items, OpenOperations, StepRecord, Steps},
     requests::Requests,
     signals::Signals,
 };
 pub use self::{
-    operation::{ChildPause, Life, Operation, OperationKey, Wait, Work},
+    operation::{ChildPause, Life, Operation, OperationKey, OperationKind, Wait},
     record::{Authorization, FailedAttempt, StepKey, StepRole},
     signals::MAX_SIGNALS,
     snapshot::{NotRestored, SNAPSHOT_VERSION},

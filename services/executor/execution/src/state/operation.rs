@@ -27,7 +27,7 @@ pub struct Operation {
     /// When its intent was recorded.
     pub since: Timestamp,
     /// What it does.
-    pub work: Work,
+    pub work: OperationKind,
     /// How far it is.
     pub life: Life,
     /// The approval that it waits for or waited for.
@@ -38,7 +38,7 @@ pub struct Operation {
 
 /// What an operation does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Work {
+pub enum OperationKind {
     /// A call of a tool.
     ToolCall(Arc<ToolCallRequest>),
     /// A wait for a time, a signal or a person's answer.
@@ -93,37 +93,37 @@ pub enum Life {
 
 impl Operation {
     /// An operation whose intent is recorded.
-    pub(crate) fn new(key: OperationKey, since: Timestamp, work: Work, life: Life) -> Self {
+    pub(crate) fn new(key: OperationKey, since: Timestamp, work: OperationKind, life: Life) -> Self {
         Self { key, since, work, life, pending_approval: None, replies: BTreeMap::new() }
     }
 
     /// The call's request; `None` for other operations.
     pub fn tool_call(&self) -> Option<&Arc<ToolCallRequest>> {
         match &self.work {
-            Work::ToolCall(request) => Some(request),
-            Work::Wait(_) | Work::Child { .. } => None,
+            OperationKind::ToolCall(request) => Some(request),
+            OperationKind::Wait(_) | OperationKind::Child { .. } => None,
         }
     }
 
     /// What the wait waits for; `None` for other operations.
     pub fn wait(&self) -> Option<&WaitCondition> {
         match &self.work {
-            Work::Wait(wait) => Some(&wait.condition),
-            Work::ToolCall(_) | Work::Child { .. } => None,
+            OperationKind::Wait(wait) => Some(&wait.condition),
+            OperationKind::ToolCall(_) | OperationKind::Child { .. } => None,
         }
     }
 
     /// The execution of its step's plan; `None` for other operations.
     pub fn child(&self) -> Option<&Child> {
         match &self.work {
-            Work::Child { child, .. } => Some(child),
-            Work::ToolCall(_) | Work::Wait(_) => None,
+            OperationKind::Child { child, .. } => Some(child),
+            OperationKind::ToolCall(_) | OperationKind::Wait(_) => None,
         }
     }
 
     /// Whether it is the execution of its step's plan, and that is known to have been created.
     pub fn is_created_child(&self) -> bool {
-        matches!(self.work, Work::Child { created: true, .. })
+        matches!(self.work, OperationKind::Child { created: true, .. })
     }
 
     /// The approval that it waits for, once it has been requested.
@@ -134,8 +134,8 @@ impl Operation {
     /// The name of its form at the gate, once the gate asks for the answer.
     pub fn requested_answer(&self) -> Option<&str> {
         match &self.work {
-            Work::Wait(wait) => wait.approval.as_deref(),
-            Work::ToolCall(_) | Work::Child { .. } => None,
+            OperationKind::Wait(wait) => wait.approval.as_deref(),
+            OperationKind::ToolCall(_) | OperationKind::Child { .. } => None,
         }
     }
 
@@ -152,8 +152,8 @@ impl Operation {
     pub fn waiting(&self) -> Option<Waiting> {
         let since = self.since;
         match &self.work {
-            Work::ToolCall(_) | Work::Child { .. } => None,
-            Work::Wait(wait) => Some(match wait.condition {
+            OperationKind::ToolCall(_) | OperationKind::Child { .. } => None,
+            OperationKind::Wait(wait) => Some(match wait.condition {
                 WaitCondition::Time { until } => Waiting::Time { since, until },
                 WaitCondition::Signal { until, .. } => Waiting::Signal { since, until, wait: self.key },
                 WaitCondition::Form { until, .. } | WaitCondition::Question { until, .. } => {
@@ -184,15 +184,15 @@ impl Operation {
     pub(crate) fn held(&self) -> Amounts {
         match &self.work {
             // Nothing is said of what was not limited when it began, and may be by now.
-            Work::ToolCall(request) => Amounts {
+            OperationKind::ToolCall(request) => Amounts {
                 calls: request.held.calls.max(1),
                 output_bytes: match request.held.output_bytes {
                     0 => OUTPUT_HELD,
                     held => held,
                 },
             },
-            Work::Child { child, .. } => child.allotment.map(Allotment::held).unwrap_or_default(),
-            Work::Wait(_) => Amounts::default(),
+            OperationKind::Child { child, .. } => child.allotment.map(Allotment::held).unwrap_or_default(),
+            OperationKind::Wait(_) => Amounts::default(),
         }
     }
 

@@ -138,7 +138,7 @@ pub(crate) struct StepRecord {
     /// Why it will be skipped: a step that it depends on ended without completing.
     pub(crate) to_skip: Option<(SkipReason, StepKey)>,
     /// How its last operation ended, until the step is resolved by that.
-    pub(crate) end: Option<OperationEnd>,
+    pub(crate) end: Option<AttemptEnd>,
     /// Its memory of calls and their results; `None` unless its plan lets it use an earlier result.
     pub(crate) cache: Option<Box<StepCache>>,
     /// What authorized the call that completed it.
@@ -265,7 +265,7 @@ pub(crate) struct OpenOperations {
 
 /// How an operation ended, as far as its step is concerned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum OperationEnd {
+pub(crate) enum AttemptEnd {
     Completed,
     Failed(Failure),
     Denied(Failure),

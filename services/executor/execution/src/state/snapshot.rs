@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    Account, Authorization, Compensation, Execution, FailedAttempt, Items, Operation, OperationEnd, PausedBy, Requests,
+    Account, AttemptEnd, Authorization, Compensation, Execution, FailedAttempt, Items, Operation, PausedBy, Requests,
     Signals, StepCache, StepKey, StepRecord, StepRole, Steps, Stop, Totals,
 };
 use crate::{Event, ExecutionState, Failure, IllegalEvent, Json, Payload, SkipReason, StepState, Timestamp};
@@ -96,7 +96,7 @@ struct StepSnapshot {
     failed_attempts: Vec<FailedAttempt>,
     skipped: Option<(SkipReason, Option<StepKey>)>,
     to_skip: Option<(SkipReason, StepKey)>,
-    end: Option<OperationEnd>,
+    end: Option<AttemptEnd>,
     cache: Option<Box<StepCache>>,
     authorization: Option<Box<Authorization>>,
     layer: String,

@@ -9,7 +9,7 @@ use super::checks;
 use crate::{
     Blobs, CachedFrom, CachedResult, CallIdentity, EarlierResult, Execution, Failure, Payload, RecoveryClass,
     StepEvent, StepKey, StepState, Timestamp, ToolCallRequest,
-    state::{OperationEnd, StepCache, StepRecord},
+    state::{AttemptEnd, StepCache, StepRecord},
 };
 
 impl StepRecord {
@@ -118,7 +118,7 @@ pub(crate) fn used(
     time: Timestamp,
 ) -> Result<(), String> {
     let record = &execution.steps[step];
-    let has_failed = record.state == StepState::Running && matches!(record.end, Some(OperationEnd::Failed(_)));
+    let has_failed = record.state == StepState::Running && matches!(record.end, Some(AttemptEnd::Failed(_)));
     let may = record.spec.recovery(failure.class) == Some(RecoveryStrategy::UseCache) && record.cache.is_some();
     if attempt != record.attempt || !has_failed || !may || !record.makes_own_call() || execution.stop.is_some() {
         return Err(format!("step `{}` has no failed call whose place an earlier result takes", record.id));

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{condition, outputs::value_of, request};
 use crate::{
     Blobs, Body, DecideContext, ErrorClass, Evaluated, Execution, Failure, Payload, StepEvent, StepKey,
-    state::{OperationEnd, StepRecord},
+    state::{AttemptEnd, StepRecord},
 };
 
 /// What a started step that makes calls does next; `None` while it needs a value that is not at hand.
@@ -143,7 +143,7 @@ pub(crate) fn resolved(execution: &mut Execution, step: StepKey, result: Payload
     let has_more = record.has_checks_after();
     match (is_own, has_more) {
         (true, false) => execution.update_step(step, |record| {
-            (record.end, record.output) = (Some(OperationEnd::Completed), Some(result));
+            (record.end, record.output) = (Some(AttemptEnd::Completed), Some(result));
         }),
         (true, true) => {
             execution.update_step(step, |record| record.output = Some(result));

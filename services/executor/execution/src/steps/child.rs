@@ -9,27 +9,18 @@ use belay_reasons as reasons;
 
 use super::outputs::values;
 use crate::{
-    Amounts, Blobs, Body, Child, ChildEnd, ChildEvent, ChildPause, DecideContext, ErrorClass, Execution, Failure, Json,
-    Life, Operation, OperationId, OperationKey, StepKey, StepState, StepTrigger, Timestamp, Verb, Work,
-    event::child_id, state::OperationEnd,
+    Amounts, Blobs, Body, Child, ChildEnd, ChildPause, DecideContext, ErrorClass, Execution, Failure, Json, Life,
+    Operation, OperationEvent, OperationId, OperationKey, OperationKind, OperationReport, StepKey, StepState,
+    StepTrigger, Timestamp, Verb, Work, event::child_id, state::AttemptEnd,
 };
 
-pub(crate) fn apply(
+/// A child is to be started.
+pub(super) fn started(
     execution: &mut Execution,
     id: &OperationId,
-    event: &ChildEvent,
+    child: &Child,
     time: Timestamp,
 ) -> Result<(), String> {
-    match event {
-        ChildEvent::Started(child) => started(execution, id, child, time),
-        ChildEvent::Created => created(execution, id),
-        ChildEvent::Paused => set_pause(execution, id, ChildPause::Paused),
-        ChildEvent::Resumed => set_pause(execution, id, ChildPause::Runs),
-        ChildEvent::Ended { end, spent } => ended(execution, id, end, *spent, time),
-    }
-}
-
-fn started(execution: &mut Execution, id: &OperationId, child: &Child, time: Timestamp) -> Result<(), String> {
     let step = execution.named(&id.step)?;
     let key = OperationKey { step, attempt: id.attempt, number: id.number };
     execution.check_is_next(key)?;
@@ -41,7 +32,7 @@ fn started(execution: &mut Execution, id: &OperationId, child: &Child, time: Tim
         execution.transition_step(step, StepTrigger::OperationRequested, time)?;
     }
     execution.update_step(step, |record| record.operations = key.number);
-    let work = Work::Child { child: child.clone(), created: false, pause: ChildPause::Runs };
+    let work = OperationKind::Child { child: child.clone(), created: false, pause: ChildPause::Runs };
     execution.insert_operation(Operation::new(key, time, work, Life::Dispatched));
     Ok(())
 }
@@ -52,10 +43,19 @@ fn in_flight<'a>(
     id: &OperationId,
 ) -> Result<(&'a Operation, &'a Child, bool, ChildPause), String> {
     let operation = execution.in_flight(id)?;
-    let Work::Child { child, created, pause } = &operation.work else {
+    let OperationKind::Child { child, created, pause } = &operation.work else {
         return Err(format!("{id} is not an execution of a plan"));
     };
     Ok((operation, child, *created, *pause))
+}
+
+/// News about a child.
+pub(super) fn reported(execution: &mut Execution, id: &OperationId, report: OperationReport) -> Result<(), String> {
+    match report {
+        OperationReport::ChildCreated => created(execution, id),
+        OperationReport::ChildPaused => set_pause(execution, id, ChildPause::Paused),
+        OperationReport::ChildResumed => set_pause(execution, id, ChildPause::Runs),
+    }
 }
 
 fn created(execution: &mut Execution, id: &OperationId) -> Result<(), String> {
@@ -63,7 +63,7 @@ fn created(execution: &mut Execution, id: &OperationId) -> Result<(), String> {
     if was_created {
         return Err(format!("{id} is created already"));
     }
-    let (key, work) = (operation.key, Work::Child { child: child.clone(), created: true, pause });
+    let (key, work) = (operation.key, OperationKind::Child { child: child.clone(), created: true, pause });
     execution.update_operation(key, |operation| operation.work = work);
     Ok(())
 }
@@ -73,12 +73,13 @@ fn set_pause(execution: &mut Execution, id: &OperationId, pause: ChildPause) -> 
     if before == pause || (pause == ChildPause::Paused) != execution.paused.is_some() {
         return Err(format!("{id} is not to be paused or resumed"));
     }
-    let (key, work) = (operation.key, Work::Child { child: child.clone(), created, pause });
+    let (key, work) = (operation.key, OperationKind::Child { child: child.clone(), created, pause });
     execution.update_operation(key, |operation| operation.work = work);
     Ok(())
 }
 
-fn ended(
+/// A child has ended.
+pub(super) fn ended(
     execution: &mut Execution,
     id: &OperationId,
     end: &ChildEnd,
@@ -88,9 +89,9 @@ fn ended(
     let (operation, ..) = in_flight(execution, id)?;
     let (key, used) = (operation.key, operation.used_by_child(spent));
     let (end, output) = match end {
-        ChildEnd::Completed { output } => (OperationEnd::Completed, Some(output.clone().into())),
-        ChildEnd::Failed { failure } => (OperationEnd::Failed(failure.clone()), None),
-        ChildEnd::Cancelled if execution.stop.is_some() => (OperationEnd::Cancelled, None),
+        ChildEnd::Completed { output } => (AttemptEnd::Completed, Some(output.clone().into())),
+        ChildEnd::Failed { failure } => (AttemptEnd::Failed(failure.clone()), None),
+        ChildEnd::Cancelled if execution.stop.is_some() => (AttemptEnd::Cancelled, None),
         ChildEnd::Cancelled => return Err(format!("{id} is not being cancelled")),
     };
     execution.end_operation(key, end, time)?;
@@ -108,7 +109,7 @@ pub(crate) fn forget_pauses(execution: &mut Execution) {
         execution.operations().filter(|operation| operation.child().is_some()).map(|operation| operation.key).collect();
     for key in children {
         execution.update_operation(key, |operation| {
-            if let Work::Child { pause, .. } = &mut operation.work {
+            if let OperationKind::Child { pause, .. } = &mut operation.work {
                 *pause = ChildPause::Unknown;
             }
         });
@@ -146,13 +147,13 @@ pub(super) fn next(
     let attempt_ends = execution.steps[step].spec.attempt_timeout().map(|limit| context.now.saturating_add(limit));
     let until = [attempt_ends, execution.step_deadline(step)].into_iter().flatten().min();
     let child = execution.operation_id(execution.next_operation(step));
-    let event = ChildEvent::Started(Child {
+    let event = OperationEvent::Requested(Work::Child(Child {
         execution: child_id(&execution.created.uid, child.step.as_str(), child.attempt, child.number),
         inputs,
         until,
         allotment: execution.allotment_for(step),
-    });
-    Some(Body::Child { child, event })
+    }));
+    Some(Body::Operation { id: child, event })
 }
 
 /// It is created, paused and resumed with this execution, and cancelled with it. Its end is sent, so that waiting for it needs nothing.

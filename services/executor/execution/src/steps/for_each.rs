@@ -18,7 +18,7 @@ use super::{layers, outputs::values};
 use crate::{
     BlobValue, Blobs, Body, ErrorClass, Execution, Failure, Json, Payload, Room, SkipReason, StepEvent, StepKey,
     StepState, StepTrigger, Timestamp, digest,
-    state::{OperationEnd, StepRecord},
+    state::{AttemptEnd, StepRecord},
 };
 
 /// How many bytes the outputs of the steps for all entries may have together.
@@ -296,7 +296,7 @@ pub(crate) fn collected(
         return Err(format!("step `{}` has not read its list", record.id));
     }
     execution.update_step(step, |record| {
-        (record.end, record.output) = (Some(OperationEnd::Completed), Some(output.clone()));
+        (record.end, record.output) = (Some(AttemptEnd::Completed), Some(output.clone()));
     });
     Ok(())
 }
@@ -336,8 +336,8 @@ pub(crate) fn ended(execution: &mut Execution, step: StepKey) {
 fn commit_skipped(execution: &mut Execution, step: StepKey, whole: StepKey) {
     let record = &execution.steps[step];
     let end = match record.skipped {
-        Some((SkipReason::Requested, _)) => OperationEnd::SkipRequested,
-        Some((SkipReason::ApprovalSkipped | SkipReason::NonInteractive, _)) => OperationEnd::Skipped,
+        Some((SkipReason::Requested, _)) => AttemptEnd::SkipRequested,
+        Some((SkipReason::ApprovalSkipped | SkipReason::NonInteractive, _)) => AttemptEnd::Skipped,
         _ => return,
     };
     if record.commits_step() && execution.stop.is_none() && execution.steps[whole].is_to_request() {

@@ -1,7 +1,7 @@
-//! The kinds of steps, one file each with the same three functions:
+//! The kinds of steps, one file each:
 //!
-//! - `apply` applies an event about one of its operations,
 //! - `next` decides which operation a started step requests next,
+//! - `started` (`requested` for calls), `reported` and `ended` apply the events of the one family [`OperationEvent`] to an operation of the kind,
 //! - `action` says what the driver has to do for an operation in flight.
 
 pub(crate) mod cache;
@@ -19,8 +19,8 @@ pub(crate) mod wait;
 use belay_plan::StepKind;
 
 use crate::{
-    Actor, Blobs, Body, DecideContext, Execution, Operation, OperationId, OperationKey, RecoveryClass, StepKey,
-    Timestamp, ToolFacts, Verb, WaitEvent, Work, state::StepRecord,
+    Actor, Blobs, Body, DecideContext, Decided, Execution, Operation, OperationEnd, OperationEvent, OperationId,
+    OperationKey, OperationKind, RecoveryClass, StepKey, Timestamp, ToolFacts, Verb, Work, state::StepRecord,
 };
 
 /// The event with which a started step requests its next operation, or fails; `None` while it needs a blob that is not at hand.
@@ -45,20 +45,41 @@ pub(crate) fn next(
     }
 }
 
-/// Applies an event about a wait: of a step, or of a call that asks.
-pub(crate) fn apply_wait(
+/// Applies an event about an operation.
+pub(crate) fn apply(
     execution: &mut Execution,
     id: &OperationId,
-    event: &WaitEvent,
+    event: &OperationEvent,
     actor: Option<&Actor>,
     time: Timestamp,
 ) -> Result<(), String> {
     match event {
-        WaitEvent::Started(condition) if condition.question().is_some() => {
-            question::started(execution, id, condition, time)
+        OperationEvent::Requested(work) => match work {
+            Work::ToolCall(request) => tool::requested(execution, id, request, time),
+            Work::Wait(condition) if condition.question().is_some() => {
+                question::started(execution, id, condition, time)
+            }
+            Work::Wait(condition) => wait::started(execution, id, condition, time),
+            Work::Child(child) => child::started(execution, id, child, time),
+        },
+        OperationEvent::Held(requirement) => {
+            tool::call_in_flight(execution, id)?;
+            execution.held(id, requirement, time)
         }
-        WaitEvent::Ended(end) if is_question(execution, id) => question::ended(execution, id, end, actor, time),
-        event => wait::apply(execution, id, event, actor, time),
+        OperationEvent::Asked { approval, subject_digest } => execution.asked(id, approval, subject_digest),
+        OperationEvent::Decided { approval, decision, reason } => {
+            let principal = actor.map(|actor| actor.principal.clone()).unwrap_or_default();
+            let decided = Decided { decision: *decision, principal, reason: reason.clone() };
+            execution.decided(id, approval, decided, time)
+        }
+        OperationEvent::Dispatched => tool::dispatched(execution, id),
+        OperationEvent::Reported(report) => child::reported(execution, id, *report),
+        OperationEvent::Ended(end) => match end {
+            OperationEnd::ToolCall(end) => tool::ended(execution, id, end, time),
+            OperationEnd::Wait(end) if is_question(execution, id) => question::ended(execution, id, end, actor, time),
+            OperationEnd::Wait(end) => wait::ended(execution, id, end, actor, time),
+            OperationEnd::Child { end, spent } => child::ended(execution, id, end, *spent, time),
+        },
     }
 }
 
@@ -88,9 +109,9 @@ impl Execution {
 /// What the driver has to do for an operation in flight; `None` when there is nothing to do.
 pub(crate) fn action(execution: &Execution, operation: &Operation) -> Option<Verb> {
     match &operation.work {
-        Work::ToolCall(_) => tool::action(execution, operation),
-        Work::Wait(wait) => wait::action(execution, wait),
-        Work::Child { created, pause, .. } => child::action(execution, *created, *pause),
+        OperationKind::ToolCall(_) => tool::action(execution, operation),
+        OperationKind::Wait(wait) => wait::action(execution, wait),
+        OperationKind::Child { created, pause, .. } => child::action(execution, *created, *pause),
     }
 }
 
@@ -108,8 +129,8 @@ pub(crate) fn carries_out_plan(record: &StepRecord) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::{
-        Body, DecideContext, Json, OperationKey, Receipt, RecoveryClass, Timestamp, ToolCallEnd, ToolCallEvent,
-        test_support::started,
+        Body, DecideContext, Json, OperationEnd, OperationEvent, OperationKey, Receipt, RecoveryClass, Timestamp,
+        ToolCallEnd, test_support::started,
     };
 
     // The runner keeps the row of a call until it is acknowledged, which follows from how that call is recovered, not from another of its step.
@@ -125,7 +146,10 @@ mod tests {
         assert_eq!(execution.recovery(check), Some(RecoveryClass::ReadOnly));
 
         let end = ToolCallEnd::Completed { result: Json::from_text("{}").into(), receipt: Receipt::default() };
-        let body = Body::ToolCall { call: execution.operation_id(check), event: ToolCallEvent::Ended(end) };
+        let body = Body::Operation {
+            id: execution.operation_id(check),
+            event: OperationEvent::Ended(OperationEnd::ToolCall(end)),
+        };
         execution.record(now, None, body).unwrap();
         execution.advance(DecideContext { now, ledger_id: "l" });
         let own = in_flight(&execution);

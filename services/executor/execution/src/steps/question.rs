@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Actor, Body, Execution, Form, Life, OperationId, OperationKey, QuestionReply, Timestamp, WaitCondition, WaitEnd,
-    WaitEvent,
+    Actor, Body, Execution, Form, Life, OperationEnd, OperationEvent, OperationId, OperationKey, QuestionReply,
+    Timestamp, WaitCondition, WaitEnd, Work,
     steps::wait::{insert, may_decline},
 };
 
@@ -102,7 +102,10 @@ pub(crate) fn withdrawn(execution: &Execution) -> Option<Body> {
         let question = execution.operations.get(key).and_then(|operation| operation.wait()?.question());
         question.is_some_and(|(call, _)| !runs(execution, OperationKey { number: call, ..key }))
     })?;
-    Some(Body::Wait { wait: execution.operation_id(key), event: WaitEvent::Ended(WaitEnd::Cancelled) })
+    Some(Body::Operation {
+        id: execution.operation_id(key),
+        event: OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Cancelled)),
+    })
 }
 
 /// Whether a call runs, as far as is known.
@@ -135,7 +138,7 @@ impl Execution {
         let (question, form) = (question.into(), form.into());
         let condition = WaitCondition::Question { call: call.number, question, form, until };
         let wait = self.operation_id(self.next_operation(call.step));
-        Some(Body::Wait { wait, event: WaitEvent::Started(condition) })
+        Some(Body::Operation { id: wait, event: OperationEvent::Requested(Work::Wait(condition)) })
     }
 
     /// The outcome of a question of a call in flight; `None` while it is open.
@@ -146,7 +149,10 @@ impl Execution {
     /// The ends of the open questions of a call that are none of these: it does not wait for them any more.
     pub fn forgotten_questions(&self, call: OperationKey, open: &[&str]) -> Vec<Body> {
         let forgotten = of_call(self, call).filter(|(_, question)| !open.contains(&&***question));
-        let ended = |(key, _)| Body::Wait { wait: self.operation_id(key), event: WaitEvent::Ended(WaitEnd::Cancelled) };
+        let ended = |(key, _)| Body::Operation {
+            id: self.operation_id(key),
+            event: OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Cancelled)),
+        };
         forgotten.map(ended).collect()
     }
 }
@@ -157,8 +163,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        ApprovalEvent, DecideContext, Event, ExecutionEvent, Form, Json, Receipt, StepState, ToolCallEnd,
-        ToolCallEvent, Verb, test_support::started,
+        DecideContext, Event, ExecutionEvent, Form, Json, OperationEvent, Receipt, StepState, ToolCallEnd, Verb,
+        test_support::started,
     };
 
     const NOW: Timestamp = Timestamp::from_micros(5);
@@ -188,21 +194,20 @@ mod tests {
     }
 
     fn end(execution: &mut Execution, number: u32, end: WaitEnd, actor: Option<&str>) -> Result<Event, String> {
-        let body = Body::Wait { wait: call(number), event: WaitEvent::Ended(end) };
+        let body = Body::Operation { id: call(number), event: OperationEvent::Ended(OperationEnd::Wait(end)) };
         execution.record(NOW, actor.map(Actor::new), body).map_err(|error| error.to_string())
     }
 
     fn requested(execution: &mut Execution, number: u32) {
-        let event =
-            ApprovalEvent::Requested { approval: format!("f{number}"), subject_digest: form("t").subject_digest };
-        execution.record(NOW, None, Body::Approval { operation: call(number), event }).unwrap();
+        let event = OperationEvent::Asked { approval: format!("f{number}"), subject_digest: form("t").subject_digest };
+        execution.record(NOW, None, Body::Operation { id: call(number), event }).unwrap();
     }
 
-    fn completed() -> ToolCallEvent {
-        ToolCallEvent::Ended(ToolCallEnd::Completed {
+    fn completed() -> OperationEvent {
+        OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Completed {
             result: Json::from_text("1").into(),
             receipt: Receipt::default(),
-        })
+        }))
     }
 
     fn verbs(execution: &Execution) -> Vec<(u32, Verb)> {
@@ -237,10 +242,10 @@ mod tests {
         );
 
         // The end of the call withdraws what is open, before it means anything for the step.
-        execution.record(NOW, None, Body::ToolCall { call: call(1), event: completed() }).unwrap();
+        execution.record(NOW, None, Body::Operation { id: call(1), event: completed() }).unwrap();
         let events = advance(&mut execution, NOW);
         assert!(
-            matches!(&events[0].body, Body::Wait { wait, event: WaitEvent::Ended(WaitEnd::Cancelled) } if *wait == call(2)),
+            matches!(&events[0].body, Body::Operation { id: wait, event: OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Cancelled)) } if *wait == call(2)),
             "{events:?}"
         );
         assert_eq!(execution.steps().next().unwrap().state(), StepState::Completed);
@@ -259,12 +264,12 @@ mod tests {
             WaitCondition::Question { call, question, form, until: None }
         };
         let of = |execution: &mut Execution, call_number, question: &str, number| {
-            let event = WaitEvent::Started(condition(call_number, question));
-            execution.record(NOW, None, Body::Wait { wait: call(number), event }).map(drop)
+            let event = OperationEvent::Requested(Work::Wait(condition(call_number, question)));
+            execution.record(NOW, None, Body::Operation { id: call(number), event }).map(drop)
         };
         assert!(of(&mut execution.clone(), 2, "1", 12).is_err(), "a question does not ask");
         assert!(of(&mut execution.clone(), 1, "12", 14).is_err(), "its number is not the next");
-        execution.record(NOW, None, Body::ToolCall { call: call(1), event: completed() }).unwrap();
+        execution.record(NOW, None, Body::Operation { id: call(1), event: completed() }).unwrap();
         assert!(of(&mut execution, 1, "12", 12).is_err(), "the call has ended");
     }
 
@@ -329,7 +334,13 @@ mod tests {
         asks(&mut execution, 2, None).unwrap();
         assert_eq!(execution.tries(key(&execution, 1)), 1);
         let end = ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() };
-        execution.record(NOW, None, Body::ToolCall { call: call(1), event: ToolCallEvent::Ended(end) }).unwrap();
+        execution
+            .record(
+                NOW,
+                None,
+                Body::Operation { id: call(1), event: OperationEvent::Ended(OperationEnd::ToolCall(end)) },
+            )
+            .unwrap();
         advance(&mut execution, NOW);
         assert_eq!(execution.tries(key(&execution, 4)), 2);
     }

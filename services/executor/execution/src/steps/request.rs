@@ -7,8 +7,8 @@ use belay_reasons as reasons;
 
 use super::{layers, outputs::values};
 use crate::{
-    Admission, Blobs, Body, DecideContext, ErrorClass, Execution, ExecutionEvent, Failure, Json, StepKey, Timestamp,
-    ToolCallEvent, ToolCallRequest, digest,
+    Admission, Blobs, Body, DecideContext, ErrorClass, Execution, ExecutionEvent, Failure, Json, OperationEvent,
+    StepKey, Timestamp, ToolCallRequest, Work, digest,
 };
 
 /// The least time for which a namespace's budget pauses an execution.
@@ -73,7 +73,7 @@ pub(super) fn call(
         namespace_hold,
     };
     let call = execution.operation_id(execution.next_operation(step));
-    Some(Body::ToolCall { call, event: ToolCallEvent::Requested(Arc::new(request)) })
+    Some(Body::Operation { id: call, event: OperationEvent::Requested(Work::ToolCall(Arc::new(request))) })
 }
 
 /// The pause until the window ends for which the namespace's budget is used up. A window that has ended by the execution's time has not by the clock that the

@@ -5,36 +5,20 @@ use std::sync::Arc;
 use belay_reasons as reasons;
 
 use crate::{
-    Decision, Execution, Life, Operation, OperationId, OperationKey, StepState, StepTrigger, SubjectKind, Timestamp,
-    ToolCallEnd, ToolCallEvent, ToolCallRequest, Verb, Work,
-    state::{Authorization, OperationEnd},
+    Decision, Execution, Life, Operation, OperationId, OperationKey, OperationKind, StepState, StepTrigger,
+    SubjectKind, Timestamp, ToolCallEnd, ToolCallRequest, Verb,
+    state::{AttemptEnd, Authorization},
     steps::checks,
 };
 
-pub(crate) fn apply(
-    execution: &mut Execution,
-    id: &OperationId,
-    event: &ToolCallEvent,
-    time: Timestamp,
-) -> Result<(), String> {
-    match event {
-        ToolCallEvent::Requested(request) => requested(execution, id, request, time),
-        ToolCallEvent::Held(requirement) => {
-            call_in_flight(execution, id)?;
-            execution.held(id, requirement, time)
-        }
-        ToolCallEvent::Dispatched => dispatched(execution, id),
-        ToolCallEvent::Ended(end) => ended(execution, id, end, time),
-    }
-}
-
 /// The call that an event names, which must be in flight.
-fn call_in_flight<'a>(execution: &'a Execution, id: &OperationId) -> Result<&'a Operation, String> {
+pub(super) fn call_in_flight<'a>(execution: &'a Execution, id: &OperationId) -> Result<&'a Operation, String> {
     let operation = execution.in_flight(id)?;
     operation.tool_call().map(|_| operation).ok_or_else(|| format!("{id} is no call of a tool"))
 }
 
-fn requested(
+/// A call is requested.
+pub(super) fn requested(
     execution: &mut Execution,
     id: &OperationId,
     request: &Arc<ToolCallRequest>,
@@ -58,13 +42,13 @@ fn requested(
         record.remember_call(request);
     });
     execution.ledger_id.clone_from(&request.ledger_id);
-    let work = Work::ToolCall(Arc::clone(request));
+    let work = OperationKind::ToolCall(Arc::clone(request));
     execution.insert_operation(Operation::new(key, time, work, Life::Dispatched));
     Ok(())
 }
 
 /// A call that was approved before it ran gets a slot.
-fn dispatched(execution: &mut Execution, id: &OperationId) -> Result<(), String> {
+pub(super) fn dispatched(execution: &mut Execution, id: &OperationId) -> Result<(), String> {
     execution.check_can_start()?;
     let operation = call_in_flight(execution, id)?;
     let (key, life) = (operation.key, operation.life);
@@ -78,7 +62,13 @@ fn dispatched(execution: &mut Execution, id: &OperationId) -> Result<(), String>
     Ok(())
 }
 
-fn ended(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time: Timestamp) -> Result<(), String> {
+/// A call has ended.
+pub(super) fn ended(
+    execution: &mut Execution,
+    id: &OperationId,
+    end: &ToolCallEnd,
+    time: Timestamp,
+) -> Result<(), String> {
     let operation = call_in_flight(execution, id)?;
     let (step, used) = (operation.key.step, operation.used(end.output_bytes()));
     end_call(execution, id, end, time)?;
@@ -93,7 +83,7 @@ fn end_call(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time
     let recovery = execution.recovery(key);
     match end {
         ToolCallEnd::Completed { result, receipt } => {
-            let end = execution.check_end(id, OperationEnd::Completed)?;
+            let end = execution.check_end(id, AttemptEnd::Completed)?;
             let pending = execution.operations.get(key).and_then(|operation| operation.pending_approval.as_ref());
             let authorization = Authorization::of(receipt, pending).map(Box::new);
             let goes_on = check.is_some() || execution.steps[key.step].has_checks_after();
@@ -105,7 +95,7 @@ fn end_call(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time
                 }
                 // What was to be checked after the call is not, so that it is not known to have done what it should.
                 (true, Some(_)) => {
-                    execution.end_operation(key, OperationEnd::Cancelled, time)?;
+                    execution.end_operation(key, AttemptEnd::Cancelled, time)?;
                     checks::passed(execution, key.step, check);
                 }
             }
@@ -124,19 +114,19 @@ fn end_call(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time
                 Some(place) => checks::failed(execution.steps[key.step].spec.check(place), place, failure),
                 None => failure.clone(),
             };
-            let end = execution.check_end(id, OperationEnd::Failed(failure))?;
+            let end = execution.check_end(id, AttemptEnd::Failed(failure))?;
             execution.end_operation(key, end, time)
         }
         ToolCallEnd::Denied { failure, .. } => {
-            let end = execution.check_end(id, OperationEnd::Denied(failure.clone()))?;
+            let end = execution.check_end(id, AttemptEnd::Denied(failure.clone()))?;
             execution.end_operation(key, end, time)
         }
         ToolCallEnd::OutcomeUnknown { failure, .. } => {
-            let end = execution.check_end(id, OperationEnd::Unknown(failure.clone()))?;
+            let end = execution.check_end(id, AttemptEnd::Unknown(failure.clone()))?;
             execution.end_operation(key, end, time)
         }
         ToolCallEnd::Cancelled { failure, .. } => {
-            let end = execution.check_end(id, OperationEnd::Cancelled)?;
+            let end = execution.check_end(id, AttemptEnd::Cancelled)?;
             let reason = failure.as_ref().map(|failure| failure.reason.as_str());
             execution.update_step(key.step, |record| match reason {
                 Some(reasons::CONFLICT) => record.conflicts += 1,

@@ -11,26 +11,14 @@ use serde_json::Value;
 
 use crate::{
     Actor, ApprovalMode, Blobs, Body, DecideContext, Decision, ErrorClass, Execution, Failure, Form, Json, Life,
-    Operation, OperationId, OperationKey, StepKey, StepTrigger, Timestamp, Verb, Wait, WaitCondition, WaitEnd,
-    WaitEvent, Work,
-    state::OperationEnd,
+    Operation, OperationEnd, OperationEvent, OperationId, OperationKey, OperationKind, StepKey, StepTrigger, Timestamp,
+    Verb, Wait, WaitCondition, WaitEnd, Work,
+    state::AttemptEnd,
     steps::outputs::{Values, values},
 };
 
-pub(crate) fn apply(
-    execution: &mut Execution,
-    id: &OperationId,
-    event: &WaitEvent,
-    actor: Option<&Actor>,
-    time: Timestamp,
-) -> Result<(), String> {
-    match event {
-        WaitEvent::Started(condition) => started(execution, id, condition, time),
-        WaitEvent::Ended(end) => ended(execution, id, end, actor, time),
-    }
-}
-
-fn started(
+/// A wait begins.
+pub(super) fn started(
     execution: &mut Execution,
     id: &OperationId,
     condition: &WaitCondition,
@@ -50,11 +38,12 @@ fn started(
 
 /// Puts a wait in flight.
 pub(super) fn insert(execution: &mut Execution, key: OperationKey, condition: &WaitCondition, time: Timestamp) {
-    let work = Work::Wait(Wait { condition: condition.clone(), approval: None });
+    let work = OperationKind::Wait(Wait { condition: condition.clone(), approval: None });
     execution.insert_operation(Operation::new(key, time, work, Life::Waiting));
 }
 
-fn ended(
+/// A wait has ended.
+pub(super) fn ended(
     execution: &mut Execution,
     id: &OperationId,
     end: &WaitEnd,
@@ -63,29 +52,31 @@ fn ended(
 ) -> Result<(), String> {
     let operation = execution.in_flight(id)?;
     let key = operation.key;
-    let Work::Wait(Wait { condition, approval }) = &operation.work else { return Err(format!("{id} is not a wait")) };
+    let OperationKind::Wait(Wait { condition, approval }) = &operation.work else {
+        return Err(format!("{id} is not a wait"));
+    };
     let (output, end) = match (end, condition) {
         (WaitEnd::Elapsed, WaitCondition::Time { until }) if *until <= time => {
-            (Some(Json::from_text("null").into()), OperationEnd::Completed)
+            (Some(Json::from_text("null").into()), AttemptEnd::Completed)
         }
         (WaitEnd::Signalled { sequence }, WaitCondition::Signal { signal, .. }) => {
             let signal = signal.clone();
             let payload = execution.signals.take(&signal, *sequence);
             let none = || format!("event {sequence} is not the oldest signal `{signal}` that is kept");
-            (Some(payload.ok_or_else(none)?.into()), OperationEnd::Completed)
+            (Some(payload.ok_or_else(none)?.into()), AttemptEnd::Completed)
         }
         (WaitEnd::TimedOut, WaitCondition::Signal { signal, until: Some(until) }) if *until <= time => {
             let message = format!("The signal `{signal}` did not come within the step's time limit.");
-            (None, OperationEnd::Failed(Failure::new(ErrorClass::Timeout, reasons::STEP_TIMEOUT, message)))
+            (None, AttemptEnd::Failed(Failure::new(ErrorClass::Timeout, reasons::STEP_TIMEOUT, message)))
         }
         (WaitEnd::TimedOut, WaitCondition::Form { until: Some(until), .. }) if *until <= time => {
             let message = "Nobody answered the form within the step's time limit.";
-            (None, OperationEnd::Failed(Failure::new(ErrorClass::Timeout, reasons::STEP_TIMEOUT, message)))
+            (None, AttemptEnd::Failed(Failure::new(ErrorClass::Timeout, reasons::STEP_TIMEOUT, message)))
         }
         (WaitEnd::Answered { answer }, WaitCondition::Form { .. })
             if actor.is_some() && approval.is_some() && execution.stop.is_none() =>
         {
-            (Some(answer.clone().into()), OperationEnd::Completed)
+            (Some(answer.clone().into()), AttemptEnd::Completed)
         }
         (WaitEnd::Declined { decision, reason }, WaitCondition::Form { form, .. })
             if may_decline(execution, actor, approval.as_deref(), *decision) =>
@@ -96,9 +87,9 @@ fn ended(
             if actor.is_none() && execution.stop.is_none() =>
         {
             let message = format!("The approval gate refuses to ask the form `{}`: {message}", form.title);
-            (None, OperationEnd::Failed(Failure::new(ErrorClass::Internal, reasons::FORM_REFUSED, message)))
+            (None, AttemptEnd::Failed(Failure::new(ErrorClass::Internal, reasons::FORM_REFUSED, message)))
         }
-        (WaitEnd::Cancelled, _) if execution.stop.is_some() => (None, OperationEnd::Cancelled),
+        (WaitEnd::Cancelled, _) if execution.stop.is_some() => (None, AttemptEnd::Cancelled),
         (end, condition) => return Err(format!("{id}, which waits for {condition:?}, cannot end by {end:?}")),
     };
     execution.remove_operation(key);
@@ -113,7 +104,7 @@ fn ended(
 pub(crate) fn asked(execution: &mut Execution, id: &OperationId, approval: &str, digest: &str) -> Result<(), String> {
     let operation = execution.in_flight(id)?;
     let key = operation.key;
-    let Work::Wait(wait) = &operation.work else { return Err(format!("{id} is not a wait")) };
+    let OperationKind::Wait(wait) = &operation.work else { return Err(format!("{id} is not a wait")) };
     let form = wait.condition.form().ok_or_else(|| format!("{id} waits for no answer"))?;
     if form.subject_digest != digest {
         return Err(format!("{id} waits for an answer to {}, and was asked about as {digest}", form.subject_digest));
@@ -121,7 +112,7 @@ pub(crate) fn asked(execution: &mut Execution, id: &OperationId, approval: &str,
     if approval.is_empty() || wait.approval.is_some() {
         return Err(format!("nothing is to be asked about {id}"));
     }
-    let work = Work::Wait(Wait { approval: Some(approval.to_owned()), ..wait.clone() });
+    let work = OperationKind::Wait(Wait { approval: Some(approval.to_owned()), ..wait.clone() });
     execution.update_operation(key, |operation| operation.work = work);
     Ok(())
 }
@@ -152,9 +143,9 @@ fn declined_by_mode(execution: &Execution) -> Option<Decision> {
 }
 
 /// What it means for the step that nobody will answer.
-fn declined(form: &Form, actor: Option<&Actor>, decision: Decision, reason: &str) -> OperationEnd {
+fn declined(form: &Form, actor: Option<&Actor>, decision: Decision, reason: &str) -> AttemptEnd {
     if decision == Decision::Skipped {
-        return OperationEnd::Skipped;
+        return AttemptEnd::Skipped;
     }
     let said = if reason.is_empty() { "no reason given" } else { reason };
     let (reason, message) = match actor {
@@ -168,7 +159,7 @@ fn declined(form: &Form, actor: Option<&Actor>, decision: Decision, reason: &str
             (reasons::NON_INTERACTIVE, message)
         }
     };
-    OperationEnd::Denied(Failure::new(ErrorClass::ApprovalDenied, reason, message))
+    AttemptEnd::Denied(Failure::new(ErrorClass::ApprovalDenied, reason, message))
 }
 
 /// The form with its templates resolved.
@@ -223,7 +214,7 @@ pub(crate) fn next(
         }
     };
     let wait = execution.operation_id(execution.next_operation(step));
-    Some(Body::Wait { wait, event: WaitEvent::Started(condition) })
+    Some(Body::Operation { id: wait, event: OperationEvent::Requested(Work::Wait(condition)) })
 }
 
 /// A form is to be asked at the gate; other waits need nothing of a service. The call that asks a question runs also while the execution is paused.
@@ -236,7 +227,10 @@ pub(crate) fn action(execution: &Execution, wait: &Wait) -> Option<Verb> {
 
 /// The end of the first wait that can end now: a form by a mode that asks no person, else a wait by its signal, else by its time.
 pub(crate) fn due(execution: &Execution, now: Timestamp) -> Option<Body> {
-    let ended = |key, end| Body::Wait { wait: execution.operation_id(key), event: WaitEvent::Ended(end) };
+    let ended = |key, end| Body::Operation {
+        id: execution.operation_id(key),
+        event: OperationEvent::Ended(OperationEnd::Wait(end)),
+    };
     let signalled = |&key: &OperationKey| {
         let sequence = execution.signals.first(execution.operations.get(key)?.wait()?.signal()?)?;
         Some(ended(key, WaitEnd::Signalled { sequence }))
@@ -272,7 +266,7 @@ fn has_turn(execution: &Execution, wait: OperationKey) -> bool {
 
 /// The end of the first wait of an execution that is being stopped.
 pub(crate) fn cancelled(execution: &Execution) -> Option<Body> {
-    let wait = execution.operations.iter().find(|operation| matches!(operation.work, Work::Wait(_)))?;
-    let event = WaitEvent::Ended(WaitEnd::Cancelled);
-    Some(Body::Wait { wait: execution.operation_id(wait.key), event })
+    let wait = execution.operations.iter().find(|operation| matches!(operation.work, OperationKind::Wait(_)))?;
+    let event = OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Cancelled));
+    Some(Body::Operation { id: execution.operation_id(wait.key), event })
 }

@@ -555,10 +555,7 @@ fn redirect(body: &mut Body, to: usize) {
     match body {
         Body::Execution(_) => {}
         Body::Step { step, .. } => *step = to,
-        Body::ToolCall { call: operation, .. }
-        | Body::Approval { operation, .. }
-        | Body::Wait { wait: operation, .. }
-        | Body::Child { child: operation, .. } => operation.step = to,
+        Body::Operation { id, .. } => id.step = to,
     }
 }
 

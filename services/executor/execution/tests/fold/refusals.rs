@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use belay_execution::{
-    Body, Event, Execution, ExecutionEvent, Finished, Json, PlanUpdated, Progress, Receipt, SkipReason, StepEvent,
-    StepState, ToolCallEnd, ToolCallEvent, Totals,
+    Body, Event, Execution, ExecutionEvent, Finished, Json, OperationEnd, OperationEvent, PlanUpdated, Progress,
+    Receipt, SkipReason, StepEvent, StepState, ToolCallEnd, Totals, Work,
 };
 use belay_plan::Plan;
 
@@ -45,7 +45,7 @@ fn retry(now: &Execution) -> Body {
 }
 
 fn ended(step: &str, attempt: u32, number: u32, end: ToolCallEnd) -> Body {
-    Body::ToolCall { call: call(step, attempt, number), event: ToolCallEvent::Ended(end) }
+    Body::Operation { id: call(step, attempt, number), event: OperationEvent::Ended(OperationEnd::ToolCall(end)) }
 }
 
 fn stopped(step: &str, attempt: u32, number: u32) -> Body {
@@ -53,7 +53,7 @@ fn stopped(step: &str, attempt: u32, number: u32) -> Body {
 }
 
 fn is_requested(body: &Body) -> bool {
-    matches!(body, Body::ToolCall { event: ToolCallEvent::Requested(_), .. })
+    matches!(body, Body::Operation { event: OperationEvent::Requested(Work::ToolCall(_)), .. })
 }
 
 fn is_completed(body: &Body, id: &str) -> bool {

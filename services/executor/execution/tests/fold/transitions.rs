@@ -3,9 +3,9 @@
 use std::{collections::HashSet, fmt::Debug, hash::Hash, time::Duration};
 
 use belay_execution::{
-    ApprovalEvent, Body, Child, ChildEnd, ChildEvent, Decision, EXECUTION_TRANSITIONS, Event, Execution,
-    ExecutionEvent, ExecutionState, Finished, Json, OperationId, Progress, Receipt, Retried, RetryRequest,
-    STEP_TRANSITIONS, SkipReason, StepEvent, ToolCallEnd, ToolCallEvent, WaitCondition, WaitEnd, WaitEvent,
+    Body, Child, ChildEnd, Decision, EXECUTION_TRANSITIONS, Event, Execution, ExecutionEvent, ExecutionState, Finished,
+    Json, OperationEnd, OperationEvent, OperationId, OperationReport, Progress, Receipt, Retried, RetryRequest,
+    STEP_TRANSITIONS, SkipReason, StepEvent, ToolCallEnd, WaitCondition, WaitEnd, Work,
 };
 
 use belay_plan::RunWhen;
@@ -92,9 +92,12 @@ fn plays() -> Vec<Play> {
     plays.push(late);
     // One whose runner lost a call that it held.
     let mut lost = held("approved").acts("0.5s pause; 9s resume").rehearse();
-    let event = ToolCallEvent::Ended(ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() });
+    let event = OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Cancelled {
+        failure: None,
+        grant_nonce: String::new(),
+    }));
     let at = lost.now.saturating_add(Duration::from_secs(5));
-    lost.acts.insert(1, (at, (None, Body::ToolCall { call: call("a", 1, 1), event })));
+    lost.acts.insert(1, (at, (None, Body::Operation { id: call("a", 1, 1), event })));
     lost.run();
     plays.push(lost);
     plays
@@ -207,45 +210,53 @@ fn everything(now: &Execution) -> Vec<Body> {
         bodies.push(Body::Step { step: step.clone(), attempt: attempt + 1, event: StepEvent::Started });
         for number in 1..=3 {
             let operation = OperationId { step: step.clone(), attempt, number };
-            let about_call = |event| Body::ToolCall { call: operation.clone(), event };
-            let about_approval = |event| Body::Approval { operation: operation.clone(), event };
-            let about_child = |event| Body::Child { child: operation.clone(), event };
-            let about_wait = |event| Body::Wait { wait: operation.clone(), event };
+            let about_call = |event| Body::Operation { id: operation.clone(), event };
+            let about_approval = |event| Body::Operation { id: operation.clone(), event };
+            let about_child = |event| Body::Operation { id: operation.clone(), event };
+            let about_wait = |event| Body::Operation { id: operation.clone(), event };
             let pending = now.operation_key(&operation).and_then(|key| now.operation(key)?.pending_approval.clone());
             let (subject_digest, asked) =
                 pending.map_or_else(Default::default, |pending| (pending.requirement.subject_digest, pending.approval));
             let approval = asked.unwrap_or_else(|| "approval".to_owned());
             let (receipt, reason) = (Receipt::default(), String::new());
             bodies.extend([
-                about_call(ToolCallEvent::Ended(ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() })),
-                about_call(ToolCallEvent::Ended(ToolCallEnd::Denied { failure: failure("denied"), receipt })),
+                about_call(OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Cancelled {
+                    failure: None,
+                    grant_nonce: String::new(),
+                }))),
+                about_call(OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Denied {
+                    failure: failure("denied"),
+                    receipt,
+                }))),
                 request(operation.clone()),
-                about_call(ToolCallEvent::Held(Box::new(requirement("another")))),
-                about_call(ToolCallEvent::Dispatched),
-                about_approval(ApprovalEvent::Requested { approval: approval.clone(), subject_digest }),
-                about_approval(ApprovalEvent::Decided { approval, decision: Decision::Approved, reason }),
-                about_child(ChildEvent::Started(Child {
+                about_call(OperationEvent::Held(Box::new(requirement("another")))),
+                about_call(OperationEvent::Dispatched),
+                about_approval(OperationEvent::Asked { approval: approval.clone(), subject_digest }),
+                about_approval(OperationEvent::Decided { approval, decision: Decision::Approved, reason }),
+                about_child(OperationEvent::Requested(Work::Child(Child {
                     execution: "x".into(),
                     inputs: Json::from_text("{}"),
                     until: None,
                     allotment: None,
-                })),
-                about_child(ChildEvent::Created),
-                about_child(ChildEvent::Paused),
-                about_child(ChildEvent::Resumed),
-                about_child(ChildEvent::Ended {
+                }))),
+                about_child(OperationEvent::Reported(OperationReport::ChildCreated)),
+                about_child(OperationEvent::Reported(OperationReport::ChildPaused)),
+                about_child(OperationEvent::Reported(OperationReport::ChildResumed)),
+                about_child(OperationEvent::Ended(OperationEnd::Child {
                     end: ChildEnd::Completed { output: Json::from_text("1") },
                     spent: None,
-                }),
-                about_child(ChildEvent::Ended {
+                })),
+                about_child(OperationEvent::Ended(OperationEnd::Child {
                     end: ChildEnd::Failed { failure: failure("unavailable") },
                     spent: None,
-                }),
-                about_child(ChildEvent::Ended { end: ChildEnd::Cancelled, spent: None }),
-                about_wait(WaitEvent::Started(WaitCondition::Time { until: now.created_at() })),
-                about_wait(WaitEvent::Ended(WaitEnd::Elapsed)),
-                about_wait(WaitEvent::Ended(WaitEnd::Answered { answer: Json::from_text("1") })),
-                about_wait(WaitEvent::Ended(WaitEnd::Cancelled)),
+                })),
+                about_child(OperationEvent::Ended(OperationEnd::Child { end: ChildEnd::Cancelled, spent: None })),
+                about_wait(OperationEvent::Requested(Work::Wait(WaitCondition::Time { until: now.created_at() }))),
+                about_wait(OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Elapsed))),
+                about_wait(OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Answered {
+                    answer: Json::from_text("1"),
+                }))),
+                about_wait(OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Cancelled))),
             ]);
         }
     }

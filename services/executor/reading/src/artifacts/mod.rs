@@ -13,8 +13,8 @@ use std::{
 };
 
 use belay_execution::{
-    Body, ChildEnd, ChildEvent, CommittedFile, Event, ExecutionEvent, Json, OperationId, Payload, Receipt, Resolution,
-    StepEvent, StepId, Timestamp, ToolCallEnd, ToolCallEvent, WaitEnd, WaitEvent,
+    Body, ChildEnd, CommittedFile, Event, ExecutionEvent, Json, OperationEnd, OperationEvent, OperationId, Payload,
+    Receipt, Resolution, StepEvent, StepId, Timestamp, ToolCallEnd, WaitEnd, Work,
 };
 use belay_plan::Plan;
 
@@ -189,7 +189,11 @@ impl Entry {
                 (*attempt, call, None, Content::Output(payload))
             }
             Origin::Files(files) => {
-                let Body::ToolCall { call, event: ToolCallEvent::Ended(end) } = &event.body else { return None };
+                let Body::Operation { id: call, event: OperationEvent::Ended(OperationEnd::ToolCall(end)) } =
+                    &event.body
+                else {
+                    return None;
+                };
                 let index = (id.file as usize).checked_sub(1)?;
                 let file = receipt(end)?.files.get(index)?.clone();
                 (call.attempt, Some(call.clone()), files.get(index)?.replaces, Content::File(file))
@@ -210,20 +214,21 @@ fn value_of(event: &Event) -> Option<(Payload, Option<OperationId>)> {
         }
         Body::Step { event: StepEvent::ItemsCollected { output }, .. } => Some((output.clone(), None)),
         Body::Step { event: StepEvent::CachedResultUsed { result, .. }, .. } => Some((result.clone(), None)),
-        Body::ToolCall { call, event: ToolCallEvent::Ended(ToolCallEnd::Completed { result, .. }) } => {
-            Some((result.clone(), Some(call.clone())))
+        Body::Operation {
+            id: call,
+            event: OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Completed { result, .. })),
+        } => Some((result.clone(), Some(call.clone()))),
+        Body::Operation { event: OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Elapsed)), .. } => {
+            Some((Json::from_text("null").into(), None))
         }
-        Body::Wait { event: WaitEvent::Ended(WaitEnd::Elapsed), .. } => Some((Json::from_text("null").into(), None)),
-        Body::Wait { event: WaitEvent::Ended(WaitEnd::Answered { answer }), .. } => Some((answer.clone().into(), None)),
-        Body::Child { event: ChildEvent::Ended { end: ChildEnd::Completed { output }, .. }, .. } => {
-            Some((output.clone().into(), None))
+        Body::Operation { event: OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Answered { answer })), .. } => {
+            Some((answer.clone().into(), None))
         }
-        Body::Execution(_)
-        | Body::Step { .. }
-        | Body::ToolCall { .. }
-        | Body::Wait { .. }
-        | Body::Child { .. }
-        | Body::Approval { .. } => None,
+        Body::Operation {
+            event: OperationEvent::Ended(OperationEnd::Child { end: ChildEnd::Completed { output }, .. }),
+            ..
+        } => Some((output.clone().into(), None)),
+        Body::Execution(_) | Body::Step { .. } | Body::Operation { .. } => None,
     }
 }
 
@@ -265,33 +270,39 @@ impl Artifacts {
                 None
             }
             Body::Step { step, event: body, .. } => self.step(event.sequence, step, body),
-            Body::ToolCall { call, event: ToolCallEvent::Requested(request) } => {
+            Body::Operation { id: call, event: OperationEvent::Requested(Work::ToolCall(request)) } => {
                 if request.check.is_some() {
                     self.checks.insert(call.clone());
                 }
                 None
             }
-            Body::ToolCall { call, event: ToolCallEvent::Ended(end) } => self.call_ended(event.sequence, call, end),
-            Body::Wait { wait, event: WaitEvent::Ended(end) } => {
+            Body::Operation { id: call, event: OperationEvent::Ended(OperationEnd::ToolCall(end)) } => {
+                self.call_ended(event.sequence, call, end)
+            }
+            Body::Operation { id: wait, event: OperationEvent::Ended(OperationEnd::Wait(end)) } => {
                 self.wait_ended(event.sequence, wait, end);
                 None
             }
-            Body::Child { child, event: ChildEvent::Ended { end: ChildEnd::Completed { .. }, .. } } => {
+            Body::Operation {
+                id: child,
+                event: OperationEvent::Ended(OperationEnd::Child { end: ChildEnd::Completed { .. }, .. }),
+            } => {
                 self.results.insert(child.step.clone(), event.sequence);
                 None
             }
-            Body::Child {
+            Body::Operation {
                 event:
-                    ChildEvent::Started(_)
-                    | ChildEvent::Created
-                    | ChildEvent::Paused
-                    | ChildEvent::Resumed
-                    | ChildEvent::Ended { end: ChildEnd::Failed { .. } | ChildEnd::Cancelled, .. },
+                    OperationEvent::Requested(_)
+                    | OperationEvent::Held(_)
+                    | OperationEvent::Asked { .. }
+                    | OperationEvent::Decided { .. }
+                    | OperationEvent::Dispatched
+                    | OperationEvent::Reported(_)
+                    | OperationEvent::Ended(OperationEnd::Child {
+                        end: ChildEnd::Failed { .. } | ChildEnd::Cancelled, ..
+                    }),
                 ..
-            }
-            | Body::ToolCall { event: ToolCallEvent::Held(_) | ToolCallEvent::Dispatched, .. }
-            | Body::Wait { event: WaitEvent::Started(_), .. }
-            | Body::Approval { .. } => None,
+            } => None,
         }
     }
 

@@ -1,8 +1,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use belay_execution::{
-    Actor, ApprovalMode, ChangeKind, Created, EffectSummary, FileType, PlanUpdated, Progress, Retried, RetryRequest,
-    SignalReceived, SkipReason,
+    Actor, ApprovalMode, ChangeKind, Created, EffectSummary, FileType, OperationEnd, OperationEvent, PlanUpdated,
+    Progress, Retried, RetryRequest, SignalReceived, SkipReason,
 };
 use belay_plan::Format;
 
@@ -61,8 +61,8 @@ impl Story {
         let effect = (!files.is_empty()).then(EffectSummary::default);
         let receipt = Receipt { files, effect, ..Receipt::default() };
         let result = Json::from_text(format!("{{\"by\":\"{step}\"}}")).into();
-        let event = ToolCallEvent::Ended(ToolCallEnd::Completed { result, receipt });
-        self.record(Body::ToolCall { call, event })
+        let event = OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Completed { result, receipt }));
+        self.record(Body::Operation { id: call, event })
     }
 
     fn completed(&mut self, step: &str, attempt: u32) -> u64 {
@@ -253,7 +253,7 @@ fn what_a_wait_ends_with_is_its_output() {
     for (step, end) in [("w", WaitEnd::Signalled { sequence }), ("x", WaitEnd::Elapsed)] {
         story.step(step, 1, StepEvent::Started);
         let wait = OperationId { step: step.into(), attempt: 1, number: 1 };
-        story.record(Body::Wait { wait, event: WaitEvent::Ended(end) });
+        story.record(Body::Operation { id: wait, event: OperationEvent::Ended(OperationEnd::Wait(end)) });
         story.completed(step, 1);
     }
     let outputs = ["{\"n\":7}", "null"].map(|text| Content::Output(Json::from_text(text).into()));

@@ -1,12 +1,10 @@
-//! Entries about attempts at steps, and about waits.
+//! Entries about attempts at steps.
 
-use belay_execution::{
-    ChildEnd, ChildEvent, OperationId, Resolution, SkipReason, StepEvent, StepId, WaitCondition, WaitEnd, WaitEvent,
-};
+use belay_execution::{Resolution, SkipReason, StepEvent, StepId};
 use belay_plan::AuditLevel;
 use serde_json::json;
 
-use super::said::{Said, Severity, because, counted, decided, duration, failure, millis};
+use super::said::{Said, Severity, because, counted, duration, failure, millis};
 
 pub(super) fn step(step: &StepId, attempt: u32, event: &StepEvent) -> Said {
     use AuditLevel::{Minimal, Standard};
@@ -147,79 +145,5 @@ fn name(reason: SkipReason) -> &'static str {
         SkipReason::Requested => "REQUESTED",
         SkipReason::PlanUpdated => "PLAN_UPDATED",
         SkipReason::NotListed => "NOT_LISTED",
-    }
-}
-
-pub(super) fn wait(wait: &OperationId, event: &WaitEvent, has_actor: bool) -> Said {
-    use AuditLevel::{Minimal, Standard};
-    use Severity::{Error, Info, Warn};
-    let step = &wait.step;
-    match event {
-        WaitEvent::Started(condition) => {
-            let (what, kind) = match condition {
-                WaitCondition::Time { .. } => ("a time".to_owned(), "TIME"),
-                WaitCondition::Signal { signal, .. } => (format!("the signal `{signal}`"), "SIGNAL"),
-                WaitCondition::Form { form, .. } | WaitCondition::Question { form, .. } => {
-                    (format!("an answer to `{}`", form.title), "FORM")
-                }
-            };
-            let until = condition.until().map(|until| until.as_micros() / 1_000);
-            let details = json!({"waitsFor": kind, "signal": condition.signal(), "untilUnixMs": until});
-            Said::new(Standard, Info, format!("Step `{step}` waits for {what}"), details)
-        }
-        WaitEvent::Ended(end) => {
-            let ended = |level, severity, what: &str, cause: &str| {
-                Said::new(level, severity, format!("The wait of step `{step}` ended: {what}"), json!({"cause": cause}))
-            };
-            match end {
-                WaitEnd::Elapsed => ended(Standard, Info, "its time has come", "ELAPSED"),
-                WaitEnd::Signalled { .. } => ended(Standard, Info, "its signal came", "SIGNALLED"),
-                WaitEnd::Answered { .. } => ended(Minimal, Info, "a principal answered the form", "ANSWERED"),
-                WaitEnd::Declined { decision, reason } => {
-                    let who = if has_actor { "a principal" } else { "the execution's approval mode" };
-                    let what = because(&format!("{who} declined the form"), reason);
-                    let said = ended(Minimal, Warn, &what, "DECLINED");
-                    let word = decided(*decision);
-                    Said { details: json!({"cause": "DECLINED", "decision": word, "reason": reason}), ..said }
-                }
-                WaitEnd::Refused { message } => {
-                    ended(Standard, Error, &format!("the approval gate refuses its form: {message}"), "REFUSED")
-                }
-                WaitEnd::TimedOut => ended(Standard, Warn, "the step's time limit ran out", "TIMED_OUT"),
-                WaitEnd::Cancelled => ended(Standard, Warn, "the execution is being stopped", belay_reasons::CANCELLED),
-            }
-        }
-    }
-}
-
-pub(super) fn child(child: &OperationId, event: &ChildEvent) -> Said {
-    use AuditLevel::{Minimal, Standard};
-    use Severity::{Error, Info, Warn};
-    let step = &child.step;
-    match event {
-        ChildEvent::Started(child) => {
-            let until = child.until.map(|until| until.as_micros() / 1_000);
-            let details = json!({"executionId": child.execution, "untilUnixMs": until});
-            Said::new(Standard, Info, format!("Step `{step}` starts the execution `{}`", child.execution), details)
-        }
-        ChildEvent::Created => {
-            Said::new(AuditLevel::Verbose, Info, format!("The execution of step `{step}` was created"), json!({}))
-        }
-        ChildEvent::Paused => {
-            Said::new(Standard, Info, format!("The execution of step `{step}` was paused with this one"), json!({}))
-        }
-        ChildEvent::Resumed => {
-            Said::new(Standard, Info, format!("The execution of step `{step}` goes on with this one"), json!({}))
-        }
-        ChildEvent::Ended { end: ChildEnd::Completed { .. }, .. } => {
-            Said::new(Standard, Info, format!("The execution of step `{step}` completed"), json!({}))
-        }
-        ChildEvent::Ended { end: ChildEnd::Failed { failure: failed }, .. } => {
-            let message = because(&format!("The execution of step `{step}` failed"), &failed.message);
-            Said::new(Minimal, Error, message, failure(failed))
-        }
-        ChildEvent::Ended { end: ChildEnd::Cancelled, .. } => {
-            Said::new(Standard, Warn, format!("The execution of step `{step}` was cancelled with this one"), json!({}))
-        }
     }
 }

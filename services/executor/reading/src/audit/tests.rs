@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use belay_execution::{
-    Actor, ErrorClass, Failure, Progress, Receipt, Resolution, SkipReason, StepEvent, Timestamp, ToolCallEnd,
-    ToolCallEvent, ToolCallRequest, Totals,
+    Actor, Decision, ErrorClass, Failure, OperationEnd, OperationEvent, Progress, Receipt, Resolution, SkipReason,
+    StepEvent, Timestamp, ToolCallEnd, ToolCallRequest, Totals, Work,
 };
 
 use super::*;
@@ -102,8 +102,9 @@ fn what_a_principal_asked_for_names_the_principal() {
     assert_eq!((actor.principal.as_str(), actor.request_id.as_str()), ("oidc:ann", "r-1"));
     assert_eq!((cancelled.message.as_str(), cancelled.level), ("Cancellation requested: enough", AuditLevel::Minimal));
     let operation = OperationId { step: "build".into(), attempt: 1, number: 1 };
-    let event = ApprovalEvent::Decided { approval: "a".into(), decision: Decision::Denied, reason: "not today".into() };
-    let denied = asked(Body::Approval { operation, event });
+    let event =
+        OperationEvent::Decided { approval: "a".into(), decision: Decision::Denied, reason: "not today".into() };
+    let denied = asked(Body::Operation { id: operation, event });
     assert_eq!((denied.message.as_str(), denied.severity), ("Step `build` denied: not today", Severity::Warn));
     assert_eq!((denied.level, &denied.details["decision"]), (AuditLevel::Minimal, &json!("DENY")));
     let resolution = Resolution::Failed;
@@ -115,9 +116,9 @@ fn what_a_principal_asked_for_names_the_principal() {
 /// What changed the workspace is in the standard log; calls that did not are in the verbose one, which has the digest of their arguments and never these.
 #[test]
 fn calls_are_verbose_and_effects_are_not() {
-    let call = |event| of(Body::ToolCall { call: OperationId { step: "build".into(), attempt: 1, number: 2 }, event });
+    let call = |event| of(Body::Operation { id: OperationId { step: "build".into(), attempt: 1, number: 2 }, event });
     let arguments = belay_execution::Json::from_text(r#"{"password":"hunter2"}"#);
-    let requested = call(ToolCallEvent::Requested(std::sync::Arc::new(ToolCallRequest {
+    let requested = call(OperationEvent::Requested(Work::ToolCall(std::sync::Arc::new(ToolCallRequest {
         tool: "http_request".into(),
         arguments: arguments.into(),
         arguments_digest: "sha256:aa".into(),
@@ -127,7 +128,7 @@ fn calls_are_verbose_and_effects_are_not() {
         layers: None,
         namespace_hold: None,
         timeout: Duration::from_secs(1),
-    })));
+    }))));
     assert_eq!(requested.level, AuditLevel::Verbose);
     assert_eq!(
         (&requested.details["argumentsDigest"], &requested.details["operation"]),
@@ -137,7 +138,7 @@ fn calls_are_verbose_and_effects_are_not() {
     let ended = |effect| {
         let receipt = Receipt { effect, effect_digest: "sha256:bb".into(), ..Receipt::default() };
         let result = belay_execution::Json::from_text("1").into();
-        call(ToolCallEvent::Ended(ToolCallEnd::Completed { result, receipt }))
+        call(OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Completed { result, receipt })))
     };
     assert_eq!(ended(None).level, AuditLevel::Verbose);
     let effect = belay_execution::EffectSummary { created: 2, modified: 1, deleted: 0, changes: Vec::new() };

@@ -82,12 +82,7 @@ impl CancelRequest {
             }
             // It goes on from there.
             Body::Execution(ExecutionEvent::Retried(_)) => None,
-            Body::Execution(_)
-            | Body::Step { .. }
-            | Body::ToolCall { .. }
-            | Body::Approval { .. }
-            | Body::Wait { .. }
-            | Body::Child { .. } => before,
+            Body::Execution(_) | Body::Step { .. } | Body::Operation { .. } => before,
         }
     }
 }

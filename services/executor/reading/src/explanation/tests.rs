@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use belay_execution::{
-    Actor, ApprovalEvent, ApprovalMode, ApprovalRequirement, Body, ChildEnd, ChildEvent, Control, Created,
-    DecideContext, EffectSummary, ErrorClass, Event, Execution, ExecutionEvent, ExecutionState, Failure, Json,
+    Actor, ApprovalMode, ApprovalRequirement, Body, ChildEnd, Control, Created, DecideContext, EffectSummary,
+    ErrorClass, Event, Execution, ExecutionEvent, ExecutionState, Failure, Json, OperationEnd, OperationEvent,
     OperationId, PolicyDecision, Receipt, RecoveryClass, Risk, SkipReason, StepKey, SubjectKind, Timestamp,
-    ToolCallEnd, ToolCallEvent, ToolFacts, Verdict, WaitEvent, Workspace,
+    ToolCallEnd, ToolFacts, Verdict, Workspace,
 };
 use belay_plan::{Format, Plan};
 
@@ -92,7 +92,7 @@ impl Story {
 
     fn ends(&mut self, step: &str, end: ToolCallEnd) {
         let call = self.operation(step);
-        self.record(Body::ToolCall { call, event: ToolCallEvent::Ended(end) });
+        self.record(Body::Operation { id: call, event: OperationEvent::Ended(OperationEnd::ToolCall(end)) });
     }
 
     fn fails(&mut self, step: &str, class: ErrorClass) {
@@ -194,12 +194,12 @@ fn what_a_person_can_end_comes_before_what_ends_alone() {
         allowing_rules: Vec::new(),
         risk: Risk::High,
     };
-    story.record(Body::ToolCall { call: call.clone(), event: ToolCallEvent::Held(Box::new(requirement)) });
-    let requested = |approval: &str| ApprovalEvent::Requested {
+    story.record(Body::Operation { id: call.clone(), event: OperationEvent::Held(Box::new(requirement)) });
+    let requested = |approval: &str| OperationEvent::Asked {
         approval: format!("namespaces/n/approvals/{approval}"),
         subject_digest: "sha256:0".into(),
     };
-    story.record(Body::Approval { operation: call, event: requested("a1") });
+    story.record(Body::Operation { id: call, event: requested("a1") });
     let form = story.operation("asks");
     let unasked = story.explain();
     let asks = unasked.causes.iter().find(|cause| cause.kind == CauseKind::Form).unwrap();
@@ -209,8 +209,8 @@ fn what_a_person_can_end_comes_before_what_ends_alone() {
         Some(wait) => wait.form().unwrap().subject_digest.clone(),
         None => unreachable!(),
     };
-    let event = ApprovalEvent::Requested { approval: "namespaces/n/approvals/f1".into(), subject_digest };
-    story.record(Body::Approval { operation: form, event });
+    let event = OperationEvent::Asked { approval: "namespaces/n/approvals/f1".into(), subject_digest };
+    story.record(Body::Operation { id: form, event });
     let unknown = Failure::new(ErrorClass::OutcomeUnknown, "U", "It is not known.");
     story.ends("lost", ToolCallEnd::OutcomeUnknown { failure: unknown, grant_nonce: String::new() });
 
@@ -337,8 +337,10 @@ fn the_execution_of_a_step_explains_it_and_is_retried_from_outside() {
 
     let id = outer.operation("build");
     let failure = Failure::new(ErrorClass::Transient, "CHILD_FAILED", "It failed.");
-    outer
-        .record(Body::Child { child: id, event: ChildEvent::Ended { end: ChildEnd::Failed { failure }, spent: None } });
+    outer.record(Body::Operation {
+        id,
+        event: OperationEvent::Ended(OperationEnd::Child { end: ChildEnd::Failed { failure }, spent: None }),
+    });
     let failed = outer.explain();
     assert_eq!((failed.state, &failed.children), (ExecutionState::Failed, &vec![child.clone()]));
     assert_eq!(failed.causes[0].subject, Some(Subject::Execution(child)));
@@ -349,8 +351,8 @@ fn one_that_completed_has_nothing_to_explain() {
     let mut story = Story::of("id: p\nsteps: [{id: a, tool: t}, {id: w, wait: {signal: s}}]\n");
     story.completes("a", 0);
     let wait = story.operation("w");
-    let event = WaitEvent::Ended(belay_execution::WaitEnd::TimedOut);
-    assert!(story.execution.record(at(99), None, Body::Wait { wait, event }).is_err(), "it has no limit");
+    let event = OperationEvent::Ended(OperationEnd::Wait(belay_execution::WaitEnd::TimedOut));
+    assert!(story.execution.record(at(99), None, Body::Operation { id: wait, event }).is_err(), "it has no limit");
     story.control(Control::Signal { signal: "s".into(), payload: Json::from_text("1") });
     let explained = story.explain();
     assert_eq!((explained.state, explained.causes.len(), explained.changes.len()), (ExecutionState::Completed, 0, 0));

@@ -1,8 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
-    ApprovalRequirement, Decision, EffectSummary, ErrorClass, Failure, Form, Json, PolicyDecision, Progress, Risk,
-    SkipReason, SubjectKind, ToolCallRequest, Verdict, WaitEnd,
+    ApprovalRequirement, Decision, EffectSummary, ErrorClass, Failure, Form, Json, OperationEnd, OperationEvent,
+    OperationReport, PolicyDecision, Progress, Risk, SkipReason, SubjectKind, ToolCallRequest, Verdict, WaitEnd, Work,
 };
 
 use super::*;
@@ -31,12 +31,12 @@ fn operation(step: &str, attempt: u32, number: u32) -> OperationId {
     OperationId { step: step.into(), attempt, number }
 }
 
-fn call(second: i64, call: OperationId, of: ToolCallEvent) -> Event {
-    event(second, Body::ToolCall { call, event: of })
+fn call(second: i64, call: OperationId, of: OperationEvent) -> Event {
+    event(second, Body::Operation { id: call, event: of })
 }
 
-fn requested() -> ToolCallEvent {
-    ToolCallEvent::Requested(Arc::new(ToolCallRequest {
+fn requested() -> OperationEvent {
+    OperationEvent::Requested(Work::ToolCall(Arc::new(ToolCallRequest {
         tool: "t".into(),
         arguments: Json::from_text("{}").into(),
         arguments_digest: String::new(),
@@ -46,12 +46,12 @@ fn requested() -> ToolCallEvent {
         held: belay_execution::Amounts::default(),
         layers: None,
         namespace_hold: None,
-    }))
+    })))
 }
 
-fn held() -> ToolCallEvent {
+fn held() -> OperationEvent {
     let (rule, reason) = (String::new(), String::new());
-    ToolCallEvent::Held(Box::new(ApprovalRequirement {
+    OperationEvent::Held(Box::new(ApprovalRequirement {
         kind: SubjectKind::Effect,
         subject_digest: "sha256:0".into(),
         decision: PolicyDecision { verdict: Verdict::Prompt, rule, reason, policy_revision: 1 },
@@ -61,8 +61,8 @@ fn held() -> ToolCallEvent {
     }))
 }
 
-fn wait(second: i64, id: &str, of: WaitEvent) -> Event {
-    event(second, Body::Wait { wait: operation(id, 1, 1), event: of })
+fn wait(second: i64, id: &str, of: OperationEvent) -> Event {
+    event(second, Body::Operation { id: operation(id, 1, 1), event: of })
 }
 
 fn failure() -> Failure {
@@ -86,9 +86,12 @@ fn events_become_what_each_step_did_when() {
         not_before: at(120),
     };
     let decided =
-        ApprovalEvent::Decided { approval: String::new(), decision: Decision::Approved, reason: String::new() };
+        OperationEvent::Decided { approval: String::new(), decision: Decision::Approved, reason: String::new() };
     let form = Arc::new(Form::new("Why?".into(), String::new(), &serde_json::json!({})));
-    let cancelled = ToolCallEvent::Ended(ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() });
+    let cancelled = OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Cancelled {
+        failure: None,
+        grant_nonce: String::new(),
+    }));
     let skipped =
         StepEvent::Skipped { reason: SkipReason::ConditionFalse, because: None, progress: Progress::default() };
     let timeline = timeline([
@@ -96,24 +99,24 @@ fn events_become_what_each_step_did_when() {
         starts(100, "build", 1),
         call(100, operation("build", 1, 1), requested()),
         starts(100, "sleep", 1),
-        wait(100, "sleep", WaitEvent::Started(WaitCondition::Time { until: at(120) })),
+        wait(100, "sleep", OperationEvent::Requested(Work::Wait(WaitCondition::Time { until: at(120) }))),
         step(110, "build", 1, retry),
         starts(120, "build", 2),
         call(120, operation("build", 2, 1), requested()),
-        wait(120, "sleep", WaitEvent::Ended(WaitEnd::Elapsed)),
+        wait(120, "sleep", OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Elapsed))),
         completes(120, "sleep", 1),
         starts(125, "again", 1),
         call(125, operation("again", 1, 1), requested()),
         call(130, operation("build", 2, 1), held()),
         call(130, operation("again", 1, 1), cancelled),
         call(135, operation("again", 1, 2), requested()),
-        event(140, Body::Approval { operation: operation("build", 2, 1), event: decided }),
+        event(140, Body::Operation { id: operation("build", 2, 1), event: decided }),
         step(150, "build", 2, StepEvent::Failed { failure: failure(), progress: Progress::default() }),
         step(150, "skip", 0, skipped),
         starts(150, "quick", 1),
         completes(150, "quick", 1),
         starts(160, "ask", 1),
-        wait(160, "ask", WaitEvent::Started(WaitCondition::Form { form, until: None })),
+        wait(160, "ask", OperationEvent::Requested(Work::Wait(WaitCondition::Form { form, until: None }))),
     ]);
     let segment = |attempt, operation, kind, begin, end: i64| Segment {
         attempt,
@@ -156,13 +159,19 @@ fn events_become_what_each_step_did_when() {
 
 #[test]
 fn the_execution_of_a_step_runs_and_is_paused_in_its_row() {
-    let child = |second, of| event(second, Body::Child { child: operation("c", 1, 1), event: of });
+    let child = |second, of| event(second, Body::Operation { id: operation("c", 1, 1), event: of });
     let timeline = timeline([
         starts(1, "c", 1),
-        child(2, ChildEvent::Created),
-        child(3, ChildEvent::Paused),
-        child(5, ChildEvent::Resumed),
-        child(9, ChildEvent::Ended { end: belay_execution::ChildEnd::Failed { failure: failure() }, spent: None }),
+        child(2, OperationEvent::Reported(OperationReport::ChildCreated)),
+        child(3, OperationEvent::Reported(OperationReport::ChildPaused)),
+        child(5, OperationEvent::Reported(OperationReport::ChildResumed)),
+        child(
+            9,
+            OperationEvent::Ended(OperationEnd::Child {
+                end: belay_execution::ChildEnd::Failed { failure: failure() },
+                spent: None,
+            }),
+        ),
         step(9, "c", 1, StepEvent::Failed { failure: failure(), progress: Progress::default() }),
     ]);
     let kinds: Vec<_> = timeline.rows()[0].segments.iter().map(|found| (found.kind, found.begin)).collect();

@@ -1,6 +1,6 @@
 //! How an approval was used. Derived from events alone, so that an executor that takes over can report what its predecessor did not.
 
-use belay_execution::{ApprovalEvent, Body, Decision, Event, OperationId, SubjectKind, ToolCallEvent};
+use belay_execution::{Body, Decision, Event, OperationEnd, OperationEvent, OperationId, SubjectKind};
 use belay_journal::ExecutionKey;
 use belay_proto::v1;
 use tonic::Code;
@@ -11,40 +11,37 @@ use crate::{
 };
 
 /// The notice that follows from `next`, the first event about a call since its approval; `None` while the call continues with it.
-pub(crate) fn notice_after(approval: &str, approved: SubjectKind, next: &ToolCallEvent) -> Option<GateNotice> {
+pub(crate) fn notice_after(approval: &str, approved: SubjectKind, next: &OperationEvent) -> Option<GateNotice> {
     let spent = match next {
-        ToolCallEvent::Held(requirement) => approved == SubjectKind::Call && requirement.kind == SubjectKind::Effect,
-        ToolCallEvent::Ended(end) => !end.grant_nonce().is_empty(),
-        ToolCallEvent::Requested(_) | ToolCallEvent::Dispatched => return None,
+        OperationEvent::Held(requirement) => approved == SubjectKind::Call && requirement.kind == SubjectKind::Effect,
+        OperationEvent::Ended(OperationEnd::ToolCall(end)) => !end.grant_nonce().is_empty(),
+        OperationEvent::Requested(_)
+        | OperationEvent::Asked { .. }
+        | OperationEvent::Decided { .. }
+        | OperationEvent::Dispatched
+        | OperationEvent::Reported(_)
+        | OperationEvent::Ended(_) => return None,
     };
     Some(if spent { GateNotice::Consumed(approval.to_owned()) } else { GateNotice::Stale(approval.to_owned()) })
 }
 
-/// The event, if it is about this call.
-fn about<'a>(event: &'a Event, about: &OperationId) -> Option<&'a ToolCallEvent> {
+/// The event, if it is about this operation.
+fn about<'a>(event: &'a Event, about: &OperationId) -> Option<&'a OperationEvent> {
     match &event.body {
-        Body::ToolCall { call, event } if call == about => Some(event),
-        Body::ToolCall { .. }
-        | Body::Execution(_)
-        | Body::Step { .. }
-        | Body::Approval { .. }
-        | Body::Wait { .. }
-        | Body::Child { .. } => None,
+        Body::Operation { id, event } if id == about => Some(event),
+        Body::Operation { .. } | Body::Execution(_) | Body::Step { .. } => None,
     }
 }
 
 /// The decision of this approval, and the operation that waited for it.
 fn decision_of<'a>(event: &'a Event, name: &str) -> Option<(&'a OperationId, Decision)> {
     match &event.body {
-        Body::Approval { operation, event: ApprovalEvent::Decided { approval, decision, .. } } if approval == name => {
+        Body::Operation { id: operation, event: OperationEvent::Decided { approval, decision, .. } }
+            if approval == name =>
+        {
             Some((operation, *decision))
         }
-        Body::Approval { .. }
-        | Body::Execution(_)
-        | Body::Step { .. }
-        | Body::ToolCall { .. }
-        | Body::Wait { .. }
-        | Body::Child { .. } => None,
+        Body::Operation { .. } | Body::Execution(_) | Body::Step { .. } => None,
     }
 }
 
@@ -63,8 +60,13 @@ fn notices_from(events: &[Event], approval: &v1::Approval) -> Vec<GateNotice> {
         return GateNotice::dropped(approval);
     }
     let kind = events[..place].iter().rev().find_map(|event| match about(event, call)? {
-        ToolCallEvent::Held(requirement) => Some(requirement.kind),
-        ToolCallEvent::Requested(_) | ToolCallEvent::Dispatched | ToolCallEvent::Ended(_) => None,
+        OperationEvent::Held(requirement) => Some(requirement.kind),
+        OperationEvent::Requested(_)
+        | OperationEvent::Asked { .. }
+        | OperationEvent::Decided { .. }
+        | OperationEvent::Dispatched
+        | OperationEvent::Reported(_)
+        | OperationEvent::Ended(_) => None,
     });
     let mut since = events[place + 1..].iter().filter_map(|event| about(event, call));
     since.find_map(|event| notice_after(&approval.name, kind?, event)).into_iter().collect()
@@ -103,8 +105,8 @@ mod tests {
 
     use super::*;
 
-    fn about_call(event: ToolCallEvent) -> Body {
-        Body::ToolCall { call: OperationId { step: "a".into(), attempt: 1, number: 1 }, event }
+    fn about_call(event: OperationEvent) -> Body {
+        Body::Operation { id: OperationId { step: "a".into(), attempt: 1, number: 1 }, event }
     }
 
     fn held(kind: SubjectKind) -> Body {
@@ -119,23 +121,23 @@ mod tests {
             allowing_rules: Vec::new(),
             risk: belay_execution::Risk::Medium,
         };
-        about_call(ToolCallEvent::Held(Box::new(requirement)))
+        about_call(OperationEvent::Held(Box::new(requirement)))
     }
 
     fn decided(approval: &str, decision: Decision) -> Body {
-        let event = ApprovalEvent::Decided { approval: approval.into(), decision, reason: String::new() };
-        Body::Approval { operation: OperationId { step: "a".into(), attempt: 1, number: 1 }, event }
+        let event = OperationEvent::Decided { approval: approval.into(), decision, reason: String::new() };
+        Body::Operation { id: OperationId { step: "a".into(), attempt: 1, number: 1 }, event }
     }
 
     fn cancelled(grant_nonce: &str) -> Body {
         let end = ToolCallEnd::Cancelled { failure: None, grant_nonce: grant_nonce.into() };
-        about_call(ToolCallEvent::Ended(end))
+        about_call(OperationEvent::Ended(OperationEnd::ToolCall(end)))
     }
 
     fn failed(grant_nonce: &str) -> Body {
         let receipt = Receipt { grant_nonce: grant_nonce.into(), duration: Duration::ZERO, ..Receipt::default() };
         let end = ToolCallEnd::Failed { failure: Failure::new(ErrorClass::Fatal, "X", "x"), receipt };
-        about_call(ToolCallEvent::Ended(end))
+        about_call(OperationEvent::Ended(OperationEnd::ToolCall(end)))
     }
 
     fn notices(state: State, bodies: Vec<Body>) -> Vec<GateNotice> {
@@ -154,7 +156,7 @@ mod tests {
             (vec![after(), approved(), failed("")], unused()),
             (vec![before(), approved(), cancelled("n")], spent()),
             (vec![before(), approved(), cancelled("")], unused()),
-            (vec![before(), approved(), about_call(ToolCallEvent::Dispatched), cancelled("n")], spent()),
+            (vec![before(), approved(), about_call(OperationEvent::Dispatched), cancelled("n")], spent()),
             // It ran, and now needs approval for what it changed; or its subject has changed.
             (vec![before(), approved(), after(), decided("b", Decision::Denied), cancelled("")], spent()),
             (vec![before(), approved(), before(), cancelled("n")], unused()),

@@ -5,7 +5,8 @@ use std::{
 };
 
 use belay_execution::{
-    Actor, ApprovalMode, Created, DecideContext, ErrorClass, ExecutionState, Json, Receipt, RecoveryClass, ToolFacts,
+    Actor, ApprovalMode, Created, DecideContext, ErrorClass, ExecutionState, Json, OperationEnd, OperationEvent,
+    Receipt, RecoveryClass, ToolFacts,
 };
 use belay_plan::{Format, Plan};
 
@@ -105,7 +106,7 @@ fn story(trace: (String, String)) -> Vec<Vec<Event>> {
         let mut batch = Vec::new();
         decide(&mut execution, now, &mut batch);
         let calls = || execution.operations().map(|operation| execution.operation_id(operation.key));
-        let body = |call, end| Body::ToolCall { call, event: ToolCallEvent::Ended(end) };
+        let body = |call, end| Body::Operation { id: call, event: OperationEvent::Ended(OperationEnd::ToolCall(end)) };
         let next = match (calls().find_map(|call| Some((answer(&call)?, call))), calls().next()) {
             (Some((end, call)), _) => body(call, end),
             // `flaky` may be tried again now.

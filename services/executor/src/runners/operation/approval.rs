@@ -1,24 +1,15 @@
 //! Calls that wait for approval: the requests to the gate, grants, and what becomes of a call whose approval is decided or lost.
 
 use belay_execution::{ApprovalRequirement, ErrorClass, Failure, Receipt, ToolCallEnd};
-use belay_proto::{gate_v1, runner_v1};
+use belay_proto::gate_v1;
 use belay_reasons as reasons;
 
-use super::{Busy, DriverGone, ToolCallOperation, Update};
+use super::{Busy, DriverGone, ToolCallOperation, Update, grant_reply::GrantReply};
 use crate::{
     approvals::gate::{self, GateError},
     runners::call_reply::{CallReply, acknowledged_end},
     wire,
 };
-
-/// The gate's reply to a request for a grant.
-pub(super) enum GrantReply {
-    Granted(runner_v1::Grant),
-    /// The gate does not know the decision, because its store was restored or lost: a person has to approve again.
-    DecisionLost,
-    /// The gate refuses the grant permanently, for this reason.
-    Refused(String),
-}
 
 impl ToolCallOperation {
     pub(super) async fn request_approval(&mut self) -> Result<Update, DriverGone> {

@@ -1,6 +1,6 @@
 //! Reports of operations to their driver.
 
-use belay_execution::{ApprovalRequirement, ChildEvent, Json, OperationKey, Receipt, ToolCallEnd};
+use belay_execution::{ApprovalRequirement, Json, OperationEvent, OperationKey, Receipt, ToolCallEnd};
 use belay_proto::{runner_v1, v1};
 
 use crate::store::{blobs::NewBlob, secrets::Fork};
@@ -36,7 +36,7 @@ pub(crate) enum Update {
     /// Another executor owns the shard.
     Fenced,
     /// The news about the execution of a step's plan, from the operation with this number.
-    Child { key: OperationKey, number: u64, news: Vec<ChildEvent> },
+    Child { key: OperationKey, number: u64, news: Vec<OperationEvent> },
     /// The operation failed by a fault in the executor.
     Fault(OperationKey),
 }

@@ -1,7 +1,8 @@
 use belay_execution::{
     Allotment, Amounts, ApprovalRequirement, BlobRef, BudgetReport, BudgetUnit, ChangeKind, CommittedFile, Decision,
-    EffectSummary, ErrorClass, ExecutionState, Failure, FileType, Json, LastOutput, NamespaceHold, PathChange, Payload,
-    Period, PolicyDecision, QuotaState, Receipt, StepLayers, Verdict, WriteBound, WriteMechanism,
+    EffectSummary, ErrorClass, ExecutionState, Failure, FileType, Json, LastOutput, NamespaceHold, OperationEnd,
+    OperationEvent, OperationReport, PathChange, Payload, Period, PolicyDecision, QuotaState, Receipt, StepLayers,
+    Verdict, Work, WriteBound, WriteMechanism,
 };
 
 use super::*;
@@ -21,10 +22,7 @@ fn the_last_event_is_told_from_its_bytes() {
 #[test]
 fn events_come_back_as_they_were() {
     let id = || OperationId { step: "a.b".into(), attempt: 2, number: 3 };
-    let call = |event| Body::ToolCall { call: id(), event };
-    let approval = |event| Body::Approval { operation: id(), event };
-    let wait = |event| Body::Wait { wait: id(), event };
-    let child = |event| Body::Child { child: id(), event };
+    let operation = |event| Body::Operation { id: id(), event };
     let step = |event| Body::Step { step: "a.b".into(), attempt: 2, event };
     let change = |kind| PathChange { path: "a/b".into(), kind, flags: vec!["executable".into()] };
     let kinds = [ChangeKind::Created, ChangeKind::Modified, ChangeKind::Deleted];
@@ -33,7 +31,7 @@ fn events_come_back_as_they_were() {
     let need = |kind| {
         let (decision, effect) = (decision(Verdict::Prompt), effect.clone());
         let subject_digest = "sha256:x".into();
-        call(ToolCallEvent::Held(Box::new(ApprovalRequirement {
+        operation(OperationEvent::Held(Box::new(ApprovalRequirement {
             kind,
             subject_digest,
             decision,
@@ -96,9 +94,9 @@ fn events_come_back_as_they_were() {
     };
     let decided = |decision| {
         let (name, reason) = ("ap".to_owned(), "because".to_owned());
-        approval(ApprovalEvent::Decided { approval: name, decision, reason })
+        operation(OperationEvent::Decided { approval: name, decision, reason })
     };
-    let ended = |end| call(ToolCallEvent::Ended(end));
+    let ended = |end| operation(OperationEvent::Ended(OperationEnd::ToolCall(end)));
     let result = || Json::from_text("1");
     let digest = format!("hmac-sha256:{}", "0a".repeat(32)).into();
     let blob = Payload::Blob(BlobRef { digest, size: 40_000, redacted: true });
@@ -230,11 +228,11 @@ fn events_come_back_as_they_were() {
         step(StepEvent::RetryCancelled { reason: "why".into() }),
         step(StepEvent::Cancelled { progress }),
         step(StepEvent::OutcomeUnknown { failure: failure() }),
-        call(ToolCallEvent::Requested(Arc::new(request))),
-        call(ToolCallEvent::Dispatched),
+        operation(OperationEvent::Requested(Work::ToolCall(Arc::new(request)))),
+        operation(OperationEvent::Dispatched),
         need(SubjectKind::Call),
         need(SubjectKind::Effect),
-        approval(ApprovalEvent::Requested { approval: "ap".into(), subject_digest: "sha256:x".into() }),
+        operation(OperationEvent::Asked { approval: "ap".into(), subject_digest: "sha256:x".into() }),
         decided(Decision::Approved),
         decided(Decision::Denied),
         decided(Decision::Skipped),
@@ -246,47 +244,56 @@ fn events_come_back_as_they_were() {
         ended(ToolCallEnd::Cancelled { failure: Some(failure()), grant_nonce: "n".into() }),
         ended(ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() }),
         ended(ToolCallEnd::OutcomeUnknown { failure: failure(), grant_nonce: "n".into() }),
-        child(ChildEvent::Started(Child {
+        operation(OperationEvent::Requested(Work::Child(Child {
             execution: "c".into(),
             inputs: result(),
             until: Some(time),
             allotment: None,
-        })),
-        child(ChildEvent::Started(Child {
+        }))),
+        operation(OperationEvent::Requested(Work::Child(Child {
             execution: "c".into(),
             inputs: result(),
             until: None,
             allotment: Some(Allotment { calls: None, output_bytes: Some(0) }),
-        })),
-        child(ChildEvent::Created),
-        child(ChildEvent::Paused),
-        child(ChildEvent::Resumed),
-        child(ChildEvent::Ended {
+        }))),
+        operation(OperationEvent::Reported(OperationReport::ChildCreated)),
+        operation(OperationEvent::Reported(OperationReport::ChildPaused)),
+        operation(OperationEvent::Reported(OperationReport::ChildResumed)),
+        operation(OperationEvent::Ended(OperationEnd::Child {
             end: ChildEnd::Completed { output: result() },
             spent: Some(Amounts { calls: 2, output_bytes: 3 }),
-        }),
-        child(ChildEvent::Ended { end: ChildEnd::Failed { failure: failure() }, spent: Some(Amounts::default()) }),
-        child(ChildEvent::Ended { end: ChildEnd::Cancelled, spent: None }),
-        wait(WaitEvent::Started(WaitCondition::Time { until: time })),
-        wait(WaitEvent::Started(WaitCondition::Signal { signal: "go".into(), until: Some(time) })),
-        wait(WaitEvent::Started(WaitCondition::Signal { signal: "go".into(), until: None })),
-        wait(WaitEvent::Started(WaitCondition::Form {
+        })),
+        operation(OperationEvent::Ended(OperationEnd::Child {
+            end: ChildEnd::Failed { failure: failure() },
+            spent: Some(Amounts::default()),
+        })),
+        operation(OperationEvent::Ended(OperationEnd::Child { end: ChildEnd::Cancelled, spent: None })),
+        operation(OperationEvent::Requested(Work::Wait(WaitCondition::Time { until: time }))),
+        operation(OperationEvent::Requested(Work::Wait(WaitCondition::Signal {
+            signal: "go".into(),
+            until: Some(time),
+        }))),
+        operation(OperationEvent::Requested(Work::Wait(WaitCondition::Signal { signal: "go".into(), until: None }))),
+        operation(OperationEvent::Requested(Work::Wait(WaitCondition::Form {
             form: Arc::new(Form::new("t".into(), "d".into(), &serde_json::json!({"type": "object"}))),
             until: Some(time),
-        })),
-        wait(WaitEvent::Started(WaitCondition::Question {
+        }))),
+        operation(OperationEvent::Requested(Work::Wait(WaitCondition::Question {
             call: 1,
             question: "q-3".into(),
             form: Arc::new(Form::new("t".into(), "d".into(), &serde_json::json!({}))),
             until: Some(time),
-        })),
-        wait(WaitEvent::Ended(WaitEnd::Answered { answer: result() })),
-        wait(WaitEvent::Ended(WaitEnd::Declined { decision: Decision::Skipped, reason: "why".into() })),
-        wait(WaitEvent::Ended(WaitEnd::Elapsed)),
-        wait(WaitEvent::Ended(WaitEnd::Signalled { sequence: 4 })),
-        wait(WaitEvent::Ended(WaitEnd::Refused { message: "why".into() })),
-        wait(WaitEvent::Ended(WaitEnd::TimedOut)),
-        wait(WaitEvent::Ended(WaitEnd::Cancelled)),
+        }))),
+        operation(OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Answered { answer: result() }))),
+        operation(OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Declined {
+            decision: Decision::Skipped,
+            reason: "why".into(),
+        }))),
+        operation(OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Elapsed))),
+        operation(OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Signalled { sequence: 4 }))),
+        operation(OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Refused { message: "why".into() }))),
+        operation(OperationEvent::Ended(OperationEnd::Wait(WaitEnd::TimedOut))),
+        operation(OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Cancelled))),
     ];
     for body in bodies {
         for actor in [None, Some(Actor { principal: "ann".into(), request_id: "r1".into() })] {

@@ -6,10 +6,10 @@
 use std::{env, fs, path::PathBuf, time::Duration};
 
 use belay_execution::{
-    Actor, ApprovalEvent, ApprovalMode, ApprovalRequirement, Body, Control, Created, DecideContext, Decision,
-    EffectSummary, ErrorClass, Event, Execution, ExecutionEvent, Failure, Form, Json, OperationId, PolicyDecision,
-    Receipt, RecoveryClass, SNAPSHOT_VERSION, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolFacts, Verdict,
-    WaitEnd, WaitEvent, digest,
+    Actor, ApprovalMode, ApprovalRequirement, Body, Control, Created, DecideContext, Decision, EffectSummary,
+    ErrorClass, Event, Execution, ExecutionEvent, Failure, Form, Json, OperationEnd, OperationEvent, OperationId,
+    PolicyDecision, Receipt, RecoveryClass, SNAPSHOT_VERSION, SubjectKind, Timestamp, ToolCallEnd, ToolFacts, Verdict,
+    WaitEnd, digest,
 };
 use belay_plan::{Format, Plan};
 use belay_proto::v1;
@@ -109,8 +109,8 @@ impl Story {
         self.advance(0);
     }
 
-    fn call(&mut self, call: &OperationId, event: ToolCallEvent) {
-        self.record(None, Body::ToolCall { call: call.clone(), event });
+    fn call(&mut self, call: &OperationId, event: OperationEvent) {
+        self.record(None, Body::Operation { id: call.clone(), event });
     }
 
     /// The first call of a step asks.
@@ -134,13 +134,19 @@ impl Story {
         let key = self.execution.operation_key(&wait).unwrap();
         let form = self.execution.operation(key).unwrap().wait().unwrap().form().unwrap();
         let (approval, subject_digest) = (format!("namespaces/n/approvals/{step}"), form.subject_digest.clone());
-        let event = ApprovalEvent::Requested { approval, subject_digest };
-        self.record(None, Body::Approval { operation: wait.clone(), event });
-        self.record(Some(Actor::new("person:bob")), Body::Wait { wait, event: WaitEvent::Ended(end) });
+        let event = OperationEvent::Asked { approval, subject_digest };
+        self.record(None, Body::Operation { id: wait.clone(), event });
+        self.record(
+            Some(Actor::new("person:bob")),
+            Body::Operation { id: wait, event: OperationEvent::Ended(OperationEnd::Wait(end)) },
+        );
     }
 
     fn end(&mut self, step: &str, attempt: u32, end: ToolCallEnd) {
-        self.call(&OperationId { step: step.into(), attempt, number: 1 }, ToolCallEvent::Ended(end));
+        self.call(
+            &OperationId { step: step.into(), attempt, number: 1 },
+            OperationEvent::Ended(OperationEnd::ToolCall(end)),
+        );
     }
 }
 
@@ -185,10 +191,10 @@ fn story() -> Vec<Event> {
         allowing_rules: vec!["{id: a, on: effect, decide: auto}".to_owned()],
         risk: belay_execution::Risk::Medium,
     };
-    story.call(&held, ToolCallEvent::Held(Box::new(requirement)));
+    story.call(&held, OperationEvent::Held(Box::new(requirement)));
     let approval = || "namespaces/n/approvals/a".to_owned();
-    let requested = ApprovalEvent::Requested { approval: approval(), subject_digest };
-    story.record(None, Body::Approval { operation: held.clone(), event: requested });
+    let requested = OperationEvent::Asked { approval: approval(), subject_digest };
+    story.record(None, Body::Operation { id: held.clone(), event: requested });
     let answer = WaitEnd::Answered { answer: Json::from_text("7") };
     story.answer("asked", answer);
     story.answer("declined", WaitEnd::Declined { decision: Decision::Skipped, reason: "no".into() });
@@ -196,8 +202,8 @@ fn story() -> Vec<Event> {
     story.control("signal", Control::Signal { signal: "go".into(), payload: Json::from_text(r#"{"n":7}"#) });
     story.advance(3);
     story.control("resume", Control::Resume);
-    let decided = ApprovalEvent::Decided { approval: approval(), decision: Decision::Approved, reason: "fine".into() };
-    story.record(Some(Actor::new("person:bob")), Body::Approval { operation: held.clone(), event: decided });
+    let decided = OperationEvent::Decided { approval: approval(), decision: Decision::Approved, reason: "fine".into() };
+    story.record(Some(Actor::new("person:bob")), Body::Operation { id: held.clone(), event: decided });
     story.record(None, ExecutionEvent::Recovered { in_doubt: vec![held] });
     story.end("held", 1, completed("null"));
     story.end("flaky", 2, completed("1"));

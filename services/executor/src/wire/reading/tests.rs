@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use belay_execution::{
-    Body, Event, ExecutionEvent, ExecutionState, Finished, OperationId, Progress, SkipReason, StepEvent, Timestamp,
-    Totals, WaitEnd, WaitEvent,
+    Body, Event, ExecutionEvent, ExecutionState, Finished, OperationEnd, OperationEvent, OperationId, Progress,
+    SkipReason, StepEvent, Timestamp, Totals, WaitEnd,
 };
 use serde_json::Value;
 
@@ -71,7 +71,7 @@ fn the_audit_log_names_states_reasons_and_causes_as_the_contract_does() {
         WaitEnd::Cancelled,
     ] {
         let wait = OperationId { step: "s".into(), attempt: 1, number: 1 };
-        let body = Body::Wait { wait, event: WaitEvent::Ended(end) };
+        let body = Body::Operation { id: wait, event: OperationEvent::Ended(OperationEnd::Wait(end)) };
         let event = Event { sequence: 7, time: Timestamp::from_micros(0), actor: None, body: body.clone() };
         let Some(v1::execution_event::Kind::WaitEnded(ended)) = super::super::encode(&event).kind else { panic!() };
         assert_eq!(format!("CAUSE_{}", field(body, "cause")), ended.cause().as_str_name());

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use belay_execution::{
-    ApprovalEvent, ApprovalMode, Body, DecideContext, Decision, ErrorClass, Event, Execution, ExecutionEvent,
-    ExecutionState, OperationId, StepState, ToolCallEvent, Verb, Waiting,
+    ApprovalMode, Body, DecideContext, Decision, ErrorClass, Event, Execution, ExecutionEvent, ExecutionState,
+    OperationEvent, OperationId, StepState, Verb, Waiting,
 };
 
 use crate::support::{START, Story, act_of, action, call, is, requirement, story, without_recoveries};
@@ -403,14 +403,14 @@ fn what_cannot_be_is_refused() {
     let (completed, decision) = (found(|body| is::call_completed(body) && is_about_a(body)), found(is::decided));
     let (held, asked) = (play.just_after(is::held), play.just_after(is::approval_requested));
     let approved = play.just_after(is::decided);
-    let about = |event| Body::Approval { operation: first(), event };
+    let about = |event| Body::Operation { id: first(), event };
     let requested = |digest: &str| {
         let (approval, subject_digest) = ("namespaces/default/approvals/x".to_owned(), digest.to_owned());
-        about(ApprovalEvent::Requested { approval, subject_digest })
+        about(OperationEvent::Asked { approval, subject_digest })
     };
-    let again = Body::ToolCall { call: first(), event: ToolCallEvent::Held(Box::new(requirement("another"))) };
+    let again = Body::Operation { id: first(), event: OperationEvent::Held(Box::new(requirement("another"))) };
     let by_mode =
-        about(ApprovalEvent::Decided { approval: String::new(), decision: Decision::Skipped, reason: String::new() });
+        about(OperationEvent::Decided { approval: String::new(), decision: Decision::Skipped, reason: String::new() });
     let accept = |now: &mut Execution, body: &Body| drop(now.record(play.now, None, body.clone()).unwrap());
 
     assert_eq!(refusal(&held, completed.clone()), "`a` 1.1 was held, and nobody has approved it");

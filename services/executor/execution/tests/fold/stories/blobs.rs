@@ -6,8 +6,8 @@ use std::{
 };
 
 use belay_execution::{
-    BlobRef, BlobValue, Blobs, Body, DecideContext, Evaluated, Execution, Json, OperationId, Payload, Receipt,
-    StepState, ToolCallEnd, ToolCallEvent, Verb,
+    BlobRef, BlobValue, Blobs, Body, DecideContext, Evaluated, Execution, Json, OperationEnd, OperationEvent,
+    OperationId, Payload, Receipt, StepState, ToolCallEnd, Verb, Work,
 };
 use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde_json::{Value, json};
@@ -73,7 +73,9 @@ const CONTEXT: DecideContext<'_> = DecideContext { now: START, ledger_id: "ledge
 fn complete(execution: &mut Execution, step: &str, result: Payload) {
     let end = ToolCallEnd::Completed { result, receipt: Receipt::default() };
     let call = OperationId { step: step.into(), attempt: 1, number: 1 };
-    execution.record(START, None, Body::ToolCall { call, event: ToolCallEvent::Ended(end) }).unwrap();
+    execution
+        .record(START, None, Body::Operation { id: call, event: OperationEvent::Ended(OperationEnd::ToolCall(end)) })
+        .unwrap();
 }
 
 /// An execution whose steps `a` and `b` have completed with large outputs, and whose step `c` reads them both.
@@ -102,7 +104,7 @@ fn a_template_reads_out_of_blobs_once_they_are_at_hand() {
     assert_eq!(execution.step(c).attempt(), 1);
     assert_eq!(blobs.get(), 2, "both are asked for at once");
     let events = execution.advance_with(CONTEXT, &blobs);
-    let [Body::ToolCall { event: ToolCallEvent::Requested(request), .. }] =
+    let [Body::Operation { event: OperationEvent::Requested(Work::ToolCall(request)), .. }] =
         events.iter().map(|event| &event.body).collect::<Vec<_>>()[..]
     else {
         panic!("{events:?}")

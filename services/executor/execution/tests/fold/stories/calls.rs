@@ -1,6 +1,6 @@
 //! Steps that make several calls, side by side.
 
-use belay_execution::{Body, ToolCallEvent};
+use belay_execution::{Body, OperationEvent, Work};
 use serde_json::json;
 
 use crate::support::story;
@@ -125,7 +125,11 @@ fn calls_with_one_effect_are_committed_by_one_more_call() {
     );
     let begins_with = |step: &str| {
         let request = play.events.iter().find_map(|event| match &event.body {
-            Body::ToolCall { call, event: ToolCallEvent::Requested(request) } if &*call.step == step => Some(request),
+            Body::Operation { id: call, event: OperationEvent::Requested(Work::ToolCall(request)) }
+                if &*call.step == step =>
+            {
+                Some(request)
+            }
             _ => None,
         });
         let layers = request.expect("it was called").layers.clone().expect("its step has one effect");

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use belay_execution::{
-    Actor, Body, ChildEnd, ChildEvent, Control, Created, Event, Execution, ExecutionEvent, ExecutionState, StepState,
-    Verb, Waiting,
+    Actor, Body, ChildEnd, Control, Created, Event, Execution, ExecutionEvent, ExecutionState, OperationEnd,
+    OperationEvent, OperationReport, StepState, Verb, Waiting, Work,
 };
 use belay_plan::{Backoff, Format, Plan, RetryPolicy};
 use serde_json::json;
 
-use crate::support::{START, action, call, created, story};
+use crate::support::{START, action, call, created, is, story};
 
 // Its output is the step's, and it holds a slot meanwhile, like a call.
 #[test]
@@ -28,7 +28,7 @@ fn a_step_carries_out_a_plan() {
             "6s c completed, COMPLETED",
         ]
     );
-    let running = play.just_after(|body| matches!(body, Body::Child { event: ChildEvent::Started(_), .. }));
+    let running = play.just_after(is::child_requested);
     let child = running.operation_key(&call("build", 1, 1)).unwrap();
     let step = running.steps().nth(1).unwrap();
     assert_eq!(step.waiting(), Some(Waiting::Child { since: running.last_time(), child }));
@@ -51,7 +51,9 @@ fn a_plan_that_failed_is_carried_out_again() {
         .events
         .iter()
         .filter_map(|event| match &event.body {
-            Body::Child { event: ChildEvent::Started(child), .. } => Some(child.execution.as_str()),
+            Body::Operation { event: OperationEvent::Requested(Work::Child(child)), .. } => {
+                Some(child.execution.as_str())
+            }
             _ => None,
         })
         .collect();
@@ -85,7 +87,9 @@ fn the_limits_of_the_step_are_those_of_its_plan() {
         }
         let play = story.play();
         let started = play.events.iter().find_map(|event| match &event.body {
-            Body::Child { event: ChildEvent::Started(child), .. } => Some((event.time, child.until)),
+            Body::Operation { event: OperationEvent::Requested(Work::Child(child)), .. } => {
+                Some((event.time, child.until))
+            }
             _ => None,
         });
         let (at, until) = started.unwrap();
@@ -124,7 +128,9 @@ fn a_plan_is_paused_and_goes_on_with_its_parent() {
     );
     let pausing = play.just_after(|body| matches!(body, Body::Execution(ExecutionEvent::Paused { .. })));
     assert_eq!(action(&pausing), (call("build", 1, 1), Verb::Pause));
-    let paused = play.just_after(|body| matches!(body, Body::Child { event: ChildEvent::Paused, .. }));
+    let paused = play.just_after(|body| {
+        matches!(body, Body::Operation { event: OperationEvent::Reported(OperationReport::ChildPaused), .. })
+    });
     assert!(paused.is_parked());
 }
 
@@ -136,7 +142,7 @@ fn a_plan_goes_on_after_a_pause_that_was_never_recorded() {
     let mut execution = play.just_after(|body| matches!(body, Body::Execution(ExecutionEvent::Paused { .. })));
     let now = execution.last_time();
     let by = || Some(Actor::new("ann"));
-    let told = |event| Body::Child { child: call("build", 1, 1), event };
+    let told = |event| Body::Operation { id: call("build", 1, 1), event };
     let resumed = || Body::from(ExecutionEvent::Resumed);
     let paused = || {
         let reason = "lunch".to_owned();
@@ -144,16 +150,22 @@ fn a_plan_goes_on_after_a_pause_that_was_never_recorded() {
     };
     execution.record(now, by(), resumed()).unwrap();
     assert_eq!(action(&execution), (call("build", 1, 1), Verb::Dispatch), "it may be paused");
-    assert!(execution.record(now, None, told(ChildEvent::Paused)).is_err(), "it goes on");
+    assert!(
+        execution.record(now, None, told(OperationEvent::Reported(OperationReport::ChildPaused))).is_err(),
+        "it goes on"
+    );
     execution.record(now, by(), paused()).unwrap();
     assert_eq!(action(&execution), (call("build", 1, 1), Verb::Pause), "it may run");
-    assert!(execution.record(now, None, told(ChildEvent::Resumed)).is_err(), "it is to pause");
-    execution.record(now, None, told(ChildEvent::Paused)).unwrap();
+    assert!(
+        execution.record(now, None, told(OperationEvent::Reported(OperationReport::ChildResumed))).is_err(),
+        "it is to pause"
+    );
+    execution.record(now, None, told(OperationEvent::Reported(OperationReport::ChildPaused))).unwrap();
     execution.record(now, by(), resumed()).unwrap();
     execution.record(now, by(), paused()).unwrap();
     assert_eq!(action(&execution), (call("build", 1, 1), Verb::Pause), "an end of its pause may be under way");
     execution.record(now, by(), resumed()).unwrap();
-    execution.record(now, None, told(ChildEvent::Resumed)).unwrap();
+    execution.record(now, None, told(OperationEvent::Reported(OperationReport::ChildResumed))).unwrap();
     assert!(execution.is_parked(), "it is known to run");
 }
 
@@ -181,16 +193,23 @@ fn a_step_ends_its_own_pause_alone() {
 #[test]
 fn a_plan_that_ends_during_a_pause_is_recorded_in_it() {
     let play = story("build; b after build").carries_out("build", json!({"takes": 2})).acts("1s pause").play();
-    let mut paused = play.just_after(|body| matches!(body, Body::Child { event: ChildEvent::Paused, .. }));
+    let mut paused = play.just_after(|body| {
+        matches!(body, Body::Operation { event: OperationEvent::Reported(OperationReport::ChildPaused), .. })
+    });
     let end = ChildEnd::Completed { output: belay_execution::Json::from_text("{}") };
-    let ended = Body::Child { child: call("build", 1, 1), event: ChildEvent::Ended { end, spent: None } };
+    let ended = Body::Operation {
+        id: call("build", 1, 1),
+        event: OperationEvent::Ended(OperationEnd::Child { end, spent: None }),
+    };
     let now = paused.last_time();
     paused.record(now, None, ended.clone()).unwrap();
     assert_eq!(paused.state(), ExecutionState::Paused);
     assert!(paused.record(now, None, ended).is_err(), "it ends once");
-    let created = play.just_after(|body| matches!(body, Body::Child { event: ChildEvent::Created, .. }));
+    let created = play.just_after(|body| {
+        matches!(body, Body::Operation { event: OperationEvent::Reported(OperationReport::ChildCreated), .. })
+    });
     assert!(created.is_parked() && created.waits_for_children());
-    let started = play.just_after(|body| matches!(body, Body::Child { event: ChildEvent::Started(_), .. }));
+    let started = play.just_after(is::child_requested);
     assert_eq!(action(&started), (call("build", 1, 1), Verb::Dispatch));
     assert!(!started.waits_for_children());
 }
@@ -198,14 +217,14 @@ fn a_plan_that_ends_during_a_pause_is_recorded_in_it() {
 #[test]
 fn a_child_ends_once_and_only_where_it_began() {
     let play = story("build; a").carries_out("build", json!({})).play();
-    let mut running = play.just_after(|body| matches!(body, Body::Child { .. }));
+    let mut running = play.just_after(is::child_requested);
     let now = running.last_time();
-    let body = |step: &str, event| Body::Child { child: call(step, 1, 1), event };
+    let body = |step: &str, event| Body::Operation { id: call(step, 1, 1), event };
     for illegal in [
-        body("build", ChildEvent::Paused),
-        body("build", ChildEvent::Resumed),
-        body("build", ChildEvent::Ended { end: ChildEnd::Cancelled, spent: None }),
-        body("a", ChildEvent::Ended { end: ChildEnd::Cancelled, spent: None }),
+        body("build", OperationEvent::Reported(OperationReport::ChildPaused)),
+        body("build", OperationEvent::Reported(OperationReport::ChildResumed)),
+        body("build", OperationEvent::Ended(OperationEnd::Child { end: ChildEnd::Cancelled, spent: None })),
+        body("a", OperationEvent::Ended(OperationEnd::Child { end: ChildEnd::Cancelled, spent: None })),
     ] {
         assert!(running.record(now, None, illegal.clone()).is_err(), "{illegal:?}");
     }

@@ -1,6 +1,6 @@
 //! What steps have done is undone when the execution does not complete.
 
-use belay_execution::{Body, ExecutionState, ToolCallEvent};
+use belay_execution::{Body, ExecutionState, OperationEvent, Work};
 use serde_json::json;
 
 use crate::support::{Play, story};
@@ -8,7 +8,9 @@ use crate::support::{Play, story};
 /// The arguments of the calls that undo something, by their steps.
 fn undone(play: &Play) -> Vec<String> {
     let requests = play.events.iter().filter_map(|event| match &event.body {
-        Body::ToolCall { call, event: ToolCallEvent::Requested(request) } if request.tool == "undo" => {
+        Body::Operation { id: call, event: OperationEvent::Requested(Work::ToolCall(request)) }
+            if request.tool == "undo" =>
+        {
             Some(format!("{} {}", call.step, request.arguments.inline()?.as_str()))
         }
         _ => None,

@@ -1,6 +1,6 @@
 //! Steps that run once for each entry of a list.
 
-use belay_execution::{Body, StepEvent, ToolCallEvent};
+use belay_execution::{Body, OperationEvent, StepEvent, Work};
 use serde_json::json;
 
 use crate::support::{Play, story};
@@ -8,7 +8,11 @@ use crate::support::{Play, story};
 /// The arguments of the first call of a step.
 fn arguments<'a>(play: &'a Play, id: &str) -> &'a str {
     let request = play.events.iter().find_map(|event| match &event.body {
-        Body::ToolCall { call, event: ToolCallEvent::Requested(request) } if &*call.step == id => Some(request),
+        Body::Operation { id: call, event: OperationEvent::Requested(Work::ToolCall(request)) }
+            if &*call.step == id =>
+        {
+            Some(request)
+        }
         _ => None,
     });
     request.and_then(|request| request.arguments.inline()).expect("the step made a call").as_str()

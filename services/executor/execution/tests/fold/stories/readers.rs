@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use belay_execution::{
-    Actor, ApprovalEvent, ApprovalMode, Body, DecideContext, Decided, Decision, ErrorClass, Execution, ExecutionEvent,
-    ExecutionState, Failure, Json, Payload, PendingApproval, Receipt, Timestamp, ToolCallEnd, ToolCallEvent, Verb,
-    WaitCondition, WaitEnd, WaitEvent, Waiting,
+    Actor, ApprovalMode, Body, DecideContext, Decided, Decision, ErrorClass, Execution, ExecutionEvent, ExecutionState,
+    Failure, Json, OperationEnd, OperationEvent, Payload, PendingApproval, Receipt, Timestamp, ToolCallEnd, Verb,
+    WaitCondition, WaitEnd, Waiting, Work,
 };
 
-use crate::support::{Outcome, START, call, requirement, story};
+use crate::support::{Outcome, START, call, is, requirement, story};
 
 fn after(seconds: u64) -> Timestamp {
     START.saturating_add(Duration::from_secs(seconds))
@@ -40,16 +40,16 @@ fn times_attempts_and_waits_are_those_of_the_story() {
     let waits = backing_off.steps().next().unwrap().waiting();
     assert!(format!("{waits:?}").contains("Timer"), "{waits:?}");
     // The first attempt fails after a second, and the next is due five seconds later.
-    let again = play.just_after(|body| matches!(body, Body::ToolCall { call, .. } if call.attempt == 2));
+    let again = play.just_after(|body| matches!(body, Body::Operation { id, .. } if id.attempt == 2));
     assert_eq!(again.steps().next().unwrap().attempt_started_at(), Some(after(6)));
-    let held = play.just_after(|body| matches!(body, Body::ToolCall { event: ToolCallEvent::Held { .. }, .. }));
+    let held = play.just_after(is::held);
     assert_eq!(held.waiting().len(), 0, "it waits for a person once one was asked");
 }
 
 // A step waits for its running call, and the execution as a whole waits for nothing.
 #[test]
 fn only_what_waits_is_said_to_wait() {
-    let running = story("a").play().just_after(|body| matches!(body, Body::ToolCall { .. }));
+    let running = story("a").play().just_after(is::call_requested);
     assert_eq!(running.waiting(), []);
     assert_eq!(running.steps().next().unwrap().waiting(), Some(Waiting::Call { since: after(0) }));
 }
@@ -110,10 +110,10 @@ fn a_denial_says_who_denied_and_why() {
 #[test]
 fn an_approval_is_requested_once_and_has_a_name() {
     let play = story("a").replies("a: ok call").play();
-    let held = play.just_after(|body| matches!(body, Body::ToolCall { event: ToolCallEvent::Held { .. }, .. }));
+    let held = play.just_after(is::held);
     let requested = |execution: &Execution, approval: &str| {
-        let event = ApprovalEvent::Requested { approval: approval.into(), subject_digest: "sha256:`a` 1.1 #0".into() };
-        let body = Body::Approval { operation: call("a", 1, 1), event };
+        let event = OperationEvent::Asked { approval: approval.into(), subject_digest: "sha256:`a` 1.1 #0".into() };
+        let body = Body::Operation { id: call("a", 1, 1), event };
         execution.clone().record(after(1), None, body).map_err(|illegal| illegal.what)
     };
     assert!(requested(&held, "ap").is_ok());
@@ -126,17 +126,19 @@ fn an_approval_is_requested_once_and_has_a_name() {
 fn a_clock_that_was_set_back_shortens_no_wait() {
     let mut play = story("a; pause after a").waits("pause", "60s").replies("a: ok 100s").rehearse();
     play.execution.advance(DecideContext { now: after(90), ledger_id: "ledger" });
-    let ended = Body::ToolCall {
-        call: call("a", 1, 1),
-        event: ToolCallEvent::Ended(ToolCallEnd::Completed {
+    let ended = Body::Operation {
+        id: call("a", 1, 1),
+        event: OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Completed {
             result: Json::from_text("1").into(),
             receipt: Receipt { ledger_id: "ledger".into(), ..Default::default() },
-        }),
+        })),
     };
     play.execution.record(after(100), None, ended).unwrap();
     let events = play.execution.advance(DecideContext { now: after(10), ledger_id: "ledger" });
     let until = events.iter().find_map(|event| match &event.body {
-        Body::Wait { event: WaitEvent::Started(WaitCondition::Time { until }), .. } => Some(*until),
+        Body::Operation { event: OperationEvent::Requested(Work::Wait(WaitCondition::Time { until })), .. } => {
+            Some(*until)
+        }
         _ => None,
     });
     assert_eq!(until, Some(after(160)));
@@ -157,12 +159,18 @@ fn a_call_made_again_keeps_its_slot() {
 #[test]
 fn a_wait_that_ended_early_is_no_history() {
     let play = story("pause").waits("pause", "60s").play();
-    let mut waiting = play.just_after(|body| matches!(body, Body::Wait { event: WaitEvent::Started(_), .. }));
-    let ended = || Body::Wait { wait: call("pause", 1, 1), event: WaitEvent::Ended(WaitEnd::Elapsed) };
+    let mut waiting = play.just_after(is::wait_requested);
+    let ended = || Body::Operation {
+        id: call("pause", 1, 1),
+        event: OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Elapsed)),
+    };
     assert!(waiting.record(after(59), None, ended()).is_err());
     assert!(waiting.record(after(60), None, ended()).is_ok());
 
-    let timed_out = |step: &str| Body::Wait { wait: call(step, 1, 1), event: WaitEvent::Ended(WaitEnd::TimedOut) };
+    let timed_out = |step: &str| Body::Operation {
+        id: call(step, 1, 1),
+        event: OperationEvent::Ended(OperationEnd::Wait(WaitEnd::TimedOut)),
+    };
     let story = story("go; ask").waits("go", "deployed").asks("ask", "?");
     let play = story.step_limit("go", "5s").step_limit("ask", "5s").rehearse();
     let mut waiting = play.execution;
@@ -177,7 +185,7 @@ fn a_wait_that_ended_early_is_no_history() {
 #[test]
 fn a_form_is_asked_only_while_the_execution_goes_on() {
     let play = story("ask").asks("ask", "?").play();
-    let to_ask = play.just_after(|body| matches!(body, Body::Wait { event: WaitEvent::Started(_), .. }));
+    let to_ask = play.just_after(is::wait_requested);
     let asks = |execution: &Execution| execution.actions().iter().any(|action| action.verb == Verb::RequestApproval);
     let after_event = |event: ExecutionEvent| {
         let mut execution = to_ask.clone();
@@ -199,7 +207,7 @@ fn a_form_is_asked_only_while_the_execution_goes_on() {
 /// An execution of this mode whose form has just been started.
 fn story_of_mode(mode: ApprovalMode) -> Execution {
     let play = story("ask").asks("ask", "?").mode(mode).play();
-    play.just_after(|body| matches!(body, Body::Wait { event: WaitEvent::Started(_), .. }))
+    play.just_after(is::wait_requested)
 }
 
 // What is kept of values counts against the limits by its size.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_execution::{Body, StepEvent, ToolCallEvent};
+use belay_execution::{Body, OperationEvent, StepEvent, Work};
 use belay_plan::{Backoff, Profile, RetryPolicy};
 
 use crate::support::{Story, story};
@@ -223,7 +223,9 @@ fn a_step_has_a_time_limit_over_all_its_attempts() {
         .events
         .iter()
         .filter_map(|event| match &event.body {
-            Body::ToolCall { event: ToolCallEvent::Requested(request), .. } => Some(request.timeout.as_secs()),
+            Body::Operation { event: OperationEvent::Requested(Work::ToolCall(request)), .. } => {
+                Some(request.timeout.as_secs())
+            }
             _ => None,
         })
         .collect();

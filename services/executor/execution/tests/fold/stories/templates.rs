@@ -1,6 +1,6 @@
 //! Outputs that become arguments.
 
-use belay_execution::{Body, ToolCallEvent, digest};
+use belay_execution::{Body, OperationEvent, Work, digest};
 use serde_json::json;
 
 use crate::support::{Play, story};
@@ -8,7 +8,11 @@ use crate::support::{Play, story};
 /// The arguments of the first call of a step.
 fn arguments(play: &Play, id: &str) -> String {
     let request = play.events.iter().find_map(|event| match &event.body {
-        Body::ToolCall { call, event: ToolCallEvent::Requested(request) } if &*call.step == id => Some(request),
+        Body::Operation { id: call, event: OperationEvent::Requested(Work::ToolCall(request)) }
+            if &*call.step == id =>
+        {
+            Some(request)
+        }
         _ => None,
     });
     let request = request.expect("the step made a call");

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use belay_execution::{
-    ApprovalEvent, ApprovalMode, Body, DecideContext, Decision, ExecutionState, Json, MAX_SIGNALS, StepState, Verb,
-    WaitCondition, WaitEnd, WaitEvent, Waiting,
+    ApprovalMode, Body, DecideContext, Decision, ExecutionState, Json, MAX_SIGNALS, OperationEnd, OperationEvent,
+    StepState, Verb, WaitCondition, WaitEnd, Waiting, Work,
 };
 
-use crate::support::{START, act_of, action, call, story};
+use crate::support::{START, act_of, action, call, is, story};
 
 // Nothing is done meanwhile: the execution can leave memory, and is woken by the time.
 #[test]
@@ -22,7 +22,7 @@ fn a_step_waits_for_a_time() {
             "62s b completed, COMPLETED",
         ]
     );
-    let waiting = play.just_after(|body| matches!(body, Body::Wait { event: WaitEvent::Started(_), .. }));
+    let waiting = play.just_after(is::wait_requested);
     assert!(waiting.is_parked() && waiting.actions().is_empty() && waiting.in_doubt().is_empty());
     let (since, until) = (START.saturating_add(Duration::from_secs(1)), START.saturating_add(Duration::from_secs(61)));
     assert_eq!(waiting.wake_at(), Some(until));
@@ -78,7 +78,7 @@ fn a_step_waits_for_a_signal() {
         ]
     );
     assert_eq!(play.execution.steps().next().unwrap().output(), Some(&Json::from_text("7").into()));
-    let waiting = play.just_after(|body| matches!(body, Body::Wait { .. }));
+    let waiting = play.just_after(is::wait_requested);
     let wait = waiting.operation_key(&call("go", 1, 1)).unwrap();
     assert_eq!(waiting.waiting(), [Waiting::Signal { since: START, until: None, wait }]);
     assert_eq!((waiting.wake_at(), waiting.is_parked()), (None, true));
@@ -146,7 +146,7 @@ fn stopping_ends_waits() {
 #[test]
 fn what_a_wait_cannot_do_is_refused() {
     let play = story("w; a after w").waits("w", "go").play();
-    let ended = |end| Body::Wait { wait: call("w", 1, 1), event: WaitEvent::Ended(end) };
+    let ended = |end| Body::Operation { id: call("w", 1, 1), event: OperationEvent::Ended(OperationEnd::Wait(end)) };
     let refused = |body: Body| play.execution.clone().record(play.now, None, body).unwrap_err().what;
     assert!(refused(ended(WaitEnd::Elapsed)).contains("cannot end by Elapsed"));
     assert!(refused(ended(WaitEnd::TimedOut)).contains("cannot end by TimedOut"));
@@ -155,13 +155,14 @@ fn what_a_wait_cannot_do_is_refused() {
         refused(ended(WaitEnd::Signalled { sequence: 9 })),
         "event 9 is not the oldest signal `go` that is kept"
     );
-    let started = WaitEvent::Started(WaitCondition::Time { until: START });
-    let again = Body::Wait { wait: call("w", 1, 2), event: started.clone() };
+    let started = OperationEvent::Requested(Work::Wait(WaitCondition::Time { until: START }));
+    let again = Body::Operation { id: call("w", 1, 2), event: started.clone() };
     assert_eq!(refused(again), "`w` 1.2 does not follow 1.1");
     let start = story("a").rehearse();
     let mut running = start.execution;
     running.advance(DecideContext { now: START, ledger_id: "ledger" });
-    let no_wait = Body::Wait { wait: call("a", 1, 1), event: WaitEvent::Ended(WaitEnd::Elapsed) };
+    let no_wait =
+        Body::Operation { id: call("a", 1, 1), event: OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Elapsed)) };
     assert_eq!(running.record(START, None, no_wait).unwrap_err().what, "`a` 1.1 is not a wait");
 }
 
@@ -194,10 +195,10 @@ fn a_step_waits_for_an_answer() {
     );
     assert_eq!(play.execution.steps().nth(1).unwrap().output(), Some(&Json::from_text(r#"{"n":3}"#).into()));
 
-    let to_ask = play.just_after(|body| matches!(body, Body::Wait { event: WaitEvent::Started(_), .. }));
+    let to_ask = play.just_after(is::wait_requested);
     assert_eq!(action(&to_ask), (call("ask", 1, 1), Verb::RequestApproval), "until the gate has confirmed it");
     assert!(to_ask.in_doubt().is_empty());
-    let asked = play.just_after(|body| matches!(body, Body::Approval { .. }));
+    let asked = play.just_after(is::approval_requested);
     assert!(asked.is_parked() && asked.actions().is_empty() && asked.wake_at().is_none());
     let wait = asked.operation_key(&call("ask", 1, 1)).unwrap();
     let since = START.saturating_add(Duration::from_secs(1));
@@ -292,7 +293,7 @@ fn a_form_whose_texts_do_not_resolve_fails_its_step() {
 #[test]
 fn what_a_form_cannot_do_is_refused() {
     let play = story("ask; b after ask").asks("ask", "?").play();
-    let ended = |end| Body::Wait { wait: call("ask", 1, 1), event: WaitEvent::Ended(end) };
+    let ended = |end| Body::Operation { id: call("ask", 1, 1), event: OperationEvent::Ended(OperationEnd::Wait(end)) };
     let answered = || ended(WaitEnd::Answered { answer: Json::from_text("1") });
     let person = || Some(belay_execution::Actor::new("person"));
     let record = |actor, body| play.execution.clone().record(play.now, actor, body).map_err(|illegal| illegal.what);
@@ -312,10 +313,10 @@ fn what_a_form_cannot_do_is_refused() {
     let failure = failed.steps().next().unwrap().failure().unwrap().to_string();
     assert!(failure.contains("FORM_REFUSED") && failure.contains("`?`: It is too long."), "{failure}");
     let requested = |digest: &str| {
-        let event = ApprovalEvent::Requested { approval: "form".into(), subject_digest: digest.into() };
-        Body::Approval { operation: call("ask", 1, 1), event }
+        let event = OperationEvent::Asked { approval: "form".into(), subject_digest: digest.into() };
+        Body::Operation { id: call("ask", 1, 1), event }
     };
-    let to_ask = play.just_after(|body| matches!(body, Body::Wait { .. }));
+    let to_ask = play.just_after(|body| matches!(body, Body::Operation { .. }));
     let early = to_ask.clone().record(play.now, person(), answered()).unwrap_err();
     assert!(early.what.contains("cannot end by Answered"), "nobody was asked yet");
     let other = to_ask.clone().record(play.now, None, requested("sha256:other")).unwrap_err();
@@ -324,8 +325,8 @@ fn what_a_form_cannot_do_is_refused() {
     assert!(to_ask.clone().record(play.now, None, requested(&digest)).is_ok());
     assert_eq!(record(None, requested(&digest)).unwrap_err(), "nothing is to be asked about `ask` 1.1");
     let signal = story("w").waits("w", "go").play();
-    let asked = ApprovalEvent::Requested { approval: "form".into(), subject_digest: digest };
-    let body = Body::Approval { operation: call("w", 1, 1), event: asked };
+    let asked = OperationEvent::Asked { approval: "form".into(), subject_digest: digest };
+    let body = Body::Operation { id: call("w", 1, 1), event: asked };
     assert_eq!(
         signal.execution.clone().record(signal.now, None, body).unwrap_err().what,
         "`w` 1.1 waits for no answer"

@@ -8,10 +8,9 @@ mod end;
 use std::collections::{BTreeMap, BTreeSet};
 
 use belay_execution::{
-    ApprovalEvent, ApprovalMode, Body, ChildEnd, ChildEvent, Decision, ErrorClass, Event, ExecutionEvent,
-    ExecutionState, Failure, Finished, Json, OperationId, Payload, PlanUpdated, Progress, Resolution, Retried,
-    SkipReason, StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, Totals, WaitCondition, WaitEnd,
-    WaitEvent,
+    ApprovalMode, Body, ChildEnd, Decision, ErrorClass, Event, ExecutionEvent, ExecutionState, Failure, Finished, Json,
+    OperationEvent, OperationId, Payload, PlanUpdated, Progress, Resolution, Retried, SkipReason, StepEvent, StepId,
+    SubjectKind, Timestamp, ToolCallEnd, Totals, WaitCondition, WaitEnd,
 };
 use belay_plan::{
     CheckPlace, OnExhausted, Plan, QUEUE_DELAY, RecoveryStrategy, RunWhen, StepDraft, StepKind, StepSpec, Then,
@@ -216,10 +215,7 @@ impl Audit {
                 let step = self.index_of(step).expect("a step of the plan");
                 self.about_step(step, *attempt, kind, event.time);
             }
-            Body::ToolCall { call, event } => self.about_call(call, event),
-            Body::Approval { operation, event } => self.about_approval(operation, event),
-            Body::Wait { wait, event: kind } => self.about_wait(wait, kind, event),
-            Body::Child { child, event: kind } => self.about_child(child, kind, event.time),
+            Body::Operation { id, event: kind } => self.about_operation(id, kind, event),
         }
     }
 

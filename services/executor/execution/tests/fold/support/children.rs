@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use belay_execution::{
-    Amounts, Body, ChildEnd, ChildEvent, ChildPause, ErrorClass, Execution, Failure, Json, Operation, OperationId,
-    Timestamp, Verb, Work,
+    Amounts, Body, ChildEnd, ChildPause, ErrorClass, Execution, Failure, Json, Operation, OperationEnd, OperationEvent,
+    OperationId, OperationKind, OperationReport, Timestamp, Verb,
 };
 use serde_json::Value;
 
@@ -49,24 +49,30 @@ impl Children {
         execution: &'a Execution,
     ) -> impl Iterator<Item = (Timestamp, Happening)> + 'a {
         execution.operations().filter_map(|operation| {
-            let Work::Child { created, pause, .. } = &operation.work else { return None };
+            let OperationKind::Child { created, pause, .. } = &operation.work else { return None };
             let id = execution.operation_id(operation.key);
             let running = self.0.get(&id)?;
-            let about = |event| (None, Body::Child { child: id.clone(), event });
+            let about = |event| (None, Body::Operation { id: id.clone(), event });
             if !*created {
-                return Some((execution.last_time(), about(ChildEvent::Created)));
+                return Some((execution.last_time(), about(OperationEvent::Reported(OperationReport::ChildCreated))));
             }
             if running.is_cancelled {
-                return Some((running.ends, about(ChildEvent::Ended { end: ChildEnd::Cancelled, spent: None })));
+                return Some((
+                    running.ends,
+                    about(OperationEvent::Ended(OperationEnd::Child { end: ChildEnd::Cancelled, spent: None })),
+                ));
             }
             let is_paused = execution.paused_by().is_some();
             match (*pause, running.is_paused) {
                 (ChildPause::Paused, true) => None,
-                (_, true) => is_paused.then(|| (execution.last_time(), about(ChildEvent::Paused))),
-                (ChildPause::Runs, false) => {
-                    Some((running.ends, about(ChildEvent::Ended { end: end(operation), spent: Some(SPENT) })))
-                }
-                (_, false) => (!is_paused).then(|| (execution.last_time(), about(ChildEvent::Resumed))),
+                (_, true) => is_paused
+                    .then(|| (execution.last_time(), about(OperationEvent::Reported(OperationReport::ChildPaused)))),
+                (ChildPause::Runs, false) => Some((
+                    running.ends,
+                    about(OperationEvent::Ended(OperationEnd::Child { end: end(operation), spent: Some(SPENT) })),
+                )),
+                (_, false) => (!is_paused)
+                    .then(|| (execution.last_time(), about(OperationEvent::Reported(OperationReport::ChildResumed)))),
             }
         })
     }

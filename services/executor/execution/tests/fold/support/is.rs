@@ -1,6 +1,6 @@
 //! What an event is, for those who look for one.
 
-use belay_execution::{ApprovalEvent, Body, ExecutionEvent, StepEvent, ToolCallEnd, ToolCallEvent};
+use belay_execution::{Body, ExecutionEvent, OperationEvent, StepEvent, ToolCallEnd, Work};
 
 pub(crate) fn paused(body: &Body) -> bool {
     matches!(body, Body::Execution(ExecutionEvent::Paused { .. }))
@@ -19,15 +19,15 @@ pub(crate) fn retry_scheduled(body: &Body) -> bool {
 }
 
 pub(crate) fn call_requested(body: &Body) -> bool {
-    matches!(body, Body::ToolCall { event: ToolCallEvent::Requested(_), .. })
+    matches!(body, Body::Operation { event: OperationEvent::Requested(Work::ToolCall(_)), .. })
 }
 
 pub(crate) fn held(body: &Body) -> bool {
-    matches!(body, Body::ToolCall { event: ToolCallEvent::Held(_), .. })
+    matches!(body, Body::Operation { event: OperationEvent::Held(_), .. })
 }
 
 pub(crate) fn dispatched(body: &Body) -> bool {
-    matches!(body, Body::ToolCall { event: ToolCallEvent::Dispatched, .. })
+    matches!(body, Body::Operation { event: OperationEvent::Dispatched, .. })
 }
 
 pub(crate) fn call_completed(body: &Body) -> bool {
@@ -35,9 +35,17 @@ pub(crate) fn call_completed(body: &Body) -> bool {
 }
 
 pub(crate) fn approval_requested(body: &Body) -> bool {
-    matches!(body, Body::Approval { event: ApprovalEvent::Requested { .. }, .. })
+    matches!(body, Body::Operation { event: OperationEvent::Asked { .. }, .. })
 }
 
 pub(crate) fn decided(body: &Body) -> bool {
-    matches!(body, Body::Approval { event: ApprovalEvent::Decided { .. }, .. })
+    matches!(body, Body::Operation { event: OperationEvent::Decided { .. }, .. })
+}
+
+pub(crate) fn wait_requested(body: &Body) -> bool {
+    matches!(body, Body::Operation { event: OperationEvent::Requested(Work::Wait(_)), .. })
+}
+
+pub(crate) fn child_requested(body: &Body) -> bool {
+    matches!(body, Body::Operation { event: OperationEvent::Requested(Work::Child(_)), .. })
 }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use belay_execution::{
-    ApprovalEvent, Body, BudgetLevel, BudgetReport, ChildEnd, ChildEvent, ExecutionEvent, ExecutionState, OperationId,
-    Resolution, SkipReason, StepEvent, SubjectKind, ToolCallEnd, ToolCallEvent, WaitCondition, WaitEnd, WaitEvent,
+    Body, BudgetLevel, BudgetReport, ChildEnd, ExecutionEvent, ExecutionState, OperationEnd, OperationEvent,
+    OperationId, OperationReport, Resolution, SkipReason, StepEvent, SubjectKind, ToolCallEnd, WaitCondition, WaitEnd,
+    Work,
 };
 
 use super::{Play, START};
@@ -18,13 +19,22 @@ impl Play {
     /// What happened to the execution and its steps, without the calls where they say nothing more.
     pub(crate) fn picture(&self) -> Vec<String> {
         self.draw(|body| match body {
-            Body::Execution(_) | Body::Step { .. } | Body::Wait { .. } | Body::Child { .. } => true,
-            Body::ToolCall { call, event } => match event {
-                ToolCallEvent::Requested(_) => call.number > 1,
-                ToolCallEvent::Held(_) | ToolCallEvent::Ended(ToolCallEnd::Cancelled { .. }) => true,
-                ToolCallEvent::Dispatched | ToolCallEvent::Ended(_) => false,
+            Body::Execution(_) | Body::Step { .. } => true,
+            Body::Operation { id, event } => match event {
+                OperationEvent::Requested(Work::ToolCall(_)) => id.number > 1,
+                OperationEvent::Requested(Work::Wait(_) | Work::Child(_))
+                | OperationEvent::Held(_)
+                | OperationEvent::Decided { .. }
+                | OperationEvent::Reported(_)
+                | OperationEvent::Ended(
+                    OperationEnd::ToolCall(ToolCallEnd::Cancelled { .. })
+                    | OperationEnd::Wait(_)
+                    | OperationEnd::Child { .. },
+                ) => true,
+                OperationEvent::Asked { .. }
+                | OperationEvent::Dispatched
+                | OperationEvent::Ended(OperationEnd::ToolCall(_)) => false,
             },
-            Body::Approval { event, .. } => matches!(event, ApprovalEvent::Decided { .. }),
         })
     }
 
@@ -46,42 +56,48 @@ fn words(body: &Body) -> String {
     match body {
         Body::Execution(event) => execution_words(event),
         Body::Step { step, attempt, event } => format!("{step} {}", step_words(*attempt, event)),
-        Body::ToolCall { call: OperationId { step, attempt, number }, event } => match event {
-            ToolCallEvent::Requested(_) => format!("{step} call {attempt}.{number}"),
-            ToolCallEvent::Dispatched => format!("{step} dispatched"),
-            ToolCallEvent::Held(requirement) => match requirement.kind {
+        Body::Operation { id: OperationId { step, attempt, number }, event } => match event {
+            OperationEvent::Requested(Work::ToolCall(_)) => format!("{step} call {attempt}.{number}"),
+            OperationEvent::Dispatched => format!("{step} dispatched"),
+            OperationEvent::Held(requirement) => match requirement.kind {
                 SubjectKind::Call => format!("{step} held"),
                 SubjectKind::Effect => format!("{step} held with its effect"),
             },
-            ToolCallEvent::Ended(end) => format!("{step} call {attempt}.{number} {}", end_words(end)),
-        },
-        Body::Approval { operation: OperationId { step, attempt, number }, event } => match event {
-            ApprovalEvent::Requested { .. } => format!("asked about {step} call {attempt}.{number}"),
-            ApprovalEvent::Decided { approval, decision, .. } => {
+            OperationEvent::Ended(OperationEnd::ToolCall(end)) => {
+                format!("{step} call {attempt}.{number} {}", end_words(end))
+            }
+            OperationEvent::Asked { .. } => format!("asked about {step} call {attempt}.{number}"),
+            OperationEvent::Decided { approval, decision, .. } => {
                 let by = if approval.is_empty() { " by its mode" } else { "" };
                 format!("{step} {}{by}", format!("{decision:?}").to_uppercase())
             }
-        },
-        Body::Child { child: OperationId { step, .. }, event } => match event {
-            ChildEvent::Started(_) => format!("{step} starts its plan"),
-            ChildEvent::Created => format!("{step} plan created"),
-            ChildEvent::Paused => format!("{step} plan paused"),
-            ChildEvent::Resumed => format!("{step} plan resumed"),
-            ChildEvent::Ended { end: ChildEnd::Completed { .. }, .. } => format!("{step} plan completed"),
-            ChildEvent::Ended { end: ChildEnd::Failed { failure }, .. } => {
+            OperationEvent::Requested(Work::Child(_)) => format!("{step} starts its plan"),
+            OperationEvent::Reported(OperationReport::ChildCreated) => format!("{step} plan created"),
+            OperationEvent::Reported(OperationReport::ChildPaused) => format!("{step} plan paused"),
+            OperationEvent::Reported(OperationReport::ChildResumed) => format!("{step} plan resumed"),
+            OperationEvent::Ended(OperationEnd::Child { end: ChildEnd::Completed { .. }, .. }) => {
+                format!("{step} plan completed")
+            }
+            OperationEvent::Ended(OperationEnd::Child { end: ChildEnd::Failed { failure }, .. }) => {
                 format!("{step} plan failed {:?}", failure.class)
             }
-            ChildEvent::Ended { end: ChildEnd::Cancelled, .. } => format!("{step} plan cancelled"),
-        },
-        Body::Wait { wait: OperationId { step, .. }, event } => match event {
-            WaitEvent::Started(WaitCondition::Time { .. }) => format!("{step} waits"),
-            WaitEvent::Started(WaitCondition::Signal { signal, .. }) => format!("{step} waits for {signal}"),
-            WaitEvent::Started(WaitCondition::Form { form, .. }) => format!("{step} asks {}", form.title),
-            WaitEvent::Started(WaitCondition::Question { form, .. }) => format!("{step} call asks {}", form.title),
-            WaitEvent::Ended(WaitEnd::Declined { decision, .. }) => {
+            OperationEvent::Ended(OperationEnd::Child { end: ChildEnd::Cancelled, .. }) => {
+                format!("{step} plan cancelled")
+            }
+            OperationEvent::Requested(Work::Wait(WaitCondition::Time { .. })) => format!("{step} waits"),
+            OperationEvent::Requested(Work::Wait(WaitCondition::Signal { signal, .. })) => {
+                format!("{step} waits for {signal}")
+            }
+            OperationEvent::Requested(Work::Wait(WaitCondition::Form { form, .. })) => {
+                format!("{step} asks {}", form.title)
+            }
+            OperationEvent::Requested(Work::Wait(WaitCondition::Question { form, .. })) => {
+                format!("{step} call asks {}", form.title)
+            }
+            OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Declined { decision, .. })) => {
                 format!("{step} wait Declined ({decision:?})")
             }
-            WaitEvent::Ended(end) => {
+            OperationEvent::Ended(OperationEnd::Wait(end)) => {
                 format!("{step} wait {}", format!("{end:?}").split(' ').next().unwrap_or_default())
             }
         },

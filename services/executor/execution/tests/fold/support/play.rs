@@ -6,9 +6,9 @@ use std::{
 };
 
 use belay_execution::{
-    Action, Actor, ApprovalEvent, ApprovalMode, Body, Control, Created, DecideContext, Decision, Event, Execution,
-    ExecutionEvent, ExecutionState, NewPlan, OperationKey, RecoveryClass, StepState, StepView, Timestamp, ToolFacts,
-    Verb, WaitEnd, WaitEvent, Work,
+    Action, Actor, ApprovalMode, Body, Control, Created, DecideContext, Decision, Event, Execution, ExecutionEvent,
+    ExecutionState, NewPlan, OperationEnd, OperationEvent, OperationKey, OperationKind, RecoveryClass, StepState,
+    StepView, Timestamp, ToolFacts, Verb, WaitEnd,
 };
 use belay_plan::{Budget, Check, OnExhausted, Plan, RunWhen, StepDraft, StepKind, StepKindDraft, ToolStep};
 
@@ -129,7 +129,11 @@ pub(crate) fn without_recoveries(events: &[Event]) -> Vec<(Timestamp, Option<Act
     };
     let real = events.iter().filter(|event| !recovered(event)).map(|event| {
         let mut body = event.body.clone();
-        if let Body::Wait { event: WaitEvent::Ended(WaitEnd::Signalled { sequence }), .. } = &mut body {
+        if let Body::Operation {
+            event: OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Signalled { sequence })),
+            ..
+        } = &mut body
+        {
             *sequence = before(*sequence);
         }
         (event.time, event.actor.clone(), body)
@@ -382,18 +386,18 @@ impl Play {
             let call = &self.execution.operation_id(operation);
             let operation = self.execution.operation(operation).expect("only operations in flight need something");
             let request = match &operation.work {
-                Work::ToolCall(request) => request,
-                Work::Child { .. } => {
+                OperationKind::ToolCall(request) => request,
+                OperationKind::Child { .. } => {
                     self.children.perform(call, operation, verb, self.now);
                     continue;
                 }
-                Work::Wait(wait) => {
+                OperationKind::Wait(wait) => {
                     assert_eq!(verb, Verb::RequestApproval);
                     let form = wait.condition.form().expect("only a form is asked");
                     let (approval, subject_digest) = (format!("form {call}"), form.subject_digest.clone());
-                    let event = ApprovalEvent::Requested { approval, subject_digest };
+                    let event = OperationEvent::Asked { approval, subject_digest };
                     if self.asked.insert(operation.key) {
-                        self.acts.push_front((self.now, (None, Body::Approval { operation: call.clone(), event })));
+                        self.acts.push_front((self.now, (None, Body::Operation { id: call.clone(), event })));
                     }
                     continue;
                 }

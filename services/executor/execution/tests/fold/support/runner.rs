@@ -7,8 +7,8 @@ use std::{
 };
 
 use belay_execution::{
-    Actor, ApprovalEvent, ApprovalRequirement, Body, Decision, ErrorClass, Failure, Json, OperationId, PendingApproval,
-    Receipt, StepLayers, SubjectKind, Timestamp, ToolCallEnd, ToolCallEvent, ToolCallRequest,
+    Actor, ApprovalRequirement, Body, Decision, ErrorClass, Failure, Json, OperationEnd, OperationEvent, OperationId,
+    PendingApproval, Receipt, StepLayers, SubjectKind, Timestamp, ToolCallEnd, ToolCallRequest,
 };
 
 use super::{Happening, story::requirement};
@@ -235,27 +235,29 @@ impl Runner {
         stopping: bool,
     ) -> Option<(Timestamp, Happening)> {
         let call = self.calls.get(id)?;
-        let about_call = |event| (None, Body::ToolCall { call: id.clone(), event });
-        let about_approval = |event| Body::Approval { operation: id.clone(), event };
+        let about_call = |event| (None, Body::Operation { id: id.clone(), event });
+        let about_approval = |event| Body::Operation { id: id.clone(), event };
         let since = match call.phase {
-            Phase::Ends(at) => return Some((at, about_call(ToolCallEvent::Ended(self.end(id))))),
+            Phase::Ends(at) => {
+                return Some((at, about_call(OperationEvent::Ended(OperationEnd::ToolCall(self.end(id))))));
+            }
             Phase::Held(_) if stopping => return None,
             Phase::Held(since) => since,
         };
         let question = call.questions.front().expect("held for something");
         let requirement = call.requirement(id, question);
         let Some(pending) = known.filter(|pending| pending.requirement == requirement) else {
-            return Some((since, about_call(ToolCallEvent::Held(Box::new(requirement)))));
+            return Some((since, about_call(OperationEvent::Held(Box::new(requirement)))));
         };
         let asked = call.asked?;
         let approval = format!("namespaces/default/approvals/{id} #{}", call.answered);
         if pending.approval.is_none() {
             let subject_digest = requirement.subject_digest;
-            return Some((asked, (None, about_approval(ApprovalEvent::Requested { approval, subject_digest }))));
+            return Some((asked, (None, about_approval(OperationEvent::Asked { approval, subject_digest }))));
         }
         let (decision, after) = question.answer.filter(|_| pending.decided.is_none())?;
         let reason = "as I see it".to_owned();
-        let decided = about_approval(ApprovalEvent::Decided { approval, decision, reason });
+        let decided = about_approval(OperationEvent::Decided { approval, decision, reason });
         Some((asked.saturating_add(after), (Some(Actor::new("ann")), decided)))
     }
 

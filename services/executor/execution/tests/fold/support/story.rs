@@ -4,9 +4,9 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use belay_execution::{
     Actor, ApprovalMode, ApprovalRequirement, Body, Created, Decision, EffectSummary, ErrorClass, Execution,
-    ExecutionEvent, Failure, Json, LastOutput, OperationId, PlanUpdated, PolicyDecision, Resolution, Retried,
-    RetryRequest, SignalReceived, StepEvent, SubjectKind, ToolCallEvent, ToolCallRequest, Verb, Verdict, WaitEnd,
-    WaitEvent,
+    ExecutionEvent, Failure, Json, LastOutput, OperationEnd, OperationEvent, OperationId, PlanUpdated, PolicyDecision,
+    Resolution, Retried, RetryRequest, SignalReceived, StepEvent, SubjectKind, ToolCallRequest, Verb, Verdict, WaitEnd,
+    Work,
 };
 use belay_plan::{
     Backoff, Budget, CallDraft, Effects, Escalation, FormDraft, Input, OnError, Plan, PlanDraft, RecoveryStrategy,
@@ -357,7 +357,7 @@ impl Story {
 pub(crate) fn act_of(words: &str) -> Happening {
     let reason = String::new();
     let ended = |step: &str, end| {
-        let body = Body::Wait { wait: call(step, 1, 1), event: WaitEvent::Ended(end) };
+        let body = Body::Operation { id: call(step, 1, 1), event: OperationEvent::Ended(OperationEnd::Wait(end)) };
         (Some(Actor::new("person")), body)
     };
     let event = match words.split(' ').collect::<Vec<_>>()[..] {
@@ -520,7 +520,7 @@ pub(crate) fn request(call: OperationId) -> Body {
         layers: None,
         namespace_hold: None,
     };
-    Body::ToolCall { call, event: ToolCallEvent::Requested(Arc::new(request)) }
+    Body::Operation { id: call, event: OperationEvent::Requested(Work::ToolCall(Arc::new(request))) }
 }
 
 /// What a call is held for, with nothing in it that matters but its digest.

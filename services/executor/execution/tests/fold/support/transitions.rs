@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use belay_execution::{
-    ApprovalEvent, Body, ChildEvent, Execution, ExecutionEvent, ExecutionState, ExecutionTrigger, StepEvent, StepState,
-    StepTrigger, ToolCallEnd, ToolCallEvent, WaitEvent,
+    Body, Execution, ExecutionEvent, ExecutionState, ExecutionTrigger, OperationEnd, OperationEvent, StepEvent,
+    StepState, StepTrigger, ToolCallEnd, Work,
 };
 
 /// Transitions that occurred, as rows of the tables.
@@ -84,7 +84,7 @@ fn execution_trigger(body: &Body) -> Option<ExecutionTrigger> {
             | ExecutionEvent::BudgetReported(_)
             | ExecutionEvent::Recovered { .. } => None,
         },
-        Body::Approval { event: ApprovalEvent::Decided { .. }, .. } => Some(ExecutionTrigger::ApprovalDecided),
+        Body::Operation { event: OperationEvent::Decided { .. }, .. } => Some(ExecutionTrigger::ApprovalDecided),
         Body::Step {
             event:
                 StepEvent::Resolved { .. }
@@ -96,36 +96,32 @@ fn execution_trigger(body: &Body) -> Option<ExecutionTrigger> {
                 | StepEvent::FallbackSwitched { .. },
             ..
         } => Some(ExecutionTrigger::StepResolved),
-        Body::Approval { .. } | Body::Step { .. } | Body::ToolCall { .. } | Body::Wait { .. } | Body::Child { .. } => {
-            None
-        }
+        Body::Operation { .. } | Body::Step { .. } => None,
     }
 }
 
 fn step_trigger(body: &Body, from: StepState, to: StepState) -> Option<StepTrigger> {
     match body {
         Body::Execution(_) => None,
-        Body::ToolCall { event, .. } => match event {
-            ToolCallEvent::Ended(_) if (from, to) == (StepState::AwaitingApproval, StepState::Running) => {
+        Body::Operation { event, .. } => match event {
+            OperationEvent::Ended(OperationEnd::ToolCall(_))
+                if (from, to) == (StepState::AwaitingApproval, StepState::Running) =>
+            {
                 Some(StepTrigger::CallEnded)
             }
-            ToolCallEvent::Ended(ToolCallEnd::Cancelled { .. }) => Some(StepTrigger::CallDiscarded),
-            ToolCallEvent::Held(_) => Some(StepTrigger::CallHeld),
-            ToolCallEvent::Requested(_) => Some(StepTrigger::OperationRequested),
-            ToolCallEvent::Dispatched | ToolCallEvent::Ended(_) => None,
+            OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Cancelled { .. })) => {
+                Some(StepTrigger::CallDiscarded)
+            }
+            OperationEvent::Held(_) => Some(StepTrigger::CallHeld),
+            OperationEvent::Requested(Work::ToolCall(_) | Work::Child(_)) => Some(StepTrigger::OperationRequested),
+            OperationEvent::Requested(Work::Wait(_)) => Some(StepTrigger::WaitStarted),
+            OperationEvent::Decided { .. } => Some(StepTrigger::ApprovalDecided),
+            OperationEvent::Ended(OperationEnd::Wait(_)) => Some(StepTrigger::WaitEnded),
+            OperationEvent::Asked { .. }
+            | OperationEvent::Dispatched
+            | OperationEvent::Reported(_)
+            | OperationEvent::Ended(OperationEnd::ToolCall(_) | OperationEnd::Child { .. }) => None,
         },
-        Body::Approval { event, .. } => match event {
-            ApprovalEvent::Decided { .. } => Some(StepTrigger::ApprovalDecided),
-            ApprovalEvent::Requested { .. } => None,
-        },
-        Body::Child { event, .. } => match event {
-            ChildEvent::Started(_) => Some(StepTrigger::OperationRequested),
-            ChildEvent::Created | ChildEvent::Paused | ChildEvent::Resumed | ChildEvent::Ended { .. } => None,
-        },
-        Body::Wait { event, .. } => Some(match event {
-            WaitEvent::Started(_) => StepTrigger::WaitStarted,
-            WaitEvent::Ended(_) => StepTrigger::WaitEnded,
-        }),
         Body::Step { event, .. } => Some(match event {
             StepEvent::SkipRequested { .. }
             | StepEvent::OutputSet { .. }

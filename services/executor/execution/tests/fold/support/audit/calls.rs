@@ -1,30 +1,33 @@
 //! Operations of steps: calls, approvals, waits and the executions of plans.
 
+use belay_execution::{OperationEnd, OperationReport, Work};
+
 use super::*;
 
 impl Audit {
-    pub(super) fn about_call(&mut self, call: &OperationId, event: &ToolCallEvent) {
-        match event {
-            ToolCallEvent::Requested(request) => {
-                self.requested(call, request.check);
-                self.hold_call(call, request.held);
+    pub(super) fn about_operation(&mut self, id: &OperationId, kind: &OperationEvent, event: &Event) {
+        let (step, time) = (self.step_of(id), event.time);
+        match kind {
+            OperationEvent::Requested(Work::ToolCall(request)) => {
+                self.requested(id, request.check);
+                self.hold_call(id, request.held);
             }
-            ToolCallEvent::Held(requirement) => {
-                assert!(self.open.contains(call) && self.stop.is_none());
+            OperationEvent::Held(requirement) => {
+                assert!(self.open.contains(id) && self.stop.is_none());
                 let (kind, digest) = (requirement.kind, requirement.subject_digest.clone());
                 let held = Held { kind: Some(kind), digest: digest.clone(), ..Held::default() };
-                let before = self.held.insert(call.clone(), held);
+                let before = self.held.insert(id.clone(), held);
                 let again = before.is_none_or(|held| held.digest != digest && !held.waits());
-                assert!(again, "{call} was held twice for the same, or before a decision");
-                self.holding.remove(&self.step_of(call));
+                assert!(again, "{id} was held twice for the same, or before a decision");
+                self.holding.remove(&self.step_of(id));
             }
-            ToolCallEvent::Dispatched => {
+            OperationEvent::Dispatched => {
                 self.check_may_start();
-                let held = &self.held[call];
+                let held = &self.held[id];
                 assert_eq!((held.kind, held.decision), (Some(SubjectKind::Call), Some(Decision::Approved)));
-                assert!(self.queued.remove(call), "{call} did not wait for a slot");
-                self.was_dispatched(call);
-                self.holding.insert(self.step_of(call));
+                assert!(self.queued.remove(id), "{id} did not wait for a slot");
+                self.was_dispatched(id);
+                self.holding.insert(self.step_of(id));
                 // A step that waits for what this call holds of a budget keeps its slot, and does nothing with it.
                 let in_flight = |step: &&usize| self.open.iter().any(|open| self.step_of(open) == **step);
                 let running = match self.plan.has_budgets() {
@@ -33,82 +36,71 @@ impl Audit {
                 };
                 assert!(running <= self.plan.parallelism(), "more steps at once than the plan allows");
             }
-            ToolCallEvent::Ended(end) => {
-                let used = self.used_by_call(call, end.output_bytes());
-                self.spend(call, Some(used));
+            OperationEvent::Ended(OperationEnd::ToolCall(end)) => {
+                let used = self.used_by_call(id, end.output_bytes());
+                self.spend(id, Some(used));
                 match end {
                     ToolCallEnd::Completed { result, .. } => {
                         // Number 3: what was held completes with a yes to what it was held for last.
-                        let yes = self.held.get(call).is_none_or(|held| held.decision == Some(Decision::Approved));
-                        assert!(yes, "{call} completed, and nobody had approved it");
-                        let step = self.step_of(call);
-                        match self.checking.get(call) {
-                            Some(place) => assert!(self.passed.insert((step, *place)), "{call} checks again"),
+                        let yes = self.held.get(id).is_none_or(|held| held.decision == Some(Decision::Approved));
+                        assert!(yes, "{id} completed, and nobody had approved it");
+                        match self.checking.get(id) {
+                            Some(place) => assert!(self.passed.insert((step, *place)), "{id} checks again"),
                             None => {
                                 // S2-NFR-007: whatever happens, a step takes effect once.
                                 let first = self.effects.insert(step);
-                                assert!(first, "{call} took effect after another call of its step had");
+                                assert!(first, "{id} took effect after another id of its step had");
                                 self.took_effect(step);
                                 self.results.insert((self.last_time, text_of(result)));
                             }
                         }
                     }
                     ToolCallEnd::Denied { .. } => {
-                        if self.held.get(call).is_some_and(|held| held.decision == Some(Decision::Skipped)) {
-                            self.left_out.insert(self.step_of(call));
+                        if self.held.get(id).is_some_and(|held| held.decision == Some(Decision::Skipped)) {
+                            self.left_out.insert(self.step_of(id));
                         }
                     }
                     ToolCallEnd::OutcomeUnknown { .. } => {
-                        let place = self.checking.get(call).copied();
-                        place.map(|place| self.doubted.insert(self.step_of(call), place));
+                        let place = self.checking.get(id).copied();
+                        place.map(|place| self.doubted.insert(self.step_of(id), place));
                     }
                     ToolCallEnd::Failed { .. } | ToolCallEnd::Cancelled { .. } => {}
                 }
-                self.call_ended(call);
+                self.call_ended(id);
             }
-        }
-    }
 
-    pub(super) fn about_approval(&mut self, call: &OperationId, event: &ApprovalEvent) {
-        match event {
-            ApprovalEvent::Requested { subject_digest, .. } if self.waits.contains_key(call) => {
+            OperationEvent::Asked { subject_digest, .. } if self.waits.contains_key(id) => {
                 assert_eq!(self.mode, ApprovalMode::Wait, "a run that cannot ask has asked");
-                let form = self.waits[call].form().expect("only a form is asked");
+                let form = self.waits[id].form().expect("only a form is asked");
                 assert_eq!(&form.subject_digest, subject_digest);
-                assert!(self.asked.insert(call.clone()), "{call} was asked twice");
+                assert!(self.asked.insert(id.clone()), "{id} was asked twice");
             }
-            ApprovalEvent::Requested { approval, subject_digest } => {
-                let held = self.held.get_mut(call).expect("only what is held is asked about");
+            OperationEvent::Asked { approval, subject_digest } => {
+                let held = self.held.get_mut(id).expect("only what is held is asked about");
                 assert_eq!(&held.digest, subject_digest);
                 assert!(held.decision.is_none() && held.approval.replace(approval.clone()).is_none());
             }
-            ApprovalEvent::Decided { approval, decision, .. } => {
-                let step = self.step_of(call);
-                let held = self.held.get_mut(call).expect("only what is held is decided about");
+            OperationEvent::Decided { approval, decision, .. } => {
+                let held = self.held.get_mut(id).expect("only what is held is decided about");
                 let asks_nobody = matches!(self.mode, ApprovalMode::Fail | ApprovalMode::Skip);
                 match &held.approval {
                     Some(asked) => assert_eq!(asked, approval),
                     None => assert!(approval.is_empty() && asks_nobody && *decision != Decision::Approved),
                 }
-                assert!(held.decision.replace(*decision).is_none(), "it was decided about {call} twice");
+                assert!(held.decision.replace(*decision).is_none(), "it was decided about {id} twice");
                 match (held.kind, *decision) {
-                    (Some(SubjectKind::Call), Decision::Approved) => drop(self.queued.insert(call.clone())),
+                    (Some(SubjectKind::Call), Decision::Approved) => drop(self.queued.insert(id.clone())),
                     _ => drop(self.holding.insert(step)),
                 }
             }
-        }
-    }
 
-    pub(super) fn about_wait(&mut self, wait: &OperationId, kind: &WaitEvent, event: &Event) {
-        let (step, time) = (self.step_of(wait), event.time);
-        match kind {
-            WaitEvent::Started(condition) => {
-                self.requested(wait, None);
-                self.open.remove(wait);
-                self.waits.insert(wait.clone(), condition.clone());
+            OperationEvent::Requested(Work::Wait(condition)) => {
+                self.requested(id, None);
+                self.open.remove(id);
+                self.waits.insert(id.clone(), condition.clone());
             }
-            WaitEvent::Ended(end) => {
-                let condition = self.waits.remove(wait).expect("it waits");
+            OperationEvent::Ended(OperationEnd::Wait(end)) => {
+                let condition = self.waits.remove(id).expect("it waits");
                 match end {
                     WaitEnd::Elapsed => {
                         assert!(matches!(condition, WaitCondition::Time { until } if until <= time), "too early");
@@ -126,15 +118,15 @@ impl Audit {
                         assert!(by_limit && condition.until().is_some_and(|until| until <= time));
                     }
                     WaitEnd::Answered { .. } => {
-                        let asked = condition.form().is_some() && self.asked.contains(wait);
-                        assert!(asked && event.actor.is_some() && self.stop.is_none(), "{wait} was not asked");
+                        let asked = condition.form().is_some() && self.asked.contains(id);
+                        assert!(asked && event.actor.is_some() && self.stop.is_none(), "{id} was not asked");
                         self.effects.insert(step);
                     }
                     WaitEnd::Declined { decision, .. } => {
                         assert!(condition.form().is_some() && self.stop.is_none());
                         // A person declines what they were asked, and the mode what nobody is asked.
                         assert_eq!(event.actor.is_some(), self.mode == ApprovalMode::Wait);
-                        assert_eq!(event.actor.is_some(), self.asked.contains(wait));
+                        assert_eq!(event.actor.is_some(), self.asked.contains(id));
                         match decision {
                             Decision::Denied => assert_ne!(self.mode, ApprovalMode::Skip),
                             Decision::Skipped => drop(self.left_out.insert(step)),
@@ -147,36 +139,31 @@ impl Audit {
                     WaitEnd::Cancelled => assert!(self.stop.is_some(), "nothing was stopped"),
                 }
             }
-        }
-    }
 
-    pub(super) fn about_child(&mut self, child: &OperationId, kind: &ChildEvent, time: Timestamp) {
-        let step = self.step_of(child);
-        match kind {
-            ChildEvent::Started(started) => {
-                self.requested(child, None);
-                assert!(started.until.is_none_or(|until| until >= time), "{child} has no time left");
-                self.open.remove(child);
+            OperationEvent::Requested(Work::Child(started)) => {
+                self.requested(id, None);
+                assert!(started.until.is_none_or(|until| until >= time), "{id} has no time left");
+                self.open.remove(id);
                 let given = started.allotment.unwrap_or_default();
-                self.hold(child, [given.calls, given.output_bytes]);
+                self.hold(id, [given.calls, given.output_bytes]);
                 assert!(self.names_of_children.insert(started.execution.clone()), "two children have one name");
-                self.children.insert(child.clone(), Some(false));
+                self.children.insert(id.clone(), Some(false));
             }
-            ChildEvent::Created => {
-                assert!(self.children.contains_key(child), "{child} has not begun");
-                assert!(self.created_children.insert(child.clone()), "{child} is created twice");
+            OperationEvent::Reported(OperationReport::ChildCreated) => {
+                assert!(self.children.contains_key(id), "{id} has not begun");
+                assert!(self.created_children.insert(id.clone()), "{id} is created twice");
             }
-            ChildEvent::Paused => {
-                let before = self.children.insert(child.clone(), Some(true)).expect("it has begun");
-                assert!(self.paused && before != Some(true), "{child} is not to pause");
+            OperationEvent::Reported(OperationReport::ChildPaused) => {
+                let before = self.children.insert(id.clone(), Some(true)).expect("it has begun");
+                assert!(self.paused && before != Some(true), "{id} is not to pause");
             }
-            ChildEvent::Resumed => {
-                let before = self.children.insert(child.clone(), Some(false)).expect("it has begun");
-                assert!(!self.paused && before != Some(false), "{child} is not to go on");
+            OperationEvent::Reported(OperationReport::ChildResumed) => {
+                let before = self.children.insert(id.clone(), Some(false)).expect("it has begun");
+                assert!(!self.paused && before != Some(false), "{id} is not to go on");
             }
-            ChildEvent::Ended { end, spent } => {
-                self.spend(child, *spent);
-                assert!(self.children.remove(child).is_some(), "{child} has not begun");
+            OperationEvent::Ended(OperationEnd::Child { end, spent }) => {
+                self.spend(id, *spent);
+                assert!(self.children.remove(id).is_some(), "{id} has not begun");
                 match end {
                     ChildEnd::Completed { .. } => drop(self.effects.insert(step)),
                     ChildEnd::Failed { .. } => {}
