@@ -214,6 +214,11 @@ impl CallSecrets {
         if let Some(receipt) = &mut shown.receipt {
             receipt.files.iter_mut().for_each(|file| file.path = self.text(&file.path));
             receipt.left_out.iter_mut().for_each(|left_out| *left_out = self.text(left_out));
+            if let Some(intent) = &mut receipt.intent {
+                intent.command = self.command(&intent.command);
+                let words = [&mut intent.program, &mut intent.working_directory].into_iter();
+                words.chain(&mut intent.environment).chain(&mut intent.paths).for_each(|word| *word = self.text(word));
+            }
         }
         let receipt = shown.receipt.as_mut();
         let (decided, did) =

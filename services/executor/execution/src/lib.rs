@@ -48,11 +48,11 @@ pub use classify::classify;
 pub use control::{Control, Kept, NewPlan, Refused};
 pub use decision::Decision;
 pub use event::{
-    Actor, Allotment, ApprovalMode, Body, BudgetLevel, BudgetReport, CachedFrom, Child, ChildEnd, CommittedFile,
-    Created, EscalationRetry, Event, ExecutionEvent, FileType, Finished, Form, OperationEnd, OperationEvent,
-    OperationId, OperationReport, PlanUpdated, Progress, QuestionReply, Receipt, RecoveryClass, Resolution, Retried,
-    RetryChange, RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, StepLayers, Subject, ToolCallEnd,
-    ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, Work, Workspace, WriteBound, WriteMechanism,
+    Actor, Allotment, ApprovalMode, Body, BudgetLevel, BudgetReport, CachedFrom, CallIntent, Child, ChildEnd,
+    CommittedFile, Created, EscalationRetry, Event, ExecutionEvent, FileType, Finished, Form, OperationEnd,
+    OperationEvent, OperationId, OperationReport, PlanUpdated, Progress, QuestionReply, Receipt, RecoveryClass,
+    Resolution, Retried, RetryChange, RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, StepLayers, Subject,
+    ToolCallEnd, ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, Work, Workspace, WriteBound, WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
 pub use namespace_budget::{NamespaceBudget, NamespaceHolds, WindowChange, WindowUse};

@@ -2,7 +2,7 @@
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
-    ApprovalRequirement, CommittedFile, ErrorClass, Failure, Json, Receipt, RecoveryClass, ToolCallEnd,
+    ApprovalRequirement, CallIntent, CommittedFile, ErrorClass, Failure, Json, Receipt, RecoveryClass, ToolCallEnd,
 };
 use belay_proto::{
     payload::JSON_MEDIA_TYPE,
@@ -228,6 +228,9 @@ fn understood(reported: runner_v1::ToolCall) -> Result<RunnerReply, NotUnderstoo
 const MAX_FILES: usize = 1_000;
 const MAX_FILE_BYTES: usize = 256 * 1024;
 
+/// The most bytes that are recorded of what a policy judged: the contract allows a runner 64 KiB.
+const MAX_INTENT_BYTES: usize = 128 * 1024;
+
 /// A receipt that is small enough for an event, also of a runner that sends more. What is left out is counted.
 fn bounded(mut receipt: Receipt) -> Receipt {
     let mut bytes = 0;
@@ -238,7 +241,15 @@ fn bounded(mut receipt: Receipt) -> Receipt {
     let listed = receipt.files.iter().take(MAX_FILES).take_while(|file| fits(file)).count();
     receipt.unlisted_files = receipt.unlisted_files.saturating_add((receipt.files.len() - listed) as u64);
     receipt.files.truncate(listed);
+    if receipt.intent.as_ref().is_some_and(|intent| bytes_of(intent) > MAX_INTENT_BYTES) {
+        receipt.intent = Some(CallIntent { is_cut: true, ..CallIntent::default() });
+    }
     receipt
+}
+
+fn bytes_of(CallIntent { command, program, working_directory, environment, paths, .. }: &CallIntent) -> usize {
+    let words = command.iter().chain([program, working_directory]).chain(environment).chain(paths);
+    words.map(|word| word.len() + 4).sum()
 }
 
 fn reference(

@@ -1,8 +1,8 @@
 //! Approvals, policy decisions, effects and receipts.
 
 use belay_execution::{
-    ApprovalRequirement, ChangeKind, CommittedFile, Decision, EffectSummary, FileType, PathChange, PolicyDecision,
-    Receipt, Risk, StepLayers, SubjectKind, Verdict, WriteBound, WriteMechanism,
+    ApprovalRequirement, CallIntent, ChangeKind, CommittedFile, Decision, EffectSummary, FileType, PathChange,
+    PolicyDecision, Receipt, Risk, StepLayers, SubjectKind, Verdict, WriteBound, WriteMechanism,
 };
 use belay_proto::v1::{
     self, approval::State, approval_need::Kind, committed_file::Type, path_change::Kind as Change,
@@ -153,7 +153,18 @@ pub(crate) fn receipt_to(receipt: &Receipt) -> v1::Receipt {
         unlisted_file_count: i64::try_from(receipt.unlisted_files).unwrap_or(i64::MAX),
         layer: receipt.layer.clone(),
         output_bytes: i64::try_from(receipt.output_bytes).unwrap_or(i64::MAX),
+        intent: receipt.intent.clone().map(intent_to),
     }
+}
+
+fn intent_to(intent: CallIntent) -> v1::CallIntent {
+    let CallIntent { command, program, working_directory, environment, paths, is_cut } = intent;
+    v1::CallIntent { command, program, working_directory, environment, paths, is_cut }
+}
+
+fn intent_from(intent: v1::CallIntent) -> CallIntent {
+    let v1::CallIntent { command, program, working_directory, environment, paths, is_cut } = intent;
+    CallIntent { command, program, working_directory, environment, paths, is_cut }
 }
 
 fn write_bound_to(bound: &WriteBound) -> v1::WriteBound {
@@ -218,6 +229,7 @@ pub(crate) fn receipt_from(receipt: v1::Receipt) -> Result<Receipt, NotUnderstoo
         unlisted_files: u64::try_from(receipt.unlisted_file_count).unwrap_or(0),
         layer: receipt.layer,
         output_bytes: u64::try_from(receipt.output_bytes).unwrap_or(0),
+        intent: receipt.intent.map(intent_from),
     })
 }
 

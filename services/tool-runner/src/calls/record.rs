@@ -14,7 +14,7 @@ use belay_telemetry::TraceContext;
 use belay_workspace::LeftOut;
 
 use crate::{
-    ToolFailure,
+    Operation, ToolFailure,
     disk_errors::{disk_reason, is_disk_reason},
 };
 
@@ -115,6 +115,33 @@ pub(super) fn never_started(failure: &ToolFailure) -> bool {
     failure.reason == reasons::SANDBOX_UNAVAILABLE && failure.class == ErrorClass::Transient
 }
 
+/// The most bytes of an intent that a receipt has.
+const MAX_INTENT_BYTES: usize = 64 * 1024;
+
+/// What a policy has judged, for the receipt; `None` when the call names nothing that a policy sees.
+pub(super) fn intent(operation: &Operation) -> Option<v1::CallIntent> {
+    let Operation { command, program, environment, working_directory, paths } = operation;
+    let root = if working_directory == "." { "" } else { working_directory };
+    let program = program.clone().unwrap_or_default();
+    if command.is_empty() && environment.is_empty() && paths.is_empty() {
+        return None;
+    }
+    let mut left = MAX_INTENT_BYTES.saturating_sub(program.len() + root.len());
+    let mut is_cut = false;
+    let mut bounded = |words: &[String]| -> Vec<String> {
+        let fits = |word: &&String| {
+            let fits = word.len() + 4 <= left;
+            left -= if fits { word.len() + 4 } else { left };
+            fits
+        };
+        let taken: Vec<String> = words.iter().take_while(fits).cloned().collect();
+        is_cut |= taken.len() < words.len();
+        taken
+    };
+    let (environment, paths, command) = (bounded(environment), bounded(paths), bounded(command));
+    Some(v1::CallIntent { command, program, working_directory: root.to_owned(), environment, paths, is_cut })
+}
+
 /// The failure of a call that timed out. It names the field of the plan that sets the limit.
 pub(crate) fn timed_out(limit: Duration) -> ToolFailure {
     let message = format!(
@@ -136,6 +163,24 @@ mod tests {
     use belay_workspace::{FileKind, RelPath};
 
     use super::*;
+
+    #[test]
+    fn an_intent_that_is_too_long_is_cut_and_says_so() {
+        let operation = Operation {
+            command: vec!["git".into(), "x".repeat(MAX_INTENT_BYTES)],
+            program: Some("git".into()),
+            environment: vec!["LANG".into()],
+            working_directory: ".".into(),
+            paths: vec!["a".into()],
+        };
+        let v1::CallIntent { command, program, working_directory, environment, paths, is_cut } =
+            intent(&operation).unwrap();
+        assert_eq!((command, program.as_str(), working_directory.as_str()), (vec!["git".to_owned()], "git", ""));
+        assert_eq!((environment, paths, is_cut), (operation.environment.clone(), operation.paths.clone(), true));
+        let whole = intent(&Operation { command: vec!["git".into()], ..operation }).unwrap();
+        assert!(!whole.is_cut);
+        assert_eq!(intent(&Operation::default()), None);
+    }
 
     // A full or read-only disk is no fault of the step: the executor calls again later.
     #[test]

@@ -210,6 +210,7 @@ impl Calls {
         };
         let intent = judge_intent(&job.policy.policy, &request.tool, &arguments);
         receipt.decision = Some(job.decision(&intent.decision));
+        receipt.intent = record::intent(&intent.operation);
         let approved = job.approved.is_some();
         let next = decide::before(intent.decision.verdict, spec.recovery, spec.touches, approved);
         if next == Before::Refuse {

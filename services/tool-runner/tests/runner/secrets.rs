@@ -12,7 +12,7 @@ use belay_sqlite::{Location, SqliteError, Threads};
 use belay_tool_runner::{Ledger, LedgerError, Registry, Secrets};
 use serde_json::{Value, json};
 
-use super::support::{ASK, Bench, CHANGE, FREE, KEEP, Runner, SEND, name, state};
+use super::support::{ASK, Bench, CHANGE, COMMAND, FREE, KEEP, Runner, SEND, name, state};
 
 /// Found by its shape.
 const TOKEN: &str = concat!("ghp_", "Zx81mQ7Lr0aVt5KcNw3Yb9Ud2Ef6Hg4Js1Pk");
@@ -89,6 +89,22 @@ async fn a_waiting_call_keeps_its_secrets_sealed() {
     assert_eq!((&receipt.effect.unwrap().changes[0].path, &receipt.files[0].path), (&path, &path));
     assert_eq!(receipt.files[0].digest, belay_grant::digest_of(bench.text(&path).as_bytes()));
     assert_eq!(bench.text(&path), format!("token = {TOKEN}\n"));
+    assert_ledger_hides(&bench);
+}
+
+/// S2-FR-077a: what the policy judged is recorded as it is, and hidden where the ledger shows it.
+#[tokio::test]
+async fn the_recorded_intent_of_a_call_is_sealed_where_it_has_secrets() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    let paths = vec![format!("./sub//{TOKEN}"), "other".to_owned()];
+    let arguments = json!({"do": [["write", "f", "x"]], "paths": paths}).to_string();
+    let mut call = request(&runner, "s", COMMAND, json!([]));
+    call.arguments = Some(v1::Payload::of_json(arguments));
+    let ended = runner.call(call).await.unwrap();
+    let intent = ended.receipt.unwrap().intent.unwrap();
+    assert_eq!((intent.command, intent.program), (vec!["do".to_owned()], "do".to_owned()));
+    assert_eq!((intent.paths, intent.is_cut), (vec![format!("sub/{TOKEN}"), "other".to_owned()], false));
     assert_ledger_hides(&bench);
 }
 

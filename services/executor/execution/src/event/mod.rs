@@ -19,7 +19,8 @@ pub use self::{
     operation::{OperationEnd, OperationEvent, OperationReport, Work},
     step::{CachedFrom, Progress, Resolution, RetryChange, SkipReason, StepEvent},
     tool_call::{
-        CommittedFile, FileType, Receipt, StepLayers, ToolCallEnd, ToolCallRequest, WriteBound, WriteMechanism,
+        CallIntent, CommittedFile, FileType, Receipt, StepLayers, ToolCallEnd, ToolCallRequest, WriteBound,
+        WriteMechanism,
     },
     wait::{Form, QuestionReply, WaitCondition, WaitEnd},
 };

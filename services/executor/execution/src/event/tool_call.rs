@@ -141,6 +141,25 @@ pub struct Receipt {
     pub unlisted_files: u64,
     /// The layer that has what it changed, when that is committed with the effect of its step; empty otherwise.
     pub layer: String,
+    /// What the policy judged before the call ran; `None` when its arguments name nothing that a policy sees.
+    pub intent: Option<CallIntent>,
+}
+
+/// What a call is asked to do, as a policy sees it before the call runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallIntent {
+    /// The argument vector of a command; empty for other tools.
+    pub command: Vec<String>,
+    /// The name of the program that the command starts, when it lies on the `PATH` outside the workspace; empty for any other program.
+    pub program: String,
+    /// The directory in which the command runs, relative to the workspace; empty for its root.
+    pub working_directory: String,
+    /// The names of the environment variables that the call sets.
+    pub environment: Vec<String>,
+    /// The paths that the arguments name.
+    pub paths: Vec<String>,
+    /// Whether some of it is left out, because it is too long.
+    pub is_cut: bool,
 }
 
 /// What a call did to one path, as it was committed.

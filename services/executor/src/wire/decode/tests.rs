@@ -1,8 +1,8 @@
 use belay_execution::{
-    Allotment, Amounts, ApprovalRequirement, BlobRef, BudgetReport, BudgetUnit, ChangeKind, CommittedFile, Decision,
-    EffectSummary, ErrorClass, ExecutionState, Failure, FileType, Json, LastOutput, NamespaceHold, OperationEnd,
-    OperationEvent, OperationReport, PathChange, Payload, Period, PolicyDecision, QuotaState, Receipt, StepLayers,
-    Verdict, Work, WriteBound, WriteMechanism,
+    Allotment, Amounts, ApprovalRequirement, BlobRef, BudgetReport, BudgetUnit, CallIntent, ChangeKind, CommittedFile,
+    Decision, EffectSummary, ErrorClass, ExecutionState, Failure, FileType, Json, LastOutput, NamespaceHold,
+    OperationEnd, OperationEvent, OperationReport, PathChange, Payload, Period, PolicyDecision, QuotaState, Receipt,
+    StepLayers, Verdict, Work, WriteBound, WriteMechanism,
 };
 
 use super::*;
@@ -72,6 +72,14 @@ fn events_come_back_as_they_were() {
             })
             .collect(),
         unlisted_files: 9,
+        intent: Some(CallIntent {
+            command: vec!["git".into(), "push".into()],
+            program: "git".into(),
+            working_directory: "sub".into(),
+            environment: vec!["LANG".into()],
+            paths: vec!["a".into()],
+            is_cut: true,
+        }),
     };
     let failure = || {
         let (stdout, stderr) = ("1 failed\n".to_owned(), "oh\n".to_owned());
