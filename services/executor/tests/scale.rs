@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_blobs::Folder;
 use belay_executor::{ExecutionRegistry, Gate, MasterKey, Parts, Redactor, Runner, Thresholds};
-use belay_journal::{ExecutionSummary, Fence, JournalWriter as _, NewExecution, Opened, Operation, Transition, Waits};
+use belay_journal::{ExecutionSummary, Fence, JournalWriter as _, NewExecution, Opened, StoreWrite, Transition, Waits};
 use belay_proto::v1::{execution::State, waiting_reason::Kind};
 use belay_service_kit::{Clock as _, Ids, Shutdown, SystemClock, net};
 use belay_sqlite::{Location, Threads};
@@ -16,7 +16,7 @@ const EXECUTIONS: i64 = 5_000;
 const HOUR: i64 = 3_600_000_000;
 
 /// Executions that wait for a person, and every tenth for a time that is hours away.
-fn parked(now: i64, fence: i64) -> Vec<Operation> {
+fn parked(now: i64, fence: i64) -> Vec<StoreWrite> {
     let parked = |number: i64| {
         let shard = u32::try_from(number % 64).unwrap();
         let wake_at = (number % 10 == 0).then_some(now + HOUR + number);
@@ -24,7 +24,7 @@ fn parked(now: i64, fence: i64) -> Vec<Operation> {
             Some(_) => (State::Running, Kind::Timer),
             None => (State::Paused, Kind::Resume),
         };
-        Operation::Create {
+        StoreWrite::Create {
             execution: NewExecution {
                 namespace: "default".into(),
                 id: format!("execution-{number}"),

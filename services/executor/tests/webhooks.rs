@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use belay_blobs::Folder;
 use belay_executor::{ExecutionRegistry, Gate, MasterKey, Parts, Redactor, Runner, Thresholds, Webhook, shard_of};
 use belay_journal::{
-    Done, ExecutionSummary, Fence, JournalReader, JournalWriter as _, NewExecution, Opened, Operation, OutboxMessage,
+    Done, ExecutionSummary, Fence, JournalReader, JournalWriter as _, NewExecution, Opened, OutboxMessage, StoreWrite,
     Transition,
 };
 use belay_journal_memory::Memory;
@@ -73,7 +73,7 @@ impl World {
             body: "{}".into(),
             created_at: START,
         };
-        let create = Operation::Create {
+        let create = StoreWrite::Create {
             execution: NewExecution {
                 namespace: "default".into(),
                 id: "one".into(),
@@ -105,7 +105,7 @@ impl World {
         assert!(matches!(created[0], Ok(Done::Created(_))), "{created:?}");
         if let Some(next_at) = next_at {
             let rows = reader.outbox("alerts", i64::MAX, messages).await.unwrap();
-            let postpone = |row: &belay_journal::OutboxRow| Operation::PostponeMessage {
+            let postpone = |row: &belay_journal::OutboxRow| StoreWrite::PostponeMessage {
                 key: row.key,
                 attempts: 1,
                 next_at: START + next_at,

@@ -8,7 +8,7 @@ use std::{path::Path, time::Duration};
 
 use belay_bench::stats;
 use belay_journal::{
-    Done, ExecutionRow, Fence, JournalReader, JournalWriter, NewExecution, Opened, Operation, Transition,
+    Done, ExecutionRow, Fence, JournalReader, JournalWriter, NewExecution, Opened, StoreWrite, Transition,
 };
 use belay_proto::v1::{self, executor_service_client::ExecutorServiceClient, step_spec, wait_step};
 use belay_service_kit::{Clock as _, SystemClock, net};
@@ -204,7 +204,7 @@ async fn fill(journal: &Location, names: &[String], executions: u32, now: i64) -
                 request_id: String::new(),
                 ..row.execution.clone()
             };
-            Operation::Create {
+            StoreWrite::Create {
                 fence: Fence { shard: execution.shard, token: fence },
                 execution,
                 transition: transitions[0].clone(),
@@ -218,7 +218,7 @@ async fn fill(journal: &Location, names: &[String], executions: u32, now: i64) -
         let keys = store(&mut writer, created.collect()).await?;
         let later = keys.into_iter().zip(templates).flat_map(|(done, (row, transitions))| {
             let append = move |transition: &Transition| match done {
-                Done::Created(key) => Some(Operation::Append {
+                Done::Created(key) => Some(StoreWrite::Append {
                     key,
                     transition: transition.clone(),
                     summary: None,
@@ -248,7 +248,7 @@ async fn template(reader: &dyn JournalReader, name: &str) -> Result<(ExecutionRo
     Ok((row, transitions))
 }
 
-async fn store(writer: &mut impl JournalWriter, batch: Vec<Operation>) -> Result<Vec<Done>> {
+async fn store(writer: &mut impl JournalWriter, batch: Vec<StoreWrite>) -> Result<Vec<Done>> {
     Ok(writer.commit(&batch).await?.into_iter().collect::<Result<_, _>>()?)
 }
 

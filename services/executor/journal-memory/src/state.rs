@@ -7,7 +7,7 @@ use std::{
 
 use belay_journal::{
     Change, Deletion, Done, ExecutionKey, ExecutionRow, ExecutionSummary, Fence, Folder, InboxChanges, InboxMessage,
-    InboxRow, NewExecution, Operation, OutboxKey, OutboxMessage, OutboxRow, Refused, SHARDS, Snapshot, TakenMessage,
+    InboxRow, NewExecution, OutboxKey, OutboxMessage, OutboxRow, Refused, SHARDS, Snapshot, StoreWrite, TakenMessage,
     Transition, UsageChange, UsageRow, removed_up_to, start_request,
 };
 use belay_proto::stores::Stores;
@@ -96,12 +96,12 @@ impl State {
         self.executions.values().find(named)
     }
 
-    pub(crate) fn perform(&mut self, operation: Operation) -> Outcome {
+    pub(crate) fn perform(&mut self, operation: StoreWrite) -> Outcome {
         if let Some(fence) = fence_of(&operation) {
             self.check_fence(fence)?;
         }
         match operation {
-            Operation::Create { execution, transition, summary, seal_key, outbox, inbox, folder, fence } => {
+            StoreWrite::Create { execution, transition, summary, seal_key, outbox, inbox, folder, fence } => {
                 let created = self.create(execution, transition, summary, seal_key, folder, fence)?;
                 if let Done::Created(key) = created {
                     self.keep_messages(key, outbox);
@@ -109,22 +109,22 @@ impl State {
                 }
                 Ok(created)
             }
-            Operation::Append { key, transition, summary, seal_key, outbox, inbox, usage, fence } => {
+            StoreWrite::Append { key, transition, summary, seal_key, outbox, inbox, usage, fence } => {
                 let appended = self.append(key, transition, summary, seal_key, &usage, fence)?;
                 self.change_usage(&usage);
                 self.keep_messages(key, outbox);
                 self.change_inboxes(key, inbox);
                 Ok(appended)
             }
-            Operation::Summarize { key, summary, .. } => {
+            StoreWrite::Summarize { key, summary, .. } => {
                 self.stored(key)?.row.summary = summary;
                 Ok(Done::Changed)
             }
-            Operation::TakeMessages { key, taken, .. } => {
+            StoreWrite::TakeMessages { key, taken, .. } => {
                 self.change_inboxes(key, InboxChanges { sent: Vec::new(), taken });
                 Ok(Done::Changed)
             }
-            Operation::KeepSnapshot { key, snapshot, .. } => {
+            StoreWrite::KeepSnapshot { key, snapshot, .. } => {
                 let stored = self.stored(key)?;
                 let last = stored.last_sequence();
                 if snapshot.sequence > last {
@@ -133,7 +133,7 @@ impl State {
                 stored.snapshot = Some(snapshot);
                 Ok(Done::Kept)
             }
-            Operation::Delete { key, deleted_at, request, .. } => {
+            StoreWrite::Delete { key, deleted_at, request, .. } => {
                 if !self.stored(key)?.row.summary.ended {
                     return Err(Refused::NotEnded(key));
                 }
@@ -162,12 +162,12 @@ impl State {
                 self.position += 1;
                 Ok(Done::Deleted)
             }
-            Operation::Erase { key, max_transitions, .. } => {
+            StoreWrite::Erase { key, max_transitions, .. } => {
                 let (_, left) = self.deletions.get_mut(&key).ok_or(Refused::Missing(key))?;
                 *left = left.saturating_sub(max_transitions);
                 Ok(Done::Erased { complete: *left == 0 })
             }
-            Operation::CloseDeletion { key, reusable_at, .. } => {
+            StoreWrite::CloseDeletion { key, reusable_at, .. } => {
                 let (deletion, left) = self.deletions.get_mut(&key).ok_or(Refused::Missing(key))?;
                 if *left > 0 {
                     return Err(Refused::NotErased(key));
@@ -176,7 +176,7 @@ impl State {
                 self.log.retain(|_, change| change.key != key);
                 Ok(Done::Closed)
             }
-            Operation::DropDeletions { now, latest } => {
+            StoreWrite::DropDeletions { now, latest } => {
                 for (deletion, _) in self.deletions.values_mut() {
                     deletion.reusable_at = deletion.reusable_at.map(|at| at.min(latest));
                 }
@@ -184,17 +184,17 @@ impl State {
                 self.deletions.retain(|_, (deletion, _)| deletion.reusable_at.is_none_or(|at| at > now));
                 Ok(Done::Dropped(before - self.deletions.len()))
             }
-            Operation::RemoveMessage { key } => {
+            StoreWrite::RemoveMessage { key } => {
                 self.outbox.remove(&key);
                 Ok(Done::Changed)
             }
-            Operation::PostponeMessage { key, attempts, next_at } => {
+            StoreWrite::PostponeMessage { key, attempts, next_at } => {
                 if let Some(row) = self.outbox.get_mut(&key) {
                     (row.attempts, row.next_at) = (attempts, next_at);
                 }
                 Ok(Done::Changed)
             }
-            Operation::RescheduleMessages { webhook, latest, now } => {
+            StoreWrite::RescheduleMessages { webhook, latest, now } => {
                 let rows = self.outbox.values_mut();
                 for row in rows.filter(|row| row.message.webhook == webhook && row.next_at > latest) {
                     row.message.created_at = row.message.created_at.min(now);
@@ -202,7 +202,7 @@ impl State {
                 }
                 Ok(Done::Changed)
             }
-            Operation::DropMessages { known, before } => {
+            StoreWrite::DropMessages { known, before } => {
                 let count = self.outbox.len();
                 self.outbox.retain(|_, row| row.message.created_at >= before || known.contains(&row.message.webhook));
                 Ok(Done::Dropped(count - self.outbox.len()))
@@ -401,20 +401,20 @@ impl State {
     }
 }
 
-fn fence_of(operation: &Operation) -> Option<Fence> {
+fn fence_of(operation: &StoreWrite) -> Option<Fence> {
     match operation {
-        Operation::Create { fence, .. }
-        | Operation::Append { fence, .. }
-        | Operation::Summarize { fence, .. }
-        | Operation::TakeMessages { fence, .. }
-        | Operation::KeepSnapshot { fence, .. }
-        | Operation::Delete { fence, .. }
-        | Operation::Erase { fence, .. }
-        | Operation::CloseDeletion { fence, .. } => Some(*fence),
-        Operation::DropDeletions { .. }
-        | Operation::RemoveMessage { .. }
-        | Operation::PostponeMessage { .. }
-        | Operation::RescheduleMessages { .. }
-        | Operation::DropMessages { .. } => None,
+        StoreWrite::Create { fence, .. }
+        | StoreWrite::Append { fence, .. }
+        | StoreWrite::Summarize { fence, .. }
+        | StoreWrite::TakeMessages { fence, .. }
+        | StoreWrite::KeepSnapshot { fence, .. }
+        | StoreWrite::Delete { fence, .. }
+        | StoreWrite::Erase { fence, .. }
+        | StoreWrite::CloseDeletion { fence, .. } => Some(*fence),
+        StoreWrite::DropDeletions { .. }
+        | StoreWrite::RemoveMessage { .. }
+        | StoreWrite::PostponeMessage { .. }
+        | StoreWrite::RescheduleMessages { .. }
+        | StoreWrite::DropMessages { .. } => None,
     }
 }

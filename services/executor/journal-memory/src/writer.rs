@@ -1,6 +1,6 @@
 //! The writer.
 
-use belay_journal::{Committed, JournalWriter, Operation};
+use belay_journal::{Committed, JournalWriter, StoreWrite};
 
 use crate::state::Shared;
 
@@ -13,7 +13,7 @@ impl JournalWriter for MemoryWriter {
         false
     }
 
-    async fn commit(&mut self, batch: &[Operation]) -> Committed {
+    async fn commit(&mut self, batch: &[StoreWrite]) -> Committed {
         let mut state = self.0.lock();
         let answers = batch.iter().map(|operation| state.perform(operation.clone())).collect();
         self.0.stores.committed(state.position);

@@ -389,7 +389,7 @@ mod tests {
                     let followed = opened.reader.changes(Cursor::START, 1000).await.unwrap().changes;
                     assert!(followed.iter().all(is_written), "{case}");
                     let last = other.1.last().unwrap().last_sequence();
-                    let append = belay_journal::Operation::Append {
+                    let append = belay_journal::StoreWrite::Append {
                         key: other.0.as_ref().unwrap().key,
                         transition: Transition {
                             first_sequence: last + 1,
@@ -430,11 +430,11 @@ mod tests {
         assert_eq!(Connection::open(&location.path).unwrap().execute(statement, []).unwrap(), 1, "{statement}");
     }
 
-    fn append(key: ExecutionKey, first_sequence: u64, fence: i64) -> belay_journal::Operation {
+    fn append(key: ExecutionKey, first_sequence: u64, fence: i64) -> belay_journal::StoreWrite {
         let (shown, sealed, facts) = (vec![], None, None);
         let transition = Transition { first_sequence, count: 1, version: 1, shown, sealed, facts };
         let fence = belay_journal::Fence { shard: 3, token: fence };
-        belay_journal::Operation::Append {
+        belay_journal::StoreWrite::Append {
             key,
             transition,
             summary: None,
@@ -486,7 +486,7 @@ mod tests {
                 let content = belay_journal::Snapshot { sequence: last, version: 1, content: vec![], is_sealed: false };
                 let of_this = belay_journal::Fence { shard: 3, token: fence };
                 let snapshot =
-                    belay_journal::Operation::KeepSnapshot { key: damaged, snapshot: content, fence: of_this };
+                    belay_journal::StoreWrite::KeepSnapshot { key: damaged, snapshot: content, fence: of_this };
                 for refused in [append(damaged, last, fence), append(damaged, last + 1, fence), snapshot] {
                     let answers = opened.writer.commit(&[refused]).await.unwrap();
                     assert!(matches!(answers[0], Err(belay_journal::Refused::Damaged(_))), "{case}: {answers:?}");
@@ -536,7 +536,7 @@ mod tests {
                 parent: None,
             };
             let (shown, sealed, facts) = (vec![9; 3], None, None);
-            let create = belay_journal::Operation::Create {
+            let create = belay_journal::StoreWrite::Create {
                 execution,
                 transition: Transition { first_sequence: 1, count: 2, version: 1, shown, sealed, facts },
                 summary: belay_journal::ExecutionSummary::default(),

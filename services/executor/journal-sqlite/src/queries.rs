@@ -362,7 +362,7 @@ mod tests {
     use std::sync::{Arc, RwLock};
 
     use belay_journal::{
-        ExecutionKey, ExecutionSummary, Fence, JournalWriter as _, NewExecution, Operation, Transition,
+        ExecutionKey, ExecutionSummary, Fence, JournalWriter as _, NewExecution, StoreWrite, Transition,
     };
     use belay_sqlite::{Location, Threads};
 
@@ -397,7 +397,7 @@ mod tests {
             parent: None,
         };
         let (outbox, summary) = (Vec::new(), ExecutionSummary::default());
-        let create = Operation::Create {
+        let create = StoreWrite::Create {
             execution,
             transition: transition(1),
             summary: summary.clone(),
@@ -409,7 +409,7 @@ mod tests {
         };
         let key = ExecutionKey(1);
         let summary = Some(summary);
-        let append = Operation::Append {
+        let append = StoreWrite::Append {
             key,
             transition: transition(2),
             summary,

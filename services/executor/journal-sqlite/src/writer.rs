@@ -9,8 +9,8 @@ use std::{
 
 use belay_defects::{Defect, is_planted};
 use belay_journal::{
-    Committed, Done, ExecutionKey, ExecutionSummary, Fence, Folder, JournalWriter, NewExecution, Operation, Refused,
-    SHARDS, Snapshot, StepCounts, StoreError, Transition, UsageChange,
+    Committed, Done, ExecutionKey, ExecutionSummary, Fence, Folder, JournalWriter, NewExecution, Refused, SHARDS,
+    Snapshot, StepCounts, StoreError, StoreWrite, Transition, UsageChange,
 };
 use belay_proto::stores::Stores;
 use belay_sqlite::{DamagedRow, SqliteError, Store, Threads};
@@ -79,20 +79,20 @@ impl JournalWriter for SqliteWriter {
         self.threads.are_real()
     }
 
-    fn commit(&mut self, batch: &[Operation]) -> impl Future<Output = Committed> + Send {
+    fn commit(&mut self, batch: &[StoreWrite]) -> impl Future<Output = Committed> + Send {
         std::future::ready(self.write(batch))
     }
 }
 
 impl SqliteWriter {
-    fn write(&mut self, batch: &[Operation]) -> Committed {
+    fn write(&mut self, batch: &[StoreWrite]) -> Committed {
         if self.broken {
             return Err(StoreError::Broken);
         }
         self.store.make_room();
         let may_empty_log = batch
             .iter()
-            .any(|operation| matches!(operation, Operation::CloseDeletion { .. } | Operation::DropDeletions { .. }));
+            .any(|operation| matches!(operation, StoreWrite::CloseDeletion { .. } | StoreWrite::DropDeletions { .. }));
         let connection = self.store.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let mut transaction = Transaction {
             connection,
@@ -164,7 +164,7 @@ struct Transaction<'a> {
 type Filled = (Vec<Result<Done, Refused>>, HashMap<ExecutionKey, Head>, u64);
 
 impl Transaction<'_> {
-    fn run(&mut self, batch: &[Operation], rows_before: u64) -> Result<Filled, rusqlite::Error> {
+    fn run(&mut self, batch: &[StoreWrite], rows_before: u64) -> Result<Filled, rusqlite::Error> {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let committed = self
             .fill(batch, rows_before)
@@ -182,11 +182,11 @@ impl Transaction<'_> {
         }
     }
 
-    fn fill(&mut self, batch: &[Operation], rows_before: u64) -> Result<Filled, rusqlite::Error> {
+    fn fill(&mut self, batch: &[StoreWrite], rows_before: u64) -> Result<Filled, rusqlite::Error> {
         let mut answers = Vec::with_capacity(batch.len());
         for operation in batch {
             answers.push(match operation {
-                Operation::Create { execution, transition, summary, seal_key, outbox, inbox, folder, fence } => {
+                StoreWrite::Create { execution, transition, summary, seal_key, outbox, inbox, folder, fence } => {
                     let seal_key = seal_key.as_deref();
                     let created = self.create(execution, transition, summary, seal_key, folder.as_ref(), *fence)?;
                     if let Ok(Done::Created(key)) = &created {
@@ -195,7 +195,7 @@ impl Transaction<'_> {
                     }
                     created
                 }
-                Operation::Append { key, transition, summary, seal_key, outbox, inbox, usage, fence } => {
+                StoreWrite::Append { key, transition, summary, seal_key, outbox, inbox, usage, fence } => {
                     let seal_key = seal_key.as_deref();
                     let appended = self.append(*key, transition, summary.as_ref(), seal_key, usage, *fence)?;
                     if appended.is_ok() {
@@ -206,36 +206,36 @@ impl Transaction<'_> {
                     }
                     appended
                 }
-                Operation::Summarize { key, summary, fence } => self.summarize(*key, summary, *fence)?,
-                Operation::TakeMessages { key, taken, fence } => match self.check_fence(*fence) {
+                StoreWrite::Summarize { key, summary, fence } => self.summarize(*key, summary, *fence)?,
+                StoreWrite::TakeMessages { key, taken, fence } => match self.check_fence(*fence) {
                     Ok(()) => {
                         inbox::take(&self.connection, *key, taken)?;
                         Ok(Done::Changed)
                     }
                     Err(refused) => Err(refused),
                 },
-                Operation::KeepSnapshot { key, snapshot, fence } => self.keep_snapshot(*key, snapshot, *fence)?,
-                Operation::Delete { key, deleted_at, request, fence } => {
+                StoreWrite::KeepSnapshot { key, snapshot, fence } => self.keep_snapshot(*key, snapshot, *fence)?,
+                StoreWrite::Delete { key, deleted_at, request, fence } => {
                     self.delete(*key, *deleted_at, request, *fence)?
                 }
-                Operation::Erase { key, max_transitions, fence } => self.erase(*key, *max_transitions, *fence)?,
-                Operation::CloseDeletion { key, reusable_at, fence } => {
+                StoreWrite::Erase { key, max_transitions, fence } => self.erase(*key, *max_transitions, *fence)?,
+                StoreWrite::CloseDeletion { key, reusable_at, fence } => {
                     self.close_deletion(*key, *reusable_at, *fence)?
                 }
-                Operation::DropDeletions { now, latest } => Ok(Done::Dropped(self.drop_deletions(*now, *latest)?)),
-                Operation::RemoveMessage { key } => {
+                StoreWrite::DropDeletions { now, latest } => Ok(Done::Dropped(self.drop_deletions(*now, *latest)?)),
+                StoreWrite::RemoveMessage { key } => {
                     outbox::remove(&self.connection, *key)?;
                     Ok(Done::Changed)
                 }
-                Operation::PostponeMessage { key, attempts, next_at } => {
+                StoreWrite::PostponeMessage { key, attempts, next_at } => {
                     outbox::postpone(&self.connection, *key, *attempts, *next_at)?;
                     Ok(Done::Changed)
                 }
-                Operation::RescheduleMessages { webhook, latest, now } => {
+                StoreWrite::RescheduleMessages { webhook, latest, now } => {
                     outbox::reschedule(&self.connection, webhook, *latest, *now)?;
                     Ok(Done::Changed)
                 }
-                Operation::DropMessages { known, before } => {
+                StoreWrite::DropMessages { known, before } => {
                     Ok(Done::Dropped(outbox::drop_unknown(&self.connection, known, *before)?))
                 }
             });

@@ -1,6 +1,6 @@
 //! Whether an operation of unknown outcome was committed.
 
-use crate::{Deletion, Done, ExecutionKey, Fence, JournalReader, Operation, StoreError, StoredTransition, Transition};
+use crate::{Deletion, Done, ExecutionKey, Fence, JournalReader, StoreError, StoreWrite, StoredTransition, Transition};
 
 /// What a store has of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl Evidence {
     ///
     /// # Errors
     /// [`StoreError`] when the store cannot be read. A damaged execution is evidence of nothing: it accepts nothing more.
-    pub async fn read(reader: &dyn JournalReader, operation: &Operation) -> Result<Self, StoreError> {
+    pub async fn read(reader: &dyn JournalReader, operation: &StoreWrite) -> Result<Self, StoreError> {
         match read(reader, operation).await {
             Err(StoreError::Damaged(_) | StoreError::Missing(_)) => Ok(Self::default()),
             read => read,
@@ -26,35 +26,35 @@ impl Evidence {
     }
 }
 
-async fn read(reader: &dyn JournalReader, operation: &Operation) -> Result<Evidence, StoreError> {
+async fn read(reader: &dyn JournalReader, operation: &StoreWrite) -> Result<Evidence, StoreError> {
     let (key, first_sequence) = match operation {
-        Operation::Create { execution, transition, .. } => {
+        StoreWrite::Create { execution, transition, .. } => {
             let row = reader.find(&execution.namespace, &execution.id).await?;
             (row.map(|row| row.key), transition.first_sequence)
         }
-        Operation::Append { key, transition, .. } => (Some(*key), transition.first_sequence),
-        Operation::Delete { key, .. } => {
+        StoreWrite::Append { key, transition, .. } => (Some(*key), transition.first_sequence),
+        StoreWrite::Delete { key, .. } => {
             let open = reader.open_deletions(ExecutionKey(key.0 - 1), 1).await?;
             let deletion = open.into_iter().find(|deletion| deletion.key == *key);
             return Ok(Evidence { deletion, ..Evidence::default() });
         }
-        Operation::Summarize { .. }
-        | Operation::TakeMessages { .. }
-        | Operation::KeepSnapshot { .. }
-        | Operation::Erase { .. }
-        | Operation::CloseDeletion { .. }
-        | Operation::DropDeletions { .. }
-        | Operation::RemoveMessage { .. }
-        | Operation::PostponeMessage { .. }
-        | Operation::RescheduleMessages { .. }
-        | Operation::DropMessages { .. } => return Ok(Evidence::default()),
+        StoreWrite::Summarize { .. }
+        | StoreWrite::TakeMessages { .. }
+        | StoreWrite::KeepSnapshot { .. }
+        | StoreWrite::Erase { .. }
+        | StoreWrite::CloseDeletion { .. }
+        | StoreWrite::DropDeletions { .. }
+        | StoreWrite::RemoveMessage { .. }
+        | StoreWrite::PostponeMessage { .. }
+        | StoreWrite::RescheduleMessages { .. }
+        | StoreWrite::DropMessages { .. } => return Ok(Evidence::default()),
     };
     let Some(key) = key else { return Ok(Evidence::default()) };
     let transition = reader.stored(key, first_sequence).await?;
     Ok(Evidence { key: Some(key), transition, deletion: None })
 }
 
-impl Operation {
+impl StoreWrite {
     /// The outcome of this operation, of which the store has `evidence`; `None` when it was not committed. It was committed when what it writes is
     /// there and has its fence, and what is there is what it writes: a driver that is taken up again may decide other events in the same place.
     ///
@@ -112,8 +112,8 @@ mod tests {
         }
     }
 
-    fn append() -> Operation {
-        Operation::Append {
+    fn append() -> StoreWrite {
+        StoreWrite::Append {
             key: KEY,
             transition: transition(),
             summary: None,
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    fn create() -> Operation {
+    fn create() -> StoreWrite {
         let execution = NewExecution {
             namespace: "n".into(),
             id: "e".into(),
@@ -139,7 +139,7 @@ mod tests {
             parent: None,
         };
         let summary = ExecutionSummary::default();
-        Operation::Create {
+        StoreWrite::Create {
             execution,
             transition: transition(),
             summary,
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn a_deletion_is_that_of_its_request() {
         let request = DeleteRequest { id: "r".into(), hash: "h".into() };
-        let delete = Operation::Delete { key: KEY, deleted_at: 9, request: request.clone(), fence: FENCE };
+        let delete = StoreWrite::Delete { key: KEY, deleted_at: 9, request: request.clone(), fence: FENCE };
         let deletion = Deletion {
             key: KEY,
             namespace: "n".into(),
@@ -217,10 +217,10 @@ mod tests {
     fn what_can_be_repeated_is_not_looked_for() {
         let snapshot = Snapshot { sequence: 4, version: 1, content: Vec::new(), is_sealed: false };
         let repeatable = [
-            Operation::KeepSnapshot { key: KEY, snapshot, fence: FENCE },
-            Operation::Erase { key: KEY, max_transitions: 1, fence: FENCE },
-            Operation::CloseDeletion { key: KEY, reusable_at: 1, fence: FENCE },
-            Operation::DropDeletions { now: 1, latest: 2 },
+            StoreWrite::KeepSnapshot { key: KEY, snapshot, fence: FENCE },
+            StoreWrite::Erase { key: KEY, max_transitions: 1, fence: FENCE },
+            StoreWrite::CloseDeletion { key: KEY, reusable_at: 1, fence: FENCE },
+            StoreWrite::DropDeletions { now: 1, latest: 2 },
         ];
         for operation in repeatable {
             assert_eq!(operation.outcome(&written(transition(), 5)), None);

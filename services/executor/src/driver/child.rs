@@ -388,7 +388,7 @@ impl Driver {
             return;
         }
         let fence = self.registry.fence(self.execution.created().shard);
-        let take = belay_journal::Operation::TakeMessages { key: self.key, taken, fence };
+        let take = belay_journal::StoreWrite::TakeMessages { key: self.key, taken, fence };
         let registry = Arc::clone(&self.registry);
         // A store that fails is reported to all; what is left is found when the execution is loaded.
         tokio::spawn(async move { drop(registry.commit(take).await) });

@@ -11,8 +11,8 @@ use belay_execution::{
     Payload, Room,
 };
 use belay_journal::{
-    Done, ExecutionKey, ExecutionRow, Folder, InboxChanges, InboxContent, InboxMessage, NewExecution, Operation,
-    Refused,
+    Done, ExecutionKey, ExecutionRow, Folder, InboxChanges, InboxContent, InboxMessage, NewExecution, Refused,
+    StoreWrite,
 };
 use belay_plan::{CheckPlace, Condition, ConditionValues};
 use belay_proto::v1;
@@ -115,7 +115,7 @@ impl Driver {
         let (revision, content) = (transition.last_sequence(), InboxContent::ChildEnded);
         let sent = end.into_iter().map(|to| InboxMessage { to, revision, content }).collect();
         let inbox = InboxChanges { sent, taken: Vec::new() };
-        let create = Operation::Create {
+        let create = StoreWrite::Create {
             execution: row,
             transition,
             summary: summary.clone(),

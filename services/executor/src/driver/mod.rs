@@ -27,8 +27,8 @@ use std::{
 use belay_defects::{Defect, is_planted};
 use belay_execution::{BlobRef, Body, Event, Execution, ExecutionEvent, OperationId, OperationKey, Timestamp};
 use belay_journal::{
-    ExecutionKey, ExecutionRow, ExecutionSummary, InboxChanges, InboxContent, InboxMessage, Operation, OutboxMessage,
-    Refused, TakenMessage, Waits,
+    ExecutionKey, ExecutionRow, ExecutionSummary, InboxChanges, InboxContent, InboxMessage, OutboxMessage, Refused,
+    StoreWrite, TakenMessage, Waits,
 };
 use belay_proto::v1;
 use belay_reading::progress::{Fact, Progress};
@@ -399,7 +399,7 @@ impl Driver {
         };
         let (changes, usage) = self.namespace_changes(&events);
         let operation =
-            Operation::Append { key: self.key, transition, summary: changed, seal_key, outbox, inbox, usage, fence };
+            StoreWrite::Append { key: self.key, transition, summary: changed, seal_key, outbox, inbox, usage, fence };
         let push = Push {
             feed: Some(Arc::clone(&self.feed)),
             events: self.feed.is_followed().then(|| (Arc::clone(&events), self.secrets.redactor().clone())),
@@ -444,7 +444,7 @@ impl Driver {
             return Ok(());
         }
         let fence = self.registry.fence(self.execution.created().shard);
-        let operation = Operation::Summarize { key: self.key, summary: parked.clone(), fence };
+        let operation = StoreWrite::Summarize { key: self.key, summary: parked.clone(), fence };
         match self.registry.commit(operation).await {
             Ok(Ok(_)) => {
                 self.summary = parked;
@@ -474,7 +474,7 @@ impl Driver {
             return;
         };
         let fence = self.registry.fence(self.execution.created().shard);
-        let keep = Operation::KeepSnapshot { key: self.key, snapshot, fence };
+        let keep = StoreWrite::KeepSnapshot { key: self.key, snapshot, fence };
         let (registry, name) = (Arc::clone(&self.registry), self.execution_name.clone());
         tokio::spawn(async move {
             // A store that fails is reported to all.

@@ -20,8 +20,8 @@ use std::{
 
 use belay_execution::Event;
 use belay_journal::{
-    Change, Changes, Cursor, Deletion, Done, ExecutionKey, ExecutionRow, InboxMessage, JournalReader, Operation, Page,
-    Position, Query, Reading, Refused, StartRequest, StoreError, TakenMessage, Transition, UsageRow,
+    Change, Changes, Cursor, Deletion, Done, ExecutionKey, ExecutionRow, InboxMessage, JournalReader, Page, Position,
+    Query, Reading, Refused, StartRequest, StoreError, StoreWrite, TakenMessage, Transition, UsageRow,
 };
 use belay_proto::v1;
 use belay_reading::event_index::EventIndex;
@@ -160,14 +160,14 @@ impl Follower {
     }
 
     /// Publishes an operation that is committed. Called in the order of the commits, before any caller learns of them.
-    pub(crate) fn committed(&self, operation: Operation, push: Option<Push>, done: &Done) {
+    pub(crate) fn committed(&self, operation: StoreWrite, push: Option<Push>, done: &Done) {
         let Push { feed, events, end: shown, mut child } = push.unwrap_or_default();
         let (key, transition, summary, inbox) = match (operation, done) {
-            (Operation::Create { transition, summary, inbox, .. }, Done::Created(key)) => {
+            (StoreWrite::Create { transition, summary, inbox, .. }, Done::Created(key)) => {
                 (*key, transition, Some(summary), inbox)
             }
-            (Operation::Append { key, transition, summary, inbox, .. }, _) => (key, transition, summary, inbox),
-            (Operation::Delete { key, .. }, _) => return lock(&self.feeds).deleted(key),
+            (StoreWrite::Append { key, transition, summary, inbox, .. }, _) => (key, transition, summary, inbox),
+            (StoreWrite::Delete { key, .. }, _) => return lock(&self.feeds).deleted(key),
             _ => return,
         };
         for InboxMessage { to, revision, .. } in inbox.sent {

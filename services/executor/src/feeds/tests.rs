@@ -44,7 +44,7 @@ struct World {
     vault: Arc<Vault>,
     follower: Follower,
     beside: Follower,
-    unpublished: Vec<(Operation, Option<Push>, Done)>,
+    unpublished: Vec<(StoreWrite, Option<Push>, Done)>,
 }
 
 /// An execution whose events are committed one by one.
@@ -163,7 +163,7 @@ impl World {
         let operation = match driven.key {
             None => {
                 let execution = new(&driven.name);
-                Operation::Create {
+                StoreWrite::Create {
                     execution,
                     transition,
                     summary,
@@ -177,7 +177,7 @@ impl World {
             Some(key) => {
                 // What changes with every step is not worth a write of the row.
                 let summary = (ended || before.is_outdated_by(&summary)).then_some(summary);
-                Operation::Append {
+                StoreWrite::Append {
                     key,
                     transition,
                     summary,
@@ -333,7 +333,7 @@ async fn an_end_beside_the_owner_is_that_of_the_store() {
     assert!(world.beside.catch_up().await.unwrap() && !feed.has_end(), "it runs again");
     until(&mut world, &mut driven, &mut random, true).await;
     let fence = Fence { shard: 0, token: world.journal.fence };
-    let delete = Operation::Delete { key, deleted_at: 1, request: belay_journal::DeleteRequest::default(), fence };
+    let delete = StoreWrite::Delete { key, deleted_at: 1, request: belay_journal::DeleteRequest::default(), fence };
     assert!(!world.beside.has_lost(key).await.unwrap());
     world.journal.writer.commit(&[delete]).await.unwrap()[0].as_ref().unwrap();
     assert!(world.beside.catch_up().await.unwrap(), "those who follow all executions are told");
@@ -341,7 +341,7 @@ async fn an_end_beside_the_owner_is_that_of_the_store() {
 }
 
 /// An execution that has ended and that a reader has looked at, and its deletion as the store has it.
-async fn deleted_in_the_store() -> (World, Driven, Operation, Done) {
+async fn deleted_in_the_store() -> (World, Driven, StoreWrite, Done) {
     let (mut world, mut random) = (World::new().await, Random(5));
     let mut driven = world.begin(0, plan(1));
     while !driven.execution.state().is_terminal() {
@@ -353,7 +353,7 @@ async fn deleted_in_the_store() -> (World, Driven, Operation, Done) {
     world.follower.look(&driven.name, |_| ()).await.unwrap();
     let (key, request) = (driven.key.unwrap(), belay_journal::DeleteRequest::default());
     let fence = Fence { shard: 0, token: world.journal.fence };
-    let delete = Operation::Delete { key, deleted_at: 1, request, fence };
+    let delete = StoreWrite::Delete { key, deleted_at: 1, request, fence };
     let done = world.journal.writer.commit(std::slice::from_ref(&delete)).await.unwrap().remove(0).unwrap();
     (world, driven, delete, done)
 }
@@ -489,7 +489,7 @@ async fn a_commit_of_an_execution_without_a_feed_needs_none() {
     let world = World::new().await;
     let fence = Fence { shard: 0, token: 1 };
     let key = ExecutionKey(7);
-    let operation = Operation::Append {
+    let operation = StoreWrite::Append {
         key,
         transition: transition(5),
         summary: None,

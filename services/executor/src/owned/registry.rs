@@ -8,7 +8,7 @@ use std::{
 use belay_blobs::BlobStore;
 use belay_execution::Timestamp;
 use belay_group_commit::CommitError;
-use belay_journal::{Done, ExecutionKey, Fence, JournalWriter, Opened, Operation, Refused, StoreError};
+use belay_journal::{Done, ExecutionKey, Fence, JournalWriter, Opened, Refused, StoreError, StoreWrite};
 use belay_journal_sqlite::SqliteWriter;
 use belay_proto::{runner_v1, stores::Stores};
 use belay_reading::explanation::{Obstacle, ObstacleKind};
@@ -297,7 +297,7 @@ impl ExecutionRegistry {
     pub(crate) async fn commit(&self, write: impl Into<Write>) -> Result<Result<Done, Refused>, Failed> {
         let write = write.into();
         let has_messages = match &write.operation {
-            Operation::Create { outbox, .. } | Operation::Append { outbox, .. } => !outbox.is_empty(),
+            StoreWrite::Create { outbox, .. } | StoreWrite::Append { outbox, .. } => !outbox.is_empty(),
             _ => false,
         };
         let done = self.writer.commit(write).await;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_execution::digest;
-use belay_journal::{DeleteRequest, Deletion, ExecutionRow, Operation, Refused};
+use belay_journal::{DeleteRequest, Deletion, ExecutionRow, Refused, StoreWrite};
 use belay_proto::v1;
 use belay_reasons as reasons;
 use belay_service_kit::{Principal, status};
@@ -58,7 +58,7 @@ async fn delete(
     request: DeleteRequest,
 ) -> Result<(), Status> {
     let deleted_at = registry.now().as_micros();
-    let delete = Operation::Delete { key: row.key, deleted_at, request, fence: registry.fence(row.execution.shard) };
+    let delete = StoreWrite::Delete { key: row.key, deleted_at, request, fence: registry.fence(row.execution.shard) };
     match registry.commit(delete).await.map_err(|error| unwritable(&error))? {
         Ok(_) => {
             registry.deletions.wake();

@@ -8,7 +8,7 @@ use belay_execution::{
     ToolFacts,
 };
 use belay_journal::{
-    ExecutionSummary, Fence, InboxChanges, JournalWriter as _, NewExecution, Opened, Operation, Transition,
+    ExecutionSummary, Fence, InboxChanges, JournalWriter as _, NewExecution, Opened, StoreWrite, Transition,
 };
 use belay_journal_memory::{Memory, MemoryWriter};
 use belay_plan::{Format, Plan};
@@ -255,11 +255,11 @@ async fn commit(journal: &mut Opened<MemoryWriter>, transitions: Vec<Transition>
                     request_hash: String::new(),
                     parent: None,
                 };
-                Operation::Create { execution, transition, summary, seal_key, outbox, inbox, folder: None, fence }
+                StoreWrite::Create { execution, transition, summary, seal_key, outbox, inbox, folder: None, fence }
             }
             Some(key) => {
                 let summary = (n == last).then_some(summary);
-                Operation::Append { key, transition, summary, seal_key, outbox, inbox, usage: Vec::new(), fence }
+                StoreWrite::Append { key, transition, summary, seal_key, outbox, inbox, usage: Vec::new(), fence }
             }
         };
         let done = journal.writer.commit(&[operation]).await.unwrap().remove(0).unwrap();

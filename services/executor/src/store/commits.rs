@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use belay_defects::{Defect, is_planted};
 use belay_group_commit::{CommitError, GroupCommit, Runs, Writer};
-use belay_journal::{Committed, Done, Evidence, JournalReader, JournalWriter, Operation, Refused, StoreError};
+use belay_journal::{Committed, Done, Evidence, JournalReader, JournalWriter, Refused, StoreError, StoreWrite};
 
 use crate::feeds::{Follower, Push};
 
@@ -15,13 +15,13 @@ pub(crate) type Commits = GroupCommit<Write, Result<Done, Refused>, Arc<StoreErr
 #[derive(Debug)]
 pub(crate) struct Write {
     /// The operation.
-    pub(crate) operation: Operation,
+    pub(crate) operation: StoreWrite,
     /// The data that it brings along for readers.
     pub(crate) push: Option<Push>,
 }
 
-impl From<Operation> for Write {
-    fn from(operation: Operation) -> Self {
+impl From<StoreWrite> for Write {
+    fn from(operation: StoreWrite) -> Self {
         Self { operation, push: None }
     }
 }
@@ -57,13 +57,13 @@ struct Committing<W> {
 
 impl<W: JournalWriter> Writer<Write, Result<Done, Refused>, Arc<StoreError>> for Committing<W> {
     async fn commit(&mut self, batch: Vec<Write>) -> Result<Vec<Result<Done, Refused>>, Arc<StoreError>> {
-        let (batch, pushes): (Vec<Operation>, Vec<_>) =
+        let (batch, pushes): (Vec<StoreWrite>, Vec<_>) =
             batch.into_iter().map(|Write { operation, push }| (operation, push)).unzip();
         let committed = match self.writer.commit(&batch).await {
             // Only the store can give a new execution its key.
             Err(StoreError::OutcomeUnknown(_))
                 if is_planted(Defect::LostAnswerTrusted)
-                    && batch.iter().all(|operation| matches!(operation, Operation::Append { .. })) =>
+                    && batch.iter().all(|operation| matches!(operation, StoreWrite::Append { .. })) =>
             {
                 Ok(batch.iter().map(|_| Ok(Done::Appended)).collect())
             }
@@ -85,7 +85,7 @@ impl<W: JournalWriter> Writer<Write, Result<Done, Refused>, Arc<StoreError>> for
 impl<W: JournalWriter> Committing<W> {
     /// The outcome of a batch whose answer was lost. It is committed again, until the store answers: what can be repeated is repeated, and what
     /// cannot is refused where it is there already. A refusal counts only when the operation is not there. Nothing else is committed meanwhile.
-    async fn find_out(&mut self, batch: &[Operation], mut why: String) -> Committed {
+    async fn find_out(&mut self, batch: &[StoreWrite], mut why: String) -> Committed {
         for attempt in 0..MAX_ATTEMPTS {
             tracing::warn!(why, attempt, "It is not known whether a batch was stored; it is committed again");
             tokio::time::sleep(pause(attempt)).await;
@@ -97,7 +97,7 @@ impl<W: JournalWriter> Committing<W> {
         Err(StoreError::OutcomeUnknown(why))
     }
 
-    async fn again(&mut self, batch: &[Operation]) -> Committed {
+    async fn again(&mut self, batch: &[StoreWrite]) -> Committed {
         let mut answers = self.writer.commit(batch).await?;
         for (operation, answer) in batch.iter().zip(&mut answers) {
             if answer.is_err()

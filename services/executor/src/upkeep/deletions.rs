@@ -1,7 +1,7 @@
 //! Completes deletions: erases the events and blobs of deleted executions, and makes the tool runner and the approval gate forget them.
 //!
-//! The journal decides first: [`Operation::Delete`] takes the execution and leaves a deletion that outlives a crash. Everything that follows is
-//! idempotent and is done again until it has succeeded, by the next process too; [`Operation::CloseDeletion`] ends it.
+//! The journal decides first: [`StoreWrite::Delete`] takes the execution and leaves a deletion that outlives a crash. Everything that follows is
+//! idempotent and is done again until it has succeeded, by the next process too; [`StoreWrite::CloseDeletion`] ends it.
 //!
 //! The name of a deleted execution stays reserved until [`NAME_RESERVED`] after that. The names of calls are derived from it, so a call of a new
 //! execution would have the name of an old one. By then the runner has no row of the old call to attach to, and no request for the old call is
@@ -13,7 +13,7 @@ use std::{
 };
 
 use belay_blobs::Owner;
-use belay_journal::{Deletion, Done, ExecutionKey, Operation, Refused};
+use belay_journal::{Deletion, Done, ExecutionKey, Refused, StoreWrite};
 use belay_proto::runner_v1;
 use belay_service_kit::Retry;
 use futures::future::join_all;
@@ -96,7 +96,7 @@ async fn complete_all(registry: &Arc<ExecutionRegistry>) -> Result<(), String> {
         registry.deletions.ended_round();
     }
     let now = registry.now().as_micros();
-    let drop = || Operation::DropDeletions { now, latest: now.saturating_add(reserved()) };
+    let drop = || StoreWrite::DropDeletions { now, latest: now.saturating_add(reserved()) };
     while let Done::Dropped(1..) = commit(registry, drop()).await? {}
     outcome
 }
@@ -104,7 +104,7 @@ async fn complete_all(registry: &Arc<ExecutionRegistry>) -> Result<(), String> {
 async fn complete(registry: &Arc<ExecutionRegistry>, deletions: Vec<Deletion>) -> Result<(), String> {
     for deletion in &deletions {
         let (key, fence) = (deletion.key, registry.fence(deletion.shard));
-        let erase = || Operation::Erase { key, max_transitions: ERASED_TRANSITIONS, fence };
+        let erase = || StoreWrite::Erase { key, max_transitions: ERASED_TRANSITIONS, fence };
         while commit(registry, erase()).await? != (Done::Erased { complete: true }) {}
     }
     for deletion in &deletions {
@@ -134,7 +134,7 @@ async fn complete(registry: &Arc<ExecutionRegistry>, deletions: Vec<Deletion>) -
     // At the same time, so that they are one commit.
     let closing = done.iter().map(|deletion| {
         let fence = registry.fence(deletion.shard);
-        commit(registry, Operation::CloseDeletion { key: deletion.key, reusable_at, fence })
+        commit(registry, StoreWrite::CloseDeletion { key: deletion.key, reusable_at, fence })
     });
     join_all(closing).await.into_iter().collect::<Result<Vec<_>, _>>()?;
     match left.first() {
@@ -151,7 +151,7 @@ fn reserved() -> i64 {
 }
 
 /// Commits an operation that is refused only when another owner has taken over or a row is damaged.
-async fn commit(registry: &ExecutionRegistry, operation: Operation) -> Result<Done, String> {
+async fn commit(registry: &ExecutionRegistry, operation: StoreWrite) -> Result<Done, String> {
     let committed = registry.commit(operation).await.map_err(|error| unwritable(&error).to_string())?;
     committed.map_err(|refused: Refused| refused.to_string())
 }

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Weak};
 
 use belay_defects::{Defect, is_planted};
-use belay_journal::{DeleteRequest, ExecutionKey, ExecutionRow, Operation, Position, Refused};
+use belay_journal::{DeleteRequest, ExecutionKey, ExecutionRow, Position, Refused, StoreWrite};
 use belay_settings::Retention;
 use futures::future::join_all;
 
@@ -91,7 +91,7 @@ async fn delete_between(
         let deleting = page.iter().map(|row| {
             let fence = registry.fence(row.execution.shard);
             let request = DeleteRequest::default();
-            registry.commit(Operation::Delete { key: row.key, deleted_at: now, request, fence })
+            registry.commit(StoreWrite::Delete { key: row.key, deleted_at: now, request, fence })
         });
         for (deleted, row) in join_all(deleting).await.into_iter().zip(&page) {
             match deleted.map_err(|error| unwritable(&error).to_string())? {

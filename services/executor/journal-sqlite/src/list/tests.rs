@@ -2,7 +2,7 @@
 
 use belay_journal::{
     AnyOf, Comparison, Condition, ExecutionKey, ExecutionSummary, Fence, JournalWriter as _, MAX_EXAMINED,
-    NewExecution, Operation, Order, OrderBy, Page, ParentStep, Query, Transition, Waits,
+    NewExecution, Order, OrderBy, Page, ParentStep, Query, StoreWrite, Transition, Waits,
 };
 use belay_sqlite::{Location, Store, Threads};
 use rusqlite::{Connection, types::Value};
@@ -63,7 +63,7 @@ async fn stored(location: &Location, executions: Vec<(NewExecution, ExecutionSum
     let create = |(execution, summary)| {
         let (shown, sealed, facts) = (vec![], None, None);
         let transition = Transition { first_sequence: 1, count: 1, version: 1, shown, sealed, facts };
-        Operation::Create {
+        StoreWrite::Create {
             execution,
             transition,
             summary,
@@ -74,7 +74,7 @@ async fn stored(location: &Location, executions: Vec<(NewExecution, ExecutionSum
             fence,
         }
     };
-    let batch: Vec<Operation> = executions.into_iter().map(create).collect();
+    let batch: Vec<StoreWrite> = executions.into_iter().map(create).collect();
     assert!(store.writer.commit(&batch).await.unwrap().iter().all(Result::is_ok));
     drop(store);
     belay_sqlite::open(location, &SCHEMA).unwrap()

@@ -250,7 +250,7 @@ impl Transaction<'_> {
 mod tests {
     use std::{collections::BTreeMap, path::Path};
 
-    use belay_journal::{DeleteRequest, ExecutionSummary, Operation, Transition};
+    use belay_journal::{DeleteRequest, ExecutionSummary, StoreWrite, Transition};
     use belay_sqlite::{Location, Threads};
 
     use super::*;
@@ -266,7 +266,7 @@ mod tests {
         bytes_of(folder).windows(text.len()).any(|window| window == text.as_bytes())
     }
 
-    fn done(opened: &mut crate::Journal, operation: Operation) -> Done {
+    fn done(opened: &mut crate::Journal, operation: StoreWrite) -> Done {
         opened.writer.write(&[operation]).unwrap().remove(0).unwrap()
     }
 
@@ -308,7 +308,7 @@ mod tests {
                 ..Default::default()
             };
             let seal_key = Some(text.as_bytes().to_vec());
-            let create = Operation::Create {
+            let create = StoreWrite::Create {
                 execution,
                 transition: transition(1, text),
                 summary,
@@ -324,7 +324,7 @@ mod tests {
         for sequence in 2..200 {
             for (key, text) in keys.iter().zip(["something else", SECRET]) {
                 let transition = transition(sequence, text);
-                let append = Operation::Append {
+                let append = StoreWrite::Append {
                     key: *key,
                     transition,
                     summary: None,
@@ -339,15 +339,15 @@ mod tests {
         }
         assert!(contains(folder.path(), SECRET), "it is found while it is there");
         let key = keys[1];
-        let delete = Operation::Delete { key, deleted_at: 3, request: DeleteRequest::default(), fence };
+        let delete = StoreWrite::Delete { key, deleted_at: 3, request: DeleteRequest::default(), fence };
         assert_eq!(done(&mut opened, delete), Done::Deleted);
-        while done(&mut opened, Operation::Erase { key, max_transitions: 64, fence })
+        while done(&mut opened, StoreWrite::Erase { key, max_transitions: 64, fence })
             != (Done::Erased { complete: true })
         {}
-        assert_eq!(done(&mut opened, Operation::CloseDeletion { key, reusable_at: 4, fence }), Done::Closed);
+        assert_eq!(done(&mut opened, StoreWrite::CloseDeletion { key, reusable_at: 4, fence }), Done::Closed);
         assert!(!contains(folder.path(), SECRET), "nothing is left of it");
         assert!(contains(folder.path(), "deleted-id"), "its id is kept until it may be used again");
-        assert_eq!(done(&mut opened, Operation::DropDeletions { now: 4, latest: i64::MAX }), Done::Dropped(1));
+        assert_eq!(done(&mut opened, StoreWrite::DropDeletions { now: 4, latest: i64::MAX }), Done::Dropped(1));
         assert!(!contains(folder.path(), "deleted-id"));
         assert_eq!(opened.reader.read(keys[0], 0, 1000).await.unwrap().len(), 199, "the other one is whole");
         let position = opened.stores.own().commit;

@@ -26,7 +26,7 @@ pub(crate) async fn append_rows(
     if *expected == 0 {
         for id in ["one", "other"] {
             let execution = NewExecution { namespace: "n".into(), id: id.into(), shard: 3, ..new() };
-            let create = Operation::Create {
+            let create = StoreWrite::Create {
                 execution,
                 transition: transition(1, 1),
                 summary: ExecutionSummary::default(),
@@ -44,8 +44,8 @@ pub(crate) async fn append_rows(
     let (one, other) = (key("one").await, key("other").await);
     let others = reader.read(other, 0, usize::MAX).await.unwrap().last().map_or(0, Transition::last_sequence);
     // Enough on the side that checkpoints fall everywhere.
-    let mut batch: Vec<Operation> = (1..=97)
-        .map(|n| Operation::Append {
+    let mut batch: Vec<StoreWrite> = (1..=97)
+        .map(|n| StoreWrite::Append {
             key: other,
             transition: transition(others + n, 1),
             summary: None,
@@ -58,7 +58,7 @@ pub(crate) async fn append_rows(
         .collect();
     for n in 1..=count {
         let summary = (n % 11 == 5).then(ExecutionSummary::default);
-        batch.push(Operation::Append {
+        batch.push(StoreWrite::Append {
             key: one,
             transition: transition(*expected + n, 1),
             summary,
@@ -114,7 +114,7 @@ async fn ended_execution(opened: &mut crate::Journal, bytes: usize) -> Execution
     };
     let execution = NewExecution { namespace: "n".into(), id: "ended".into(), shard: 3, ..new() };
     let (summary, seal_key) = (ExecutionSummary::default(), None);
-    let create = Operation::Create {
+    let create = StoreWrite::Create {
         execution,
         transition: transition(1),
         summary,
@@ -130,7 +130,7 @@ async fn ended_execution(opened: &mut crate::Journal, bytes: usize) -> Execution
         let ended = ExecutionSummary { ended: true, ended_at: Some(1), ..ExecutionSummary::default() };
         (sequence == LENGTH).then_some(ended)
     };
-    let append = |sequence| Operation::Append {
+    let append = |sequence| StoreWrite::Append {
         key,
         transition: transition(sequence),
         summary: ends(sequence),
@@ -140,14 +140,14 @@ async fn ended_execution(opened: &mut crate::Journal, bytes: usize) -> Execution
         inbox: Default::default(),
         fence,
     };
-    let appends: Vec<Operation> = (2..=LENGTH).map(append).collect();
+    let appends: Vec<StoreWrite> = (2..=LENGTH).map(append).collect();
     assert!(opened.writer.commit(&appends).await.unwrap().iter().all(Result::is_ok));
     key
 }
 
-fn delete(key: ExecutionKey, fence: Fence) -> Operation {
+fn delete(key: ExecutionKey, fence: Fence) -> StoreWrite {
     let request = DeleteRequest { id: String::new(), hash: String::new() };
-    Operation::Delete { key, deleted_at: 5, request, fence }
+    StoreWrite::Delete { key, deleted_at: 5, request, fence }
 }
 
 /// What a statement that counts something counts in the file.
@@ -179,7 +179,7 @@ async fn each_step_of_a_deletion_takes_as_many_events_as_it_may() {
     let key = ended_execution(&mut store, 64 << 10).await;
     let waypoints = "SELECT count(*) FROM waypoint";
     assert_eq!(counted(&location, waypoints), 3, "one for each 64 transitions");
-    let erase = |max_transitions| Operation::Erase { key, max_transitions, fence };
+    let erase = |max_transitions| StoreWrite::Erase { key, max_transitions, fence };
     let left = "SELECT count(*) FROM log";
     assert_eq!(store.writer.commit(&[delete(key, fence)]).await.unwrap(), vec![Ok(Done::Deleted)]);
     assert_eq!(store.writer.commit(&[erase(50)]).await.unwrap(), vec![Ok(Done::Erased { complete: false })]);
@@ -205,12 +205,12 @@ async fn what_was_deleted_leaves_the_log_when_the_last_reader_has_ended() {
     let log_bytes = || std::fs::metadata(&log).unwrap().len();
     let reader = Connection::open(&location.path).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM log").unwrap();
-    let close = Operation::CloseDeletion { key, reusable_at: 10, fence };
-    let all = [delete(key, fence), Operation::Erase { key, max_transitions: 1000, fence }, close];
+    let close = StoreWrite::CloseDeletion { key, reusable_at: 10, fence };
+    let all = [delete(key, fence), StoreWrite::Erase { key, max_transitions: 1000, fence }, close];
     assert!(store.writer.commit(&all).await.unwrap().iter().all(Result::is_ok));
     assert!(log_bytes() > 0, "a reader is in the way");
     reader.execute_batch("COMMIT").unwrap();
-    let drop_none = Operation::DropDeletions { now: 0, latest: i64::MAX };
+    let drop_none = StoreWrite::DropDeletions { now: 0, latest: i64::MAX };
     assert_eq!(store.writer.commit(&[drop_none]).await.unwrap(), vec![Ok(Done::Dropped(0))]);
     assert_eq!(log_bytes(), 0, "the next round has tried again");
 }

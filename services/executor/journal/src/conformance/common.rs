@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    DeleteRequest, Done, ExecutionKey, ExecutionSummary, Fence, Folder, JournalWriter, NewExecution, Opened, Operation,
-    Refused, StartRequest, Transition,
+    DeleteRequest, Done, ExecutionKey, ExecutionSummary, Fence, Folder, JournalWriter, NewExecution, Opened, Refused,
+    StartRequest, StoreWrite, Transition,
 };
 
 pub(super) fn summary(state: i32) -> ExecutionSummary {
@@ -46,13 +46,13 @@ pub(super) fn start_request_of(id: &str, hash: &str, at: i64) -> StartRequest {
     StartRequest { namespace, principal, id: id.into(), hash: hash.into(), at }
 }
 
-pub(super) fn create(execution: NewExecution, fence: i64) -> Operation {
+pub(super) fn create(execution: NewExecution, fence: i64) -> StoreWrite {
     create_in(execution, None, fence)
 }
 
-pub(super) fn create_in(execution: NewExecution, folder: Option<Folder>, fence: i64) -> Operation {
+pub(super) fn create_in(execution: NewExecution, folder: Option<Folder>, fence: i64) -> StoreWrite {
     let fence = Fence { shard: execution.shard, token: fence };
-    Operation::Create {
+    StoreWrite::Create {
         execution,
         transition: transition(1, 2),
         summary: summary(2),
@@ -64,8 +64,8 @@ pub(super) fn create_in(execution: NewExecution, folder: Option<Folder>, fence: 
     }
 }
 
-pub(super) fn append(key: ExecutionKey, transition: Transition, fence: i64) -> Operation {
-    Operation::Append {
+pub(super) fn append(key: ExecutionKey, transition: Transition, fence: i64) -> StoreWrite {
+    StoreWrite::Append {
         key,
         transition,
         summary: None,
@@ -79,7 +79,7 @@ pub(super) fn append(key: ExecutionKey, transition: Transition, fence: i64) -> O
 
 pub(super) async fn commit<W: JournalWriter>(
     store: &mut Opened<W>,
-    batch: Vec<Operation>,
+    batch: Vec<StoreWrite>,
 ) -> Vec<Result<Done, Refused>> {
     let count = batch.len();
     let answers = store.writer.commit(&batch).await.expect("the batch is committed");
@@ -94,9 +94,9 @@ pub(super) fn created(answer: &Result<Done, Refused>) -> ExecutionKey {
     }
 }
 
-pub(super) fn update(key: ExecutionKey, first_sequence: u64, summary: ExecutionSummary, fence: i64) -> Operation {
+pub(super) fn update(key: ExecutionKey, first_sequence: u64, summary: ExecutionSummary, fence: i64) -> StoreWrite {
     let fence = Fence { shard: 7, token: fence };
-    Operation::Append {
+    StoreWrite::Append {
         key,
         transition: transition(first_sequence, 1),
         summary: Some(summary),
@@ -112,15 +112,15 @@ pub(super) fn ended(ended_at: i64) -> ExecutionSummary {
     ExecutionSummary { state: 5, ended: true, ended_at: Some(ended_at), ..ExecutionSummary::default() }
 }
 
-pub(super) fn delete(key: ExecutionKey, request_id: &str, fence: i64) -> Operation {
+pub(super) fn delete(key: ExecutionKey, request_id: &str, fence: i64) -> StoreWrite {
     let request = DeleteRequest { id: request_id.into(), hash: "hash".into() };
-    Operation::Delete { key, deleted_at: 600, request, fence: Fence { shard: 7, token: fence } }
+    StoreWrite::Delete { key, deleted_at: 600, request, fence: Fence { shard: 7, token: fence } }
 }
 
-pub(super) fn erase(key: ExecutionKey, max_transitions: usize, fence: i64) -> Operation {
-    Operation::Erase { key, max_transitions, fence: Fence { shard: 7, token: fence } }
+pub(super) fn erase(key: ExecutionKey, max_transitions: usize, fence: i64) -> StoreWrite {
+    StoreWrite::Erase { key, max_transitions, fence: Fence { shard: 7, token: fence } }
 }
 
-pub(super) fn close(key: ExecutionKey, reusable_at: i64, fence: i64) -> Operation {
-    Operation::CloseDeletion { key, reusable_at, fence: Fence { shard: 7, token: fence } }
+pub(super) fn close(key: ExecutionKey, reusable_at: i64, fence: i64) -> StoreWrite {
+    StoreWrite::CloseDeletion { key, reusable_at, fence: Fence { shard: 7, token: fence } }
 }

@@ -8,15 +8,15 @@ use super::{
     contents::{EVERYTHING, everything, one},
 };
 use crate::{
-    Condition, DeleteRequest, Deletion, Done, ExecutionKey, Folder, JournalWriter, NewExecution, Opened, Operation,
-    Position, Query, Refused, StoreError, start_request,
+    Condition, DeleteRequest, Deletion, Done, ExecutionKey, Folder, JournalWriter, NewExecution, Opened, Position,
+    Query, Refused, StoreError, StoreWrite, start_request,
 };
 
 /// An execution with a label, a key, a request id and 205 transitions that has ended.
 async fn long_and_ended<W: JournalWriter>(store: &mut Opened<W>, id: &str) -> ExecutionKey {
     let fence = store.fence;
     let mut operation = create(new_execution(id, &format!("request of {id}"), "hash", 500), fence);
-    if let Operation::Create { seal_key, .. } = &mut operation {
+    if let StoreWrite::Create { seal_key, .. } = &mut operation {
         *seal_key = Some(b"a key".to_vec());
     }
     let key = created(&commit(store, vec![operation]).await[0]);
@@ -76,7 +76,7 @@ pub(super) async fn keeps_folders_in_use<W: JournalWriter>(store: &mut Opened<W>
     }
     assert_eq!(commit(store, vec![shared("late", "origin")]).await, gone(), "it is removed");
     assert!(matches!(
-        commit(store, vec![Operation::DropDeletions { now: 0, latest: i64::MAX }]).await[..],
+        commit(store, vec![StoreWrite::DropDeletions { now: 0, latest: i64::MAX }]).await[..],
         [Ok(Done::Dropped(3))]
     ));
     let again = created(&commit(store, vec![new("origin", "origin")]).await[0]);
@@ -87,7 +87,7 @@ pub(super) async fn keeps_folders_in_use<W: JournalWriter>(store: &mut Opened<W>
             delete(again, "", fence),
             erase(again, 1000, fence),
             close(again, 0, fence),
-            Operation::DropDeletions { now: 0, latest: i64::MAX },
+            StoreWrite::DropDeletions { now: 0, latest: i64::MAX },
         ],
     )
     .await;
@@ -168,7 +168,7 @@ pub(super) async fn deletes_in_steps<W: JournalWriter>(store: &mut Opened<W>) {
     assert_eq!(everything(store).await, others);
     let answers = commit(
         store,
-        vec![close(key, 10_001, fence), again.clone(), Operation::DropDeletions { now: 10_000, latest: i64::MAX }],
+        vec![close(key, 10_001, fence), again.clone(), StoreWrite::DropDeletions { now: 10_000, latest: i64::MAX }],
     )
     .await;
     assert_eq!(answers, vec![Ok(Done::Closed), refused(Some(10_001)), Ok(Done::Dropped(0))]);
@@ -190,11 +190,11 @@ pub(super) async fn deletes_in_steps<W: JournalWriter>(store: &mut Opened<W>) {
     let answers = commit(store, vec![erase(neighbour, 1000, fence), close(neighbour, 20_000, fence)]).await;
     assert_eq!(answers, vec![Ok(Done::Erased { complete: true }), Ok(Done::Closed)]);
     assert_eq!(
-        commit(store, vec![Operation::DropDeletions { now: 19_999, latest: i64::MAX }]).await,
+        commit(store, vec![StoreWrite::DropDeletions { now: 19_999, latest: i64::MAX }]).await,
         vec![Ok(Done::Dropped(0))]
     );
     // A clock that was ahead does not reserve a name for longer.
-    let at = |now, latest| Operation::DropDeletions { now, latest };
+    let at = |now, latest| StoreWrite::DropDeletions { now, latest };
     let answers = commit(store, vec![at(14_000, 15_000), at(14_999, 15_999), at(15_000, 16_000)]).await;
     assert_eq!(answers, vec![Ok(Done::Dropped(0)), Ok(Done::Dropped(0)), Ok(Done::Dropped(1))]);
     assert_eq!(store.reader.deletion("default", "neighbour").await.unwrap(), None);

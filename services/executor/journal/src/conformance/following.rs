@@ -6,7 +6,7 @@ use super::{
     common::{append, close, commit, create, created, delete, ended, erase, new_execution, transition, update},
     contents::{changes, everything},
 };
-use crate::{Change, Changes, Done, ExecutionKey, JournalWriter, Opened, Operation};
+use crate::{Change, Changes, Done, ExecutionKey, JournalWriter, Opened, StoreWrite};
 
 /// Those who follow all executions get each transition once, in the order of their commits.
 pub(super) async fn follows_what_is_committed<W: JournalWriter>(store: &mut Opened<W>) {
@@ -49,7 +49,7 @@ pub(super) async fn follows_what_is_committed<W: JournalWriter>(store: &mut Open
     );
     let answers = commit(
         store,
-        vec![erase(b, 1000, fence), close(b, 0, fence), Operation::DropDeletions { now: 0, latest: i64::MAX }],
+        vec![erase(b, 1000, fence), close(b, 0, fence), StoreWrite::DropDeletions { now: 0, latest: i64::MAX }],
     )
     .await;
     assert_eq!(answers, vec![Ok(Done::Erased { complete: true }), Ok(Done::Closed), Ok(Done::Dropped(1))]);

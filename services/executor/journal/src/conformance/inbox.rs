@@ -3,17 +3,17 @@
 use super::common::{append, commit, create, created, delete, ended, new_execution, summary, transition, update};
 use crate::{
     Done, ExecutionKey, ExecutionSummary, Fence, InboxChanges, InboxContent, InboxMessage, InboxRow, JournalWriter,
-    Opened, Operation, Refused, TakenMessage,
+    Opened, Refused, StoreWrite, TakenMessage,
 };
 
 /// The operation with these changes of inboxes.
-fn with(operation: Operation, changes: InboxChanges) -> Operation {
+fn with(operation: StoreWrite, changes: InboxChanges) -> StoreWrite {
     match operation {
-        Operation::Create { execution, transition, summary, seal_key, outbox, folder, fence, .. } => {
-            Operation::Create { execution, transition, summary, seal_key, outbox, inbox: changes, folder, fence }
+        StoreWrite::Create { execution, transition, summary, seal_key, outbox, folder, fence, .. } => {
+            StoreWrite::Create { execution, transition, summary, seal_key, outbox, inbox: changes, folder, fence }
         }
-        Operation::Append { key, transition, summary, seal_key, outbox, fence, .. } => {
-            Operation::Append { key, transition, summary, seal_key, outbox, inbox: changes, usage: Vec::new(), fence }
+        StoreWrite::Append { key, transition, summary, seal_key, outbox, fence, .. } => {
+            StoreWrite::Append { key, transition, summary, seal_key, outbox, inbox: changes, usage: Vec::new(), fence }
         }
         other => panic!("{other:?} changes no inbox"),
     }
@@ -75,14 +75,14 @@ pub(super) async fn keeps_messages_until_they_are_taken<W: JournalWriter>(store:
     // Parked without an event, and nothing waits for the message.
     let shard = Fence { shard: 7, token: fence };
     let parked = ExecutionSummary { parked: true, ..summary(2) };
-    let summarize = Operation::Summarize { key: parent, summary: parked.clone(), fence: shard };
+    let summarize = StoreWrite::Summarize { key: parent, summary: parked.clone(), fence: shard };
     let all = [second, first].map(|from| TakenMessage { from, revision: 9 });
-    let take = Operation::TakeMessages { key: parent, taken: all.to_vec(), fence: shard };
+    let take = StoreWrite::TakeMessages { key: parent, taken: all.to_vec(), fence: shard };
     let answers = commit(store, vec![summarize, take.clone(), take]).await;
     assert_eq!(answers, [Ok(Done::Changed), Ok(Done::Changed), Ok(Done::Changed)]);
     assert_eq!(store.reader.get(parent).await.unwrap().unwrap().summary, parked);
     assert_eq!((inbox(store).await, store.reader.recipients(ExecutionKey(0), 10).await.unwrap()), (vec![], vec![]));
-    let missing = Operation::Summarize { key: ExecutionKey(987_654), summary: parked, fence: shard };
+    let missing = StoreWrite::Summarize { key: ExecutionKey(987_654), summary: parked, fence: shard };
     assert_eq!(commit(store, vec![missing]).await, [Err(Refused::Missing(ExecutionKey(987_654)))]);
 
     // With the recipient its messages go.

@@ -2,7 +2,7 @@
 
 use super::common::{append, commit, create, created, new_execution, transition};
 use crate::{
-    Done, ExecutionKey, ExecutionSummary, Fence, JournalWriter, Opened, Operation, Refused, StepCounts,
+    Done, ExecutionKey, ExecutionSummary, Fence, JournalWriter, Opened, Refused, StepCounts, StoreWrite,
     StoredTransition, Waits,
 };
 
@@ -55,7 +55,7 @@ pub(super) async fn refuses_one_and_keeps_the_others<W: JournalWriter>(store: &m
         vec![
             append(key, transition(8, 1), fence),
             append(key, transition(99, 1), fence),
-            Operation::Append {
+            StoreWrite::Append {
                 key,
                 transition: transition(9, 1),
                 summary: Some(parked.clone()),

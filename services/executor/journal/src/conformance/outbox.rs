@@ -1,7 +1,7 @@
 //! The messages for webhooks.
 
 use super::common::{append, close, commit, create, created, delete, ended, erase, new_execution, transition, update};
-use crate::{Done, ExecutionKey, JournalWriter, Opened, Operation, OutboxMessage, OutboxRow, Refused};
+use crate::{Done, ExecutionKey, JournalWriter, Opened, OutboxMessage, OutboxRow, Refused, StoreWrite};
 
 fn message(webhook: &str, id: &str, created_at: i64) -> OutboxMessage {
     let body = format!("{{\"about\":\"{id}\"}}");
@@ -9,9 +9,9 @@ fn message(webhook: &str, id: &str, created_at: i64) -> OutboxMessage {
 }
 
 /// The operation with these messages.
-fn with(operation: Operation, messages: Vec<OutboxMessage>) -> Operation {
+fn with(operation: StoreWrite, messages: Vec<OutboxMessage>) -> StoreWrite {
     match operation {
-        Operation::Create { execution, transition, summary, seal_key, folder, fence, .. } => Operation::Create {
+        StoreWrite::Create { execution, transition, summary, seal_key, folder, fence, .. } => StoreWrite::Create {
             execution,
             transition,
             summary,
@@ -21,7 +21,7 @@ fn with(operation: Operation, messages: Vec<OutboxMessage>) -> Operation {
             folder,
             fence,
         },
-        Operation::Append { key, transition, summary, seal_key, fence, .. } => Operation::Append {
+        StoreWrite::Append { key, transition, summary, seal_key, fence, .. } => StoreWrite::Append {
             key,
             transition,
             summary,
@@ -77,14 +77,14 @@ pub(super) async fn keeps_messages_with_their_transition<W: JournalWriter>(store
 
     let (m1, m3) = (one(store, "a", "m1").await, one(store, "a", "m3").await);
     assert_eq!((m1.execution, m1.message.clone(), m1.attempts, m1.next_at), (key, message("a", "m1", 600), 0, 600));
-    let postpone = Operation::PostponeMessage { key: m3.key, attempts: 2, next_at: 700 };
+    let postpone = StoreWrite::PostponeMessage { key: m3.key, attempts: 2, next_at: 700 };
     assert_eq!(commit(store, vec![postpone.clone(), postpone]).await, [Ok(Done::Changed), Ok(Done::Changed)]);
     assert_eq!(one(store, "a", "m3").await, OutboxRow { attempts: 2, next_at: 700, ..m3.clone() });
     assert_eq!(ids(store, "a", i64::MAX, 10).await, ["m1", "m3"]);
 
     // Its times come from a clock that was ahead.
-    let reschedule = |latest, now| Operation::RescheduleMessages { webhook: "a".into(), latest, now };
-    let ahead = Operation::PostponeMessage { key: m3.key, attempts: 2, next_at: 90_000 };
+    let reschedule = |latest, now| StoreWrite::RescheduleMessages { webhook: "a".into(), latest, now };
+    let ahead = StoreWrite::PostponeMessage { key: m3.key, attempts: 2, next_at: 90_000 };
     assert_eq!(commit(store, vec![ahead, reschedule(90_000, 450)]).await, [Ok(Done::Changed), Ok(Done::Changed)]);
     assert_eq!(one(store, "a", "m3").await, OutboxRow { attempts: 2, next_at: 90_000, ..m3.clone() });
     assert_eq!(commit(store, vec![reschedule(89_999, 450)]).await, [Ok(Done::Changed)]);
@@ -93,18 +93,18 @@ pub(super) async fn keeps_messages_with_their_transition<W: JournalWriter>(store
     assert_eq!(one(store, "a", "m1").await, m1, "the others stay as they are");
 
     // Repeated with a new message between: it is not the one that is removed.
-    let remove = |row: &OutboxRow| Operation::RemoveMessage { key: row.key };
+    let remove = |row: &OutboxRow| StoreWrite::RemoveMessage { key: row.key };
     let batch = vec![
         remove(&m3),
         with(append(key, transition(4, 1), fence), vec![message("a", "m4", 650)]),
         remove(&m3),
-        Operation::PostponeMessage { key: m3.key, attempts: 9, next_at: 9 },
+        StoreWrite::PostponeMessage { key: m3.key, attempts: 9, next_at: 9 },
     ];
     assert!(commit(store, batch).await.iter().all(Result::is_ok));
     assert_eq!(ids(store, "a", i64::MAX, 10).await, ["m1", "m4"]);
     assert!(one(store, "a", "m4").await.key > m3.key);
 
-    let drop_unknown = |before| Operation::DropMessages { known: vec!["a".into()], before };
+    let drop_unknown = |before| StoreWrite::DropMessages { known: vec!["a".into()], before };
     assert_eq!(commit(store, vec![drop_unknown(600)]).await, [Ok(Done::Dropped(0))]);
     assert_eq!(commit(store, vec![drop_unknown(601)]).await, [Ok(Done::Dropped(1))]);
     assert_eq!((ids(store, "b", i64::MAX, 10).await.len(), ids(store, "a", i64::MAX, 10).await.len()), (0, 2));
@@ -117,12 +117,12 @@ async fn deletes_with_the_execution<W: JournalWriter>(store: &mut Opened<W>, key
     let fence = store.fence;
     let kept = with(create(new_execution("tells-on", "", "", 610), fence), vec![message("a", "kept", 610)]);
     let kept = commit(store, vec![kept]).await;
-    let postpone = Operation::PostponeMessage { key: one(store, "a", "kept").await.key, attempts: 1, next_at: 900 };
+    let postpone = StoreWrite::PostponeMessage { key: one(store, "a", "kept").await.key, attempts: 1, next_at: 900 };
     let answers = commit(store, vec![postpone, update(key, 5, ended(2_000_000), fence), delete(key, "", fence)]).await;
     assert!(kept[0].is_ok() && answers.iter().all(Result::is_ok), "{answers:?}");
     assert_eq!(ids(store, "a", i64::MAX, 10).await, ["kept"]);
     let batch =
-        vec![erase(key, 1000, fence), close(key, 0, fence), Operation::DropDeletions { now: 0, latest: i64::MAX }];
+        vec![erase(key, 1000, fence), close(key, 0, fence), StoreWrite::DropDeletions { now: 0, latest: i64::MAX }];
     assert!(commit(store, batch).await.iter().all(Result::is_ok));
 }
 

@@ -1,13 +1,13 @@
 //! The keys with which secrets are sealed.
 
 use super::common::{append, commit, create, created, new_execution, transition};
-use crate::{Done, ExecutionKey, JournalWriter, Opened, Operation, Refused};
+use crate::{Done, ExecutionKey, JournalWriter, Opened, Refused, StoreWrite};
 
 /// A key comes with the transition that needs it, all or nothing, and stays the only one.
 pub(super) async fn keeps_one_key<W: JournalWriter>(store: &mut Opened<W>) {
     let fence = store.fence;
-    let with_key = |mut operation: Operation, bytes: &[u8]| {
-        if let Operation::Create { seal_key, .. } | Operation::Append { seal_key, .. } = &mut operation {
+    let with_key = |mut operation: StoreWrite, bytes: &[u8]| {
+        if let StoreWrite::Create { seal_key, .. } | StoreWrite::Append { seal_key, .. } = &mut operation {
             *seal_key = Some(bytes.to_vec());
         }
         operation

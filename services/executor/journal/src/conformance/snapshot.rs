@@ -1,14 +1,14 @@
 //! Snapshots of executions.
 
 use super::common::{append, close, commit, create, created, delete, ended, erase, new_execution, transition};
-use crate::{Done, ExecutionKey, Fence, JournalWriter, Loaded, Opened, Operation, Refused, Snapshot, StoreError};
+use crate::{Done, ExecutionKey, Fence, JournalWriter, Loaded, Opened, Refused, Snapshot, StoreError, StoreWrite};
 
 /// The last snapshot is kept, by its owner and while there is an execution, and only of events that are stored.
 pub(super) async fn keeps_the_last_snapshot<W: JournalWriter>(store: &mut Opened<W>) {
     let fence = store.fence;
     let keep = |key, sequence, content: &[u8], token| {
         let snapshot = Snapshot { sequence, version: 3, content: content.to_vec(), is_sealed: sequence > 1 };
-        Operation::KeepSnapshot { key, snapshot, fence: Fence { shard: 7, token } }
+        StoreWrite::KeepSnapshot { key, snapshot, fence: Fence { shard: 7, token } }
     };
     let answers = commit(store, vec![create(new_execution("snapped", "", "", 500), fence)]).await;
     let key = created(&answers[0]);
@@ -47,7 +47,7 @@ pub(super) async fn keeps_the_last_snapshot<W: JournalWriter>(store: &mut Opened
     assert_eq!(answers, vec![Ok(Done::Appended), Ok(Done::Appended)]);
     assert_eq!(store.reader.load(key, Some(3)).await.unwrap(), loaded(Some(kept), &[1, 3, 4]));
     assert_eq!(store.reader.load(key, None).await.unwrap(), loaded(None, &[1, 3, 4]), "all without a snapshot");
-    let end = Operation::Append {
+    let end = StoreWrite::Append {
         key,
         transition: transition(5, 1),
         summary: Some(ended(510)),
@@ -63,7 +63,7 @@ pub(super) async fn keeps_the_last_snapshot<W: JournalWriter>(store: &mut Opened
     assert!(matches!(gone, Err(StoreError::Missing(missing)) if missing == key), "it goes with its execution");
     let answers = commit(
         store,
-        vec![erase(key, 1000, fence), close(key, 0, fence), Operation::DropDeletions { now: 0, latest: i64::MAX }],
+        vec![erase(key, 1000, fence), close(key, 0, fence), StoreWrite::DropDeletions { now: 0, latest: i64::MAX }],
     )
     .await;
     assert_eq!(answers, vec![Ok(Done::Erased { complete: true }), Ok(Done::Closed), Ok(Done::Dropped(1))]);

@@ -2,7 +2,7 @@
 
 use super::common::{append, commit, create, created, delete, ended, new_execution, transition, update};
 use crate::{
-    Done, ExecutionKey, JournalWriter, Opened, Operation, Refused, UsageAmounts, UsageChange, UsageLimit, UsageRow,
+    Done, ExecutionKey, JournalWriter, Opened, Refused, StoreWrite, UsageAmounts, UsageChange, UsageLimit, UsageRow,
 };
 
 const TEAM: &str = "team";
@@ -36,10 +36,10 @@ fn row(start: i64, used: UsageAmounts, held: UsageAmounts) -> UsageRow {
 }
 
 /// The operation with these changes.
-fn with(operation: Operation, changes: Vec<UsageChange>) -> Operation {
+fn with(operation: StoreWrite, changes: Vec<UsageChange>) -> StoreWrite {
     match operation {
-        Operation::Append { key, transition, summary, seal_key, outbox, inbox, fence, .. } => {
-            Operation::Append { key, transition, summary, seal_key, outbox, inbox, usage: changes, fence }
+        StoreWrite::Append { key, transition, summary, seal_key, outbox, inbox, fence, .. } => {
+            StoreWrite::Append { key, transition, summary, seal_key, outbox, inbox, usage: changes, fence }
         }
         other => panic!("{other:?} changes no usage"),
     }

@@ -22,7 +22,7 @@ fn transition(first_sequence: u64, shown: &str) -> Transition {
     Transition { first_sequence, count: 1, version: 1, shown: shown.into(), sealed: None, facts: None }
 }
 
-fn create(id: &str, request_id: &str, shown: &str, fence: Fence) -> Operation {
+fn create(id: &str, request_id: &str, shown: &str, fence: Fence) -> StoreWrite {
     let execution = NewExecution {
         namespace: "n".into(),
         id: id.into(),
@@ -36,7 +36,7 @@ fn create(id: &str, request_id: &str, shown: &str, fence: Fence) -> Operation {
         parent: None,
     };
     let summary = ExecutionSummary::default();
-    Operation::Create {
+    StoreWrite::Create {
         execution,
         transition: transition(1, shown),
         summary,
@@ -48,10 +48,10 @@ fn create(id: &str, request_id: &str, shown: &str, fence: Fence) -> Operation {
     }
 }
 
-fn append(key: ExecutionKey, transition: Transition, fence: Fence) -> Operation {
+fn append(key: ExecutionKey, transition: Transition, fence: Fence) -> StoreWrite {
     let ended = transition.first_sequence == TRANSITIONS;
     let summary = ended.then(|| ExecutionSummary { ended, ended_at: Some(1), ..ExecutionSummary::default() });
-    Operation::Append {
+    StoreWrite::Append {
         key,
         transition,
         summary,
@@ -73,7 +73,7 @@ fn follower(reader: &Arc<dyn JournalReader>) -> Arc<Follower> {
 /// Returns what was told of each event of an execution: what it is.
 async fn contend(commits: Commits, number: u64, fence: Fence) -> (ExecutionKey, Vec<String>) {
     let (id, request) = (format!("e{number}"), format!("r{number}"));
-    let both = |operation: [Operation; 2]| {
+    let both = |operation: [StoreWrite; 2]| {
         let [left, right] = operation.map(|operation| commits.commit(operation.into()));
         async { <[_; 2]>::from(tokio::join!(left, right)).map(|answer| answer.expect("the store does not fail")) }
     };
@@ -99,23 +99,23 @@ async fn contend(commits: Commits, number: u64, fence: Fence) -> (ExecutionKey, 
             other => panic!("one of two appends to {id} at {sequence}: {other:?}"),
         });
         let snapshot = Snapshot { sequence, version: 1, content: Vec::new(), is_sealed: false };
-        let kept = commits.commit(Operation::KeepSnapshot { key, snapshot, fence }.into()).await;
+        let kept = commits.commit(StoreWrite::KeepSnapshot { key, snapshot, fence }.into()).await;
         assert_eq!(kept.unwrap(), Ok(Done::Kept));
     }
     if number.is_multiple_of(2) {
         return (key, told);
     }
-    let delete = |deleted_at| Operation::Delete { key, deleted_at, request: DeleteRequest::default(), fence };
+    let delete = |deleted_at| StoreWrite::Delete { key, deleted_at, request: DeleteRequest::default(), fence };
     match both([delete(1), delete(2)]).await {
         [Ok(Done::Deleted), Err(Refused::Missing(_))] | [Err(Refused::Missing(_)), Ok(Done::Deleted)] => {}
         other => panic!("one of two deletes {id}: {other:?}"),
     }
     for max_transitions in [2, 100] {
-        let erased = commits.commit(Operation::Erase { key, max_transitions, fence }.into()).await.unwrap();
+        let erased = commits.commit(StoreWrite::Erase { key, max_transitions, fence }.into()).await.unwrap();
         // Repeated erasing may erase more.
         assert!(matches!(erased, Ok(Done::Erased { .. })), "{erased:?}");
     }
-    let closed = commits.commit(Operation::CloseDeletion { key, reusable_at: 9, fence }.into()).await;
+    let closed = commits.commit(StoreWrite::CloseDeletion { key, reusable_at: 9, fence }.into()).await;
     assert_eq!(closed.unwrap(), Ok(Done::Closed));
     (key, Vec::new())
 }
@@ -158,7 +158,7 @@ impl<W: JournalWriter> JournalWriter for Silent<W> {
         false
     }
 
-    async fn commit(&mut self, _: &[Operation]) -> Committed {
+    async fn commit(&mut self, _: &[StoreWrite]) -> Committed {
         self.attempts.fetch_add(1, Ordering::SeqCst);
         // A batch of nothing, as the store may see it.
         self.writer.commit(&[]).await?;

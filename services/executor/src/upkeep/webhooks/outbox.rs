@@ -8,7 +8,7 @@
 use std::{sync::Weak, time::Duration};
 
 use belay_defects::{Defect, is_planted};
-use belay_journal::{Operation, OutboxRow};
+use belay_journal::{OutboxRow, StoreWrite};
 use futures::future::join_all;
 
 use super::Webhook;
@@ -115,7 +115,7 @@ async fn drop_unknown(registry: &ExecutionRegistry) {
     }
     let known = registry.webhooks.iter().map(|webhook| webhook.name.clone()).collect();
     let before = registry.now().as_micros() - micros(KEEP_UNKNOWN);
-    if let Err(error) = registry.commit(Operation::DropMessages { known, before }).await {
+    if let Err(error) = registry.commit(StoreWrite::DropMessages { known, before }).await {
         tracing::warn!(error = %unwritable(&error), "Messages for webhooks that are no longer in the settings are not removed yet");
     }
 }
@@ -175,7 +175,7 @@ async fn reschedule(registry: &ExecutionRegistry, webhook: &Webhook) -> Result<(
     // Without messages, nothing is committed.
     let first = registry.reads.read(move |reader| reader.next_message(&name)).await;
     if first.map_err(|error| unreadable(&error).to_string())?.is_some() {
-        commit(registry, Operation::RescheduleMessages { webhook: webhook.name.clone(), latest, now }).await?;
+        commit(registry, StoreWrite::RescheduleMessages { webhook: webhook.name.clone(), latest, now }).await?;
     }
     Ok(())
 }
@@ -218,7 +218,7 @@ async fn give_up_old(registry: &ExecutionRegistry, webhook: &Webhook, failures: 
         if old.is_empty() {
             break;
         }
-        let removed = old.iter().map(|row| commit(registry, Operation::RemoveMessage { key: row.key }));
+        let removed = old.iter().map(|row| commit(registry, StoreWrite::RemoveMessage { key: row.key }));
         join_all(removed).await.into_iter().collect::<Result<Vec<_>, _>>()?;
         old.iter().for_each(|_| registry.measures.webhook("given_up"));
         count += old.len();
@@ -241,7 +241,7 @@ async fn due(registry: &ExecutionRegistry, webhook: &Webhook, limit: usize) -> R
     due.map_err(|error| unreadable(&error).to_string())
 }
 
-async fn commit(registry: &ExecutionRegistry, operation: Operation) -> Result<(), String> {
+async fn commit(registry: &ExecutionRegistry, operation: StoreWrite) -> Result<(), String> {
     let recorded = registry.commit(operation).await.map_err(|error| unwritable(&error).to_string())?;
     recorded.map(drop).map_err(|refused| refused.to_string())
 }
@@ -268,8 +268,8 @@ async fn send(
     let failure = sent.err().map(|error| error.to_string());
     let next = next(failure.is_none(), attempts, failures, age(row, now), limits);
     let operation = match next {
-        Next::Delivered | Next::GiveUp => Operation::RemoveMessage { key: row.key },
-        Next::Retry(delay) => Operation::PostponeMessage { key: row.key, attempts, next_at: now + micros(delay) },
+        Next::Delivered | Next::GiveUp => StoreWrite::RemoveMessage { key: row.key },
+        Next::Retry(delay) => StoreWrite::PostponeMessage { key: row.key, attempts, next_at: now + micros(delay) },
     };
     commit(registry, operation).await?;
     registry.measures.webhook(match next {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_defects::Defect;
-use belay_journal::{Committed, Done, JournalWriter, Operation, StoreError};
+use belay_journal::{Committed, Done, JournalWriter, StoreError, StoreWrite};
 use belay_journal_sqlite::SqliteWriter;
 use belay_proto::stores::Stores;
 use belay_service_kit::ServiceChannel;
@@ -124,7 +124,7 @@ pub(super) enum Journaled {
 
 pub(super) struct Behind {
     writer: SqliteWriter,
-    held: Vec<Operation>,
+    held: Vec<StoreWrite>,
 }
 
 impl Journaled {
@@ -151,7 +151,7 @@ impl JournalWriter for Journaled {
         false
     }
 
-    async fn commit(&mut self, batch: &[Operation]) -> Committed {
+    async fn commit(&mut self, batch: &[StoreWrite]) -> Committed {
         let shared = match self {
             Self::AtOnce(writer) => return writer.commit(batch).await,
             Self::Behind(shared) => shared,
@@ -159,7 +159,7 @@ impl JournalWriter for Journaled {
         let mut behind = shared.lock().await;
         behind.flush().await?;
         // Only the store can assign the key of a new execution.
-        if batch.iter().any(|operation| matches!(operation, Operation::Create { .. })) {
+        if batch.iter().any(|operation| matches!(operation, StoreWrite::Create { .. })) {
             return behind.writer.commit(batch).await;
         }
         let answers = batch.iter().map(|_| Ok(Done::Appended)).collect();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use belay_journal::{
-    Committed, DeleteRequest, Done, ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution, Operation,
+    Committed, DeleteRequest, Done, ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution, StoreWrite,
 };
 use belay_proto::v1::{self, child_ended::End, execution_event::Kind};
 use belay_settings::{Retention, Sourced};
@@ -99,7 +99,7 @@ impl Taken {
     }
 
     /// The executions that a batch deletes, of which only the journal knows their names: nobody knows whether it had created them.
-    pub(super) fn unknown(&self, batch: &[Operation]) -> Vec<ExecutionKey> {
+    pub(super) fn unknown(&self, batch: &[StoreWrite]) -> Vec<ExecutionKey> {
         let state = self.state();
         batch.iter().filter_map(deleted).filter(|key| !state.executions.contains_key(key)).collect()
     }
@@ -113,7 +113,7 @@ impl Taken {
     /// Commits a batch, and records what it does.
     pub(super) async fn remembering(
         &self,
-        batch: &[Operation],
+        batch: &[StoreWrite],
         checker: &Checker,
         commit: impl Future<Output = Committed>,
     ) -> Committed {
@@ -152,17 +152,17 @@ impl Taken {
 }
 
 /// The execution that an operation deletes without a client's request.
-fn deleted(operation: &Operation) -> Option<ExecutionKey> {
+fn deleted(operation: &StoreWrite) -> Option<ExecutionKey> {
     match operation {
-        Operation::Delete { key, request, .. } if *request == DeleteRequest::default() => Some(*key),
+        StoreWrite::Delete { key, request, .. } if *request == DeleteRequest::default() => Some(*key),
         _ => None,
     }
 }
 
 /// The summary that an operation stores of an execution that is there.
-fn summarized(operation: &Operation) -> Option<(ExecutionKey, &ExecutionSummary)> {
+fn summarized(operation: &StoreWrite) -> Option<(ExecutionKey, &ExecutionSummary)> {
     match operation {
-        Operation::Append { key, summary: Some(summary), .. } | Operation::Summarize { key, summary, .. } => {
+        StoreWrite::Append { key, summary: Some(summary), .. } | StoreWrite::Summarize { key, summary, .. } => {
             Some((*key, summary))
         }
         _ => None,
@@ -171,13 +171,13 @@ fn summarized(operation: &Operation) -> Option<(ExecutionKey, &ExecutionSummary)
 
 impl State {
     /// Records an operation whose result is not known yet. Returns the progress before it of the execution whose summary it changes.
-    fn tried(&mut self, operation: &Operation, checker: &Checker) -> Option<Progress> {
+    fn tried(&mut self, operation: &StoreWrite, checker: &Checker) -> Option<Progress> {
         if let Some(known) = deleted(operation).and_then(|key| self.executions.get(&key)) {
             let deletion = self.taken.entry(known.name.clone()).or_default();
             deletion.open += 1;
             deletion.parent_step.clone_from(&known.parent_step);
         }
-        if let Operation::Append { key, transition, .. } = operation
+        if let StoreWrite::Append { key, transition, .. } = operation
             && let Some(name) = self.executions.get(key).map(|known| known.name.clone())
         {
             self.children(&name, &transition.shown, checker);
@@ -214,7 +214,7 @@ impl State {
         }
     }
 
-    fn refused(&mut self, operation: &Operation, before: Option<Progress>) {
+    fn refused(&mut self, operation: &StoreWrite, before: Option<Progress>) {
         if let Some(known) = deleted(operation).and_then(|key| self.executions.get(&key))
             && let Some(deletion) = self.taken.get_mut(&known.name)
         {
@@ -228,14 +228,14 @@ impl State {
         }
     }
 
-    fn done(&mut self, operation: &Operation, done: &Done, before: Option<Progress>, checker: &Checker) {
+    fn done(&mut self, operation: &StoreWrite, done: &Done, before: Option<Progress>, checker: &Checker) {
         let now = now_micros();
         match (operation, done) {
-            (Operation::Create { execution, summary, .. }, Done::Created(key)) => {
+            (StoreWrite::Create { execution, summary, .. }, Done::Created(key)) => {
                 // Some end as soon as they have begun.
                 self.executions.insert(*key, Known::new(execution, Progress::Unknown.after(summary, now)));
             }
-            (Operation::CloseDeletion { key, .. }, _) if !self.is_closed => {
+            (StoreWrite::CloseDeletion { key, .. }, _) if !self.is_closed => {
                 if let Some(deletion) = self.executions.get(key).and_then(|known| self.taken.get_mut(&known.name)) {
                     deletion.is_complete = true;
                 }

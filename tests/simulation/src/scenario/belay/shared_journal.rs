@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use belay_journal::{Committed, JournalReader, JournalWriter, Opened, Operation, Reading, Refused, StoreError};
+use belay_journal::{Committed, JournalReader, JournalWriter, Opened, Reading, Refused, StoreError, StoreWrite};
 use belay_journal_sqlite::SqliteWriter;
 use tokio::sync::{RwLock, watch};
 
@@ -73,7 +73,7 @@ impl JournalWriter for SharedWriter {
         false
     }
 
-    async fn commit(&mut self, batch: &[Operation]) -> Committed {
+    async fn commit(&mut self, batch: &[StoreWrite]) -> Committed {
         let mut current = self.journal.0.write().await;
         let Some(open) = current.as_mut() else { return Err(StoreError::Broken) };
         self.journal.1.send_replace(());
@@ -110,20 +110,20 @@ impl JournalWriter for SharedWriter {
 }
 
 /// Whether only the owner may do this.
-pub(super) fn is_fenced(operation: &Operation) -> bool {
+pub(super) fn is_fenced(operation: &StoreWrite) -> bool {
     match operation {
-        Operation::Create { .. }
-        | Operation::Append { .. }
-        | Operation::Summarize { .. }
-        | Operation::TakeMessages { .. }
-        | Operation::KeepSnapshot { .. }
-        | Operation::Delete { .. }
-        | Operation::Erase { .. }
-        | Operation::CloseDeletion { .. } => true,
-        Operation::DropDeletions { .. }
-        | Operation::RemoveMessage { .. }
-        | Operation::PostponeMessage { .. }
-        | Operation::RescheduleMessages { .. }
-        | Operation::DropMessages { .. } => false,
+        StoreWrite::Create { .. }
+        | StoreWrite::Append { .. }
+        | StoreWrite::Summarize { .. }
+        | StoreWrite::TakeMessages { .. }
+        | StoreWrite::KeepSnapshot { .. }
+        | StoreWrite::Delete { .. }
+        | StoreWrite::Erase { .. }
+        | StoreWrite::CloseDeletion { .. } => true,
+        StoreWrite::DropDeletions { .. }
+        | StoreWrite::RemoveMessage { .. }
+        | StoreWrite::PostponeMessage { .. }
+        | StoreWrite::RescheduleMessages { .. }
+        | StoreWrite::DropMessages { .. } => false,
     }
 }

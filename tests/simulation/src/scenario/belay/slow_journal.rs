@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use belay_journal::{
     Changes, Committed, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, JournalWriter, Loaded,
-    Operation, OutboxRow, Page, Position, Query, Reading, Refused, StartRequest, StoreError, StoredTransition,
+    OutboxRow, Page, Position, Query, Reading, Refused, StartRequest, StoreError, StoreWrite, StoredTransition,
     Transition, UsageRow,
 };
 use rand::rngs::StdRng;
@@ -52,7 +52,7 @@ impl<W: JournalWriter> JournalWriter for SlowWriter<W> {
         false
     }
 
-    async fn commit(&mut self, batch: &[Operation]) -> Committed {
+    async fn commit(&mut self, batch: &[StoreWrite]) -> Committed {
         self.delays.pass().await;
         let committed = self.writer.commit(batch).await;
         if matches!(committed, Err(StoreError::OutcomeUnknown(_))) {

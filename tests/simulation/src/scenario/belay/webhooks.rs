@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use belay_executor::Webhook;
-use belay_journal::{Committed, Operation};
+use belay_journal::{Committed, StoreWrite};
 use belay_proto::v1::{execution, execution_event::Kind};
 use belay_settings::WebhookEvent;
 use belay_webhooks::{Connect, Connection, Receiver, Secret};
@@ -99,12 +99,13 @@ impl Mailbox {
     }
 
     /// Commits a batch, and records the messages that it stores.
-    pub(super) async fn remembering(&self, batch: &[Operation], commit: impl Future<Output = Committed>) -> Committed {
+    pub(super) async fn remembering(&self, batch: &[StoreWrite], commit: impl Future<Output = Committed>) -> Committed {
         let begun = now_micros();
         let answers = commit.await?;
         let mut state = self.state();
         for (operation, answer) in batch.iter().zip(&answers) {
-            if let (Operation::Create { outbox, .. } | Operation::Append { outbox, .. }, Ok(_)) = (operation, answer) {
+            if let (StoreWrite::Create { outbox, .. } | StoreWrite::Append { outbox, .. }, Ok(_)) = (operation, answer)
+            {
                 state.committed.extend(outbox.iter().map(|message| (message.id.clone(), begun)));
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use belay_journal::{JournalWriter as _, Opened, Operation, Refused, StoreError};
+use belay_journal::{JournalWriter as _, Opened, Refused, StoreError, StoreWrite};
 use belay_journal_memory::LostAnswers;
 use belay_journal_sqlite::SqliteWriter;
 use belay_sqlite::Location;
@@ -92,7 +92,7 @@ fn restore_journal(site: &Site) {
 }
 
 /// A replaced owner that does not know about it repeats its last write. S2-NFR-005, B-08.
-async fn refuse_stale(writer: &mut SqliteWriter, operation: Operation, checker: &Checker) -> Result<(), StoreError> {
+async fn refuse_stale(writer: &mut SqliteWriter, operation: StoreWrite, checker: &Checker) -> Result<(), StoreError> {
     match writer.commit(&[operation]).await?.as_slice() {
         [Err(Refused::Fenced { .. })] => trace::count("stale owners refused"),
         answers => checker.violation(format_args!("the write of an owner that was replaced was answered {answers:?}")),

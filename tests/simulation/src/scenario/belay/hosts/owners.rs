@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belay_journal::{Committed, Done, ExecutionKey, Operation};
+use belay_journal::{Committed, Done, ExecutionKey, StoreWrite};
 
 use super::super::bugs::Bugs;
 use super::super::shared_journal::is_fenced;
@@ -45,7 +45,7 @@ pub(super) struct Owned {
     pub(super) journal_copy: Option<[Vec<u8>; 2]>,
     /// The copy was restored, and no executor has opened it yet: the operator asks each one to accept it.
     pub(super) accepting: bool,
-    pub(super) last_operation: Option<Operation>,
+    pub(super) last_operation: Option<StoreWrite>,
     /// The names of the executions in the journal.
     pub(super) names: BTreeMap<ExecutionKey, String>,
     /// How each transition was stored, by the execution's name and the sequence of its last event.
@@ -73,7 +73,7 @@ impl Owners {
     /// Commits a batch of the owner, and keeps its last operation beyond the machine's end.
     pub(in super::super) async fn remembering(
         &self,
-        batch: &[Operation],
+        batch: &[StoreWrite],
         commit: impl Future<Output = Committed>,
     ) -> Committed {
         let last = batch.iter().rfind(|operation| is_fenced(operation)).cloned();
@@ -84,7 +84,7 @@ impl Owners {
             }
             for operation in batch {
                 // Recorded before the result is known: an operation that failed but was stored is not written again.
-                if let Operation::Append { key, transition, .. } = operation
+                if let StoreWrite::Append { key, transition, .. } = operation
                     && let Some(name) = owned.names.get(key)
                 {
                     let sequence = |number: u64| (name.clone(), i64::try_from(number).unwrap_or(i64::MAX));
@@ -99,7 +99,7 @@ impl Owners {
         let answers = commit.await?;
         self.with(|owned| {
             for (operation, answer) in batch.iter().zip(&answers) {
-                if let (Operation::Create { execution, .. }, Ok(Done::Created(key))) = (operation, answer) {
+                if let (StoreWrite::Create { execution, .. }, Ok(Done::Created(key))) = (operation, answer) {
                     let name = format!("namespaces/{}/executions/{}", execution.namespace, execution.id);
                     owned.names.insert(*key, name);
                 }
