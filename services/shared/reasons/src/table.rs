@@ -182,6 +182,10 @@ table! {
     "A tool returned a result that does not match its own schema, or that cannot be taken as it is: no JSON, a name twice in an object, a number whose digits would be lost, bytes that are no UTF-8. The result is dropped."
     "Give the step a `retry` if it happens now and then; otherwise fix the tool or its schema."
 
+    OUTPUTS_REFUSED Calls 30 true [InvalidResult] []
+    "A command has appended to `$BELAY_OUTPUT` what cannot be taken: a line that is neither `name=value` nor a JSON object, a name that is odd or given twice, more than 1 MiB. Nothing that the command changed is committed."
+    "The message has the line. Fix the command, and go on with `belay executions retry ID`."
+
     PRECONDITION_FAILED Calls 30 false [PreconditionFailed] []
     "What the plan says must hold before a step's call (`preconditions`) does not. The call was not made."
     "The message has the check, and `belay why ID` the end of what its program printed. Fix the cause or the plan, and go on with `belay executions retry ID`."

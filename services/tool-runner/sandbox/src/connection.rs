@@ -14,7 +14,11 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 
-use crate::{running::read_body, wire::Wire};
+use crate::{
+    protocol::Message,
+    running::read_body,
+    wire::{Wire, frame},
+};
 
 /// Sends a frame, with a descriptor attached to its header.
 pub(crate) fn send(control: &mut UnixStream, frame: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
@@ -28,6 +32,17 @@ pub(crate) fn send(control: &mut UnixStream, frame: &[u8], fd: Option<BorrowedFd
     // Four bytes are sent as a whole or not at all.
     sendmsg(&*control, &[IoSlice::new(header)], &mut ancillary, SendFlags::NOSIGNAL)?;
     control.write_all(body)
+}
+
+/// Sends a small message with a descriptor in one write: launcher and init write to the same socket.
+pub(crate) fn send_message(runner: &UnixStream, message: &Message, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let bytes = frame(message);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [fd];
+    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "the buffer has space for one descriptor");
+    sendmsg(runner, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 /// The next message and its descriptor. `None`: the connection is closed.

@@ -1,11 +1,11 @@
 //! The first process in the namespaces of a command: sets up the sandbox, starts the command, reaps processes, and reports the end.
 
 use std::{
-    fs,
+    fs::{self, OpenOptions},
     io::{self, PipeReader, Read as _, Write as _},
     os::{
         fd::{AsFd as _, OwnedFd},
-        unix::net::UnixStream,
+        unix::{fs::OpenOptionsExt as _, net::UnixStream},
     },
 };
 
@@ -17,6 +17,7 @@ use rustix::{
 
 use crate::{
     INNER_ID, command_process, confinement,
+    connection::send_message,
     ended::{End, Ended, Usage},
     error::KILLED,
     host_ids::HostIds,
@@ -24,6 +25,7 @@ use crate::{
     protocol::{Command, Context as _, Failure, Message},
     seccomp,
     sources::{self, MountAuthority, Sources},
+    spec::OUTPUT_PATH,
     sys::{self, Side, SingleThreaded},
     view,
     wire::{frame, frame_length, unframe},
@@ -50,7 +52,7 @@ pub(crate) fn run(
     (runner, launcher): (&UnixStream, PipeReader),
     asking: Option<[OwnedFd; 2]>,
 ) -> ! {
-    match start(one, command, host_ids, sources, launcher, asking) {
+    match start(one, command, host_ids, sources, (runner, launcher), asking) {
         Ok(started) => {
             report(runner, &started.message);
             report(runner, &Message::Ended(reap(started.command_pid)));
@@ -79,7 +81,7 @@ fn start(
     command: &Command,
     host_ids: HostIds,
     sources: Option<Sources>,
-    launcher: PipeReader,
+    (runner, launcher): (&UnixStream, PipeReader),
     asking: Option<[OwnedFd; 2]>,
 ) -> Result<Started, Failure> {
     tie_to_launcher(launcher).at(Layer::Launcher, || "tying init to the launcher".to_owned())?;
@@ -90,6 +92,9 @@ fn start(
         None => sources::take(command, MountAuthority::User)?,
     };
     view::build(sources, command)?;
+    if command.outputs {
+        hand_over_outputs(runner).at(Layer::View, || "making the file for outputs".to_owned())?;
+    }
     let process_limit = limit_processes(command.limits.processes);
     // If it fails, the seccomp filter refuses the sockets that would need it.
     let loopback = sys::bring_up_loopback().is_ok();
@@ -110,6 +115,12 @@ fn start(
             KILLED,
         )),
     }
+}
+
+/// Creates the file for the outputs of the command, and gives the runner a descriptor of it. The command may remove or replace the file: then it has no outputs.
+fn hand_over_outputs(runner: &UnixStream) -> io::Result<()> {
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(OUTPUT_PATH)?;
+    send_message(runner, &Message::Outputs, file.as_fd())
 }
 
 /// Kills this process, and so the whole namespace, when the launcher dies.

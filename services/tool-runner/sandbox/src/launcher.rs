@@ -1,6 +1,7 @@
 //! The runner's side: sends a request to a launcher and waits until the command runs.
 
 use std::{
+    fs::File,
     io,
     os::{
         fd::{AsFd as _, BorrowedFd, OwnedFd},
@@ -26,7 +27,7 @@ use crate::{
     scratch::ScratchPlace,
     scratch_directory::{self, RunnerScratch},
     settings::Settings,
-    spec::{ASK_DESCRIPTORS, ASK_VARIABLE, Spec, TIMEOUT_EXPIRED},
+    spec::{ASK_DESCRIPTORS, ASK_VARIABLE, OUTPUT_PATH, OUTPUT_VARIABLE, Spec, TIMEOUT_EXPIRED},
     sys::SignalsBlocked,
     wire::frame,
 };
@@ -115,11 +116,12 @@ impl NamespaceLauncher {
         };
 
         // Launcher and init write concurrently, so the messages of init, even its last, may arrive before its pidfd.
-        let (mut init, mut enforced, mut ended) = (None, None, None);
+        let (mut init, mut enforced, mut ended, mut outputs) = (None, None, None, None);
         while init.is_none() || enforced.is_none() {
             match receive(&mut control).map_err(|source| LaunchError::launcher("reading from the launcher", source))? {
                 Some((Message::Init, Some(pidfd))) => init = Some(KillHandle::new(pidfd)),
                 Some((Message::Started(what), _)) => enforced = Some(what),
+                Some((Message::Outputs, Some(file))) => outputs = Some(File::from(file)),
                 Some((Message::Ended(how), _)) => ended = Some(how),
                 Some((Message::Failed(failure), _)) => {
                     // Its mounts are removed with it, so the caller can retry at once.
@@ -138,6 +140,7 @@ impl NamespaceLauncher {
             stderr: Some(stderr),
             questions,
             answers,
+            outputs,
             enforced,
             kill,
             control,
@@ -150,10 +153,13 @@ impl NamespaceLauncher {
     fn command(&self, spec: Spec, attacks: Option<PathBuf>, row: Option<u32>) -> Result<Command, LaunchError> {
         spec.check(&self.settings.calls_may_set)?;
         let settings = &self.settings;
-        let Spec { program, args, env, cwd, workspace, mounts, timeout, limits, asks } = spec;
+        let Spec { program, args, env, cwd, workspace, mounts, timeout, limits, asks, outputs } = spec;
         let mut env = environment(settings, env);
-        // Neither a call nor the operator can set it: it says what the command has.
-        env.retain(|(name, _)| name != ASK_VARIABLE);
+        // Neither a call nor the operator can set them: they say what the command has.
+        env.retain(|(name, _)| name != ASK_VARIABLE && name != OUTPUT_VARIABLE);
+        if outputs {
+            env.push((OUTPUT_VARIABLE.to_owned(), OUTPUT_PATH.into()));
+        }
         if asks {
             let [answers, questions] = ASK_DESCRIPTORS;
             env.push((ASK_VARIABLE.to_owned(), format!("{answers},{questions}").into()));
@@ -191,6 +197,7 @@ impl NamespaceLauncher {
             row,
             timeout,
             asks,
+            outputs,
             limits,
             path: settings.path.clone(),
             service_uid: settings.service_uid,

@@ -2,10 +2,9 @@
 
 use std::{
     fs::{self, File},
-    io::{self, IoSlice, Write as _},
-    mem::MaybeUninit,
+    io::{self, Write as _},
     os::{
-        fd::{AsFd as _, BorrowedFd, OwnedFd},
+        fd::{AsFd as _, OwnedFd},
         unix::{fs::MetadataExt as _, net::UnixStream},
     },
     path::PathBuf,
@@ -16,14 +15,13 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{Gid, Mode, Uid},
     io::fcntl_dupfd_cloexec,
-    net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
     process::{Signal, pidfd_send_signal, umask},
     time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime},
 };
 
 use crate::{
     command_table::OwnRow,
-    connection::receive,
+    connection::{receive, send_message},
     disk_watch::DiskWatch,
     ended::{End, Ended},
     host_ids::{HostIds, drop_root},
@@ -83,7 +81,8 @@ fn launch(
     let row = table.zip(command.row).map(|(table, row)| OwnRow::new(table, row));
     match start_init(one, command, row, asking, runner) {
         Ok(mut init) => {
-            if let Err(error) = send_init(runner, init.pidfd.as_fd()) {
+            // The runner can then kill init, and wait for it, itself.
+            if let Err(error) = send_message(runner, &Message::Init, init.pidfd.as_fd()) {
                 // The runner could neither wait for it nor kill it.
                 pidfd_send_signal(&init.pidfd, Signal::KILL)?;
                 sys::wait(init.pid)?;
@@ -194,17 +193,6 @@ fn become_service_user(
         .at(Layer::ServiceUser, || "changing the owner of the output to the service user".to_owned())?;
     drop_root(host_ids).at(Layer::ServiceUser, || format!("becoming user {}", host_ids.uid))?;
     Ok((host_ids, Some(sources)))
-}
-
-/// Sends init's pidfd to the runner, which can then kill and wait for init itself.
-fn send_init(runner: &UnixStream, pidfd: BorrowedFd<'_>) -> io::Result<()> {
-    let bytes = frame(&Message::Init);
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let fds = [pidfd];
-    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "the buffer has space for one descriptor");
-    sendmsg(runner, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
-    Ok(())
 }
 
 /// Waits for the end of init. Kills it when the timeout expires, a disk bound is exceeded or the runner is gone. Returns `None` if init has

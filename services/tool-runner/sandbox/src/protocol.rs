@@ -49,6 +49,8 @@ pub(crate) struct Command {
     pub(crate) timeout: Option<Duration>,
     /// Whether it gets pipes over which it asks: two requests with their ends follow.
     pub(crate) asks: bool,
+    /// Whether it gets a file for its outputs, which [`Message::Outputs`] hands to the runner.
+    pub(crate) outputs: bool,
     pub(crate) limits: Limits,
     pub(crate) path: Vec<PathBuf>,
     pub(crate) service_uid: u32,
@@ -74,6 +76,7 @@ wire_struct!(Command {
     row,
     timeout,
     asks,
+    outputs,
     limits,
     path,
     service_uid,
@@ -104,9 +107,18 @@ pub(crate) enum Message {
     Ended(Ended),
     /// The reply to [`Request::Probe`]: the probed layers, with the error number of each missing one (0 = active).
     Probed(Vec<Probed>),
+    /// The file for the outputs of the command is attached.
+    Outputs,
 }
 
-wire_enum!(Message { 0 = Init, 1 = Failed(failure), 2 = Started(enforced), 3 = Ended(ended), 4 = Probed(layers) });
+wire_enum!(Message {
+    0 = Init,
+    1 = Failed(failure),
+    2 = Started(enforced),
+    3 = Ended(ended),
+    4 = Probed(layers),
+    5 = Outputs,
+});
 
 /// A probed layer.
 pub(crate) struct Probed {

@@ -1,7 +1,7 @@
 //! A running command, and its outcome.
 
 use std::{
-    fs,
+    fs::{self, File},
     io::{self, PipeReader, PipeWriter, Read as _, Write as _},
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
@@ -172,6 +172,8 @@ pub struct Running {
     pub questions: Option<PipeReader>,
     /// The answers that it reads, until they are taken; `None` for one that may not ask.
     pub answers: Option<PipeWriter>,
+    /// The file with its outputs, until it is taken; `None` for one that may not have any. It is complete once no process of the command is left.
+    pub outputs: Option<File>,
     pub(crate) enforced: Enforced,
     pub(crate) kill: KillHandle,
     pub(crate) control: UnixStream,

@@ -24,6 +24,13 @@ pub const ASK_VARIABLE: &str = "BELAY_ASK";
 /// The descriptors of a command over which it asks: where it reads answers, and where it writes questions.
 pub(crate) const ASK_DESCRIPTORS: [i32; 2] = [3, 4];
 
+/// The variable that names the file to which a command appends its outputs. Without [`Spec::outputs`] a command does not have it; what a call or the operator's
+/// settings say of it is ignored.
+pub const OUTPUT_VARIABLE: &str = "BELAY_OUTPUT";
+
+/// The path of that file in the view: in memory, and counted with what the command has there.
+pub(crate) const OUTPUT_PATH: &str = "/dev/shm/belay-output";
+
 /// A command.
 #[derive(Clone, Debug)]
 pub struct Spec {
@@ -46,6 +53,8 @@ pub struct Spec {
     pub limits: Option<Limits>,
     /// Whether it may ask while it runs: it gets a pipe for answers and one for questions, as the descriptors that [`ASK_VARIABLE`] names.
     pub asks: bool,
+    /// Whether it may have outputs: it gets an empty file, which [`OUTPUT_VARIABLE`] names, and which [`crate::Running::outputs`] reads.
+    pub outputs: bool,
 }
 
 impl Spec {
@@ -65,6 +74,7 @@ impl Spec {
             timeout: None,
             limits: None,
             asks: false,
+            outputs: false,
         }
     }
 }

@@ -241,6 +241,9 @@ impl Declaration {
         };
         match self.declared.output {
             ToolOutput::Command => Ok(ended),
+            ToolOutput::Json | ToolOutput::Text if !ended["outputs"].is_null() => Err(unusable(
+                "has outputs in `$BELAY_OUTPUT`, and returns what it prints: have it print them, or declare `output: command`.".to_owned(),
+            )),
             ToolOutput::Json | ToolOutput::Text if ended["truncated"] == true => {
                 let bytes = &ended["stdout_bytes"];
                 Err(unusable(format!(

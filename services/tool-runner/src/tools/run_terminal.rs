@@ -4,6 +4,7 @@
 
 mod ask;
 mod ending;
+mod outputs;
 mod process;
 mod program;
 mod request;
@@ -107,7 +108,8 @@ impl Tool for RunTerminal {
     "stderr_bytes": {"type": "integer", "description": "The full length of the standard error, in bytes."},
     "truncated": {"type": "boolean", "description": "Whether the middle of either stream was left out."},
     "stdout_lossy": {"type": "boolean", "description": "Set when `stdout` has bytes that are no UTF-8: U+FFFD stands for them."},
-    "stderr_lossy": {"type": "boolean", "description": "The same of `stderr`."}
+    "stderr_lossy": {"type": "boolean", "description": "The same of `stderr`."},
+    "outputs": {"type": "object", "description": "The outputs that the program has appended to the file `$BELAY_OUTPUT`, by name; set when there are any, and the exit code is 0."}
   }
 }"#,
             recovery: Recovery::Transactional,
@@ -209,7 +211,7 @@ impl Tool for RunTerminal {
                 }
             };
             drop(guard);
-            let process::Ended { outcome, output, loopback } = match ended {
+            let process::Ended { outcome, output, outputs, loopback } = match ended {
                 Ok(ended) => ended?,
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
@@ -217,7 +219,7 @@ impl Tool for RunTerminal {
                     Err(_) => return Err(stopped()),
                 },
             };
-            ending::judge(&program, outcome, &output, ending::Asked { check, limit, loopback })
+            ending::judge(&program, outcome, (&output, &outputs), ending::Asked { check, limit, loopback })
         })
     }
 }

@@ -25,6 +25,8 @@ pub(crate) const TESTS: &[Test] = tests![
     invalid_utf8_is_replaced,
     kept_output_is_bounded,
     closed_streams_do_not_end_the_call,
+    outputs_are_in_the_result_of_a_command_that_succeeds,
+    outputs_that_cannot_be_taken_fail_the_call,
 ];
 
 // S2-FR-031, S2-FR-032, S2-FR-034 to S2-FR-036, S2-FR-044, S2-FR-046, S2-FR-047.
@@ -182,4 +184,36 @@ fn closed_streams_do_not_end_the_call() {
     let result = fixture.call_in(&view, script).unwrap();
     assert_eq!((&result["exit_code"], &result["stdout"]), (&json!(4), &json!("")));
     assert_eq!(fixture.read_in(&view, "new"), "late\n");
+}
+
+/// A command appends to a file outside its workspace, from any of its processes; what it has appended counts when it succeeds.
+fn outputs_are_in_the_result_of_a_command_that_succeeds() {
+    let fixture = Fixture::new();
+    let append = "echo version=1.4 >> $BELAY_OUTPUT; sh -c 'echo \"{\\\"files\\\": [1, null]}\" >> $BELAY_OUTPUT'";
+    assert_eq!(fixture.call(sh(append)).unwrap()["outputs"], json!({"version": "1.4", "files": [1, null]}));
+    let view = fixture.view();
+    let result =
+        fixture.call_in(&view, sh("echo > $BELAY_OUTPUT; find . -type f -newer file -not -path './.belay*'")).unwrap();
+    assert!(result.get("outputs").is_none(), "an empty line is no output: {result}");
+    assert_eq!(result["stdout"], "", "nothing of it is in the workspace");
+    let unchecked = json!({"command": ["sh", "-c", "echo a=1 >> $BELAY_OUTPUT; exit 3"], "check": false});
+    assert!(fixture.call(unchecked).unwrap().get("outputs").is_none(), "it has failed");
+}
+
+fn outputs_that_cannot_be_taken_fail_the_call() {
+    let fixture = Fixture::new();
+    for (script, what) in [
+        ("echo no >> $BELAY_OUTPUT", "line 1, which is neither `name=value`"),
+        ("printf 'a=1\\nb=2\\na=3\\n' >> $BELAY_OUTPUT", "`a` again in line 3"),
+        ("head -c 2000000 /dev/zero | tr '\\0' x >> $BELAY_OUTPUT", "more than 1048576 bytes"),
+        ("truncate -s 400M $BELAY_OUTPUT", "more than 1048576 bytes"),
+    ] {
+        let refused = fixture.fail(sh(script));
+        assert_eq!(
+            (refused.class, refused.reason.as_str()),
+            (ErrorClass::InvalidResult, "OUTPUTS_REFUSED"),
+            "{script}"
+        );
+        assert!(refused.message.contains(what), "{script}: {}", refused.message);
+    }
 }

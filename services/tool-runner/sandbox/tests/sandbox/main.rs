@@ -11,6 +11,7 @@ mod harness;
 mod isolation;
 mod machine;
 mod offline;
+mod outputs;
 mod overlay;
 mod support;
 mod user;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         bounds::TESTS,
         builds::TESTS,
         offline::TESTS,
+        outputs::TESTS,
         isolation::TESTS,
         overlay::TESTS,
         endings::TESTS,

@@ -7,7 +7,10 @@ use belay_reasons as reasons;
 use belay_sandbox::{DiskLimit, LaunchError, Outcome, Output, Status, Unit, WriteBound};
 use serde_json::json;
 
-use super::streams::{is_lossy, text};
+use super::{
+    outputs,
+    streams::{is_lossy, text},
+};
 use crate::{
     CommandSettings, ToolFailure, ToolResult,
     calls::timed_out,
@@ -30,22 +33,33 @@ pub(super) struct Asked {
 }
 
 /// The result of a command, or its failure. Every failure of a call also carries the end of the output.
-pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, asked: Asked) -> ToolResult {
+/// `outputs`: the content of the file for its outputs.
+pub(super) fn judge(program: &str, outcome: Outcome, (output, outputs): (&Output, &[u8]), asked: Asked) -> ToolResult {
     let Asked { check, limit, loopback } = asked;
     let killed =
         |why: &str| ToolFailure::new(ErrorClass::Crash, reasons::COMMAND_KILLED, format!("`{program}` {why}."));
     match outcome.status {
-        Status::Exited(code) if code == 0 || !check => Ok(with_lossy(
-            output,
-            json!({
+        Status::Exited(code) if code == 0 || !check => {
+            let mut result = json!({
                 "exit_code": code,
                 "stdout": text(&output.stdout),
                 "stderr": text(&output.stderr),
                 "stdout_bytes": output.stdout.total,
                 "stderr_bytes": output.stderr.total,
                 "truncated": output.stdout.dropped() + output.stderr.dropped() > 0,
-            }),
-        )),
+            });
+            // Those of a program that failed may be of half of what it should have done.
+            if code == 0 && !outputs.is_empty() {
+                let outputs = outputs::parse(outputs).map_err(|why| {
+                    let message = format!("The file of the outputs of `{program}` (`$BELAY_OUTPUT`) {why}.");
+                    ToolFailure::new(ErrorClass::InvalidResult, reasons::OUTPUTS_REFUSED, message)
+                })?;
+                if !outputs.is_empty() {
+                    result["outputs"] = outputs.into();
+                }
+            }
+            Ok(with_lossy(output, result))
+        }
         // The exit codes by which shells report that a program could not be run.
         Status::Exited(code @ (126 | 127)) => {
             let why = if code == 126 { "is not executable" } else { "was not found" };
@@ -308,7 +322,7 @@ mod tests {
         output.stderr.head = stderr.into();
         output.stderr.total = stderr.len() as u64;
         let asked = Asked { check, limit: Duration::from_secs(9), loopback: true };
-        judge("make", Outcome { status, usage: Usage::default() }, &output, asked)
+        judge("make", Outcome { status, usage: Usage::default() }, (&output, b""), asked)
     }
 
     fn failure(status: Status) -> (ErrorClass, String) {

@@ -17,7 +17,7 @@ use tokio::{
 
 use super::{
     ask::{self, Asking},
-    ending,
+    ending, outputs,
     request::{Asked, spec},
     streams,
 };
@@ -53,6 +53,8 @@ pub(super) struct Host {
 pub(super) struct Ended {
     pub(super) outcome: Outcome,
     pub(super) output: Kept,
+    /// What it has appended to the file for its outputs.
+    pub(super) outputs: Vec<u8>,
     /// Whether it had its own loopback interface.
     pub(super) loopback: bool,
 }
@@ -90,8 +92,8 @@ pub(super) async fn run(
     let loopback = running.enforced().loopback;
     let ended = follow(running, &lanes.ends, &*output, asking).await;
     drop(view);
-    let (outcome, output) = ended.map_err(|error| ending::lost(&program, &error.to_string()))?;
-    Ok(Ended { outcome, output, loopback })
+    let (outcome, output, outputs) = ended.map_err(|error| ending::lost(&program, &error.to_string()))?;
+    Ok(Ended { outcome, output, outputs, loopback })
 }
 
 /// Forwards the output of a command until it has ended and its processes and mounts are gone, which has to be before the view is released.
@@ -100,7 +102,7 @@ async fn follow(
     lane: &Lane,
     output: &dyn Output,
     asking: Option<Asking>,
-) -> io::Result<(Outcome, Kept)> {
+) -> io::Result<(Outcome, Kept, Vec<u8>)> {
     let kill = running.kill_handle();
     let pipes = running.questions.take().zip(running.answers.take()).zip(asking);
     let mut serving = pipes.map(|((questions, answers), asking)| {
@@ -132,8 +134,14 @@ async fn follow(
         }
     };
     drop(serving);
-    let outcome = lane.run(move || running.tear_down()).await?;
-    Ok((outcome, said?))
+    let outputs = running.outputs.take();
+    let ended = lane.run(move || {
+        let outcome = running.tear_down()?;
+        let outputs = outputs.as_ref().map(outputs::read).transpose()?;
+        Ok::<_, io::Error>((outcome, outputs.unwrap_or_default()))
+    });
+    let (outcome, outputs) = ended.await?;
+    Ok((outcome, said?, outputs))
 }
 
 /// Waits for the last two processes of a command.

@@ -65,5 +65,6 @@ pub(super) fn spec(asked: Asked, mount: Mount, settings: &CommandSettings) -> Re
     spec.env.extend(env.into_iter().map(|(name, value)| (name, value.into())));
     spec.timeout = Some(limit);
     spec.asks = asks;
+    spec.outputs = true;
     Ok(spec)
 }
