@@ -57,7 +57,7 @@ use belay_service_kit::{
 use belay_settings::{GateLimits, RunnerLimits};
 use belay_sqlite::Threads;
 use belay_tool_runner::{
-    Allowed, Calls, CommandSettings, Enforcement, HostDirectories, Ledger, Registry, Workspaces, tools,
+    AllowedWorkspaces, Calls, CommandSettings, Enforcement, HostDirectories, Ledger, Registry, Workspaces, tools,
 };
 use tokio::task::JoinHandle;
 
@@ -296,7 +296,7 @@ async fn runner(
         keys: Keys::new([key.verifying_key()]),
         workspaces: Workspaces {
             own: state_dir.workspaces()?,
-            allowed: Allowed::Any,
+            allowed: AllowedWorkspaces::Any,
             forbidden: vec![state_dir.path().to_owned()],
         },
         directories: Arc::new(HostDirectories),

@@ -69,7 +69,7 @@ pub enum Touches {
 
 /// What a call is about to do, in the terms of a policy. Paths are as the author wrote them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Operation {
+pub struct CallIntent {
     /// The argument vector of a command; empty for other tools.
     pub command: Vec<String>,
     /// The name of the program that the command starts, when it lies on the `PATH` outside the workspace; `None` for any other program and
@@ -83,9 +83,9 @@ pub struct Operation {
     pub paths: Vec<String>,
 }
 
-impl Operation {
+impl CallIntent {
     /// What a policy judges before the call runs.
-    pub(crate) fn intent<'a>(&'a self, tool: &'a Registered) -> Intent<'a> {
+    pub(crate) fn for_policy<'a>(&'a self, tool: &'a RegisteredTool) -> Intent<'a> {
         Intent {
             tool: tool.spec.name,
             kind: tool.spec.kind,
@@ -211,8 +211,8 @@ pub trait Tool: Send + Sync + 'static {
     fn spec(&self) -> ToolSpec;
 
     /// What the call is about to do, for the policy to judge before the tool runs. The arguments are valid against the schema.
-    fn operation(&self, _arguments: &Value) -> Operation {
-        Operation::default()
+    fn intent(&self, _arguments: &Value) -> CallIntent {
+        CallIntent::default()
     }
 
     /// The problems of a planned call, such as a program that is not installed. Templates in the arguments are not filled in yet.
@@ -254,7 +254,7 @@ pub trait Tool: Send + Sync + 'static {
 }
 
 /// A tool whose schemas are valid.
-pub(crate) struct Registered {
+pub(crate) struct RegisteredTool {
     pub(crate) spec: ToolSpec,
     pub(crate) parameters: Parameters,
     pub(crate) result: Schema,
@@ -299,7 +299,7 @@ impl Parameters {
 /// The tools, by name and alias.
 #[derive(Clone)]
 pub struct Registry {
-    by_name: BTreeMap<&'static str, Arc<Registered>>,
+    by_name: BTreeMap<&'static str, Arc<RegisteredTool>>,
 }
 
 impl fmt::Debug for Registry {
@@ -339,7 +339,7 @@ impl Registry {
             let parameters = Parameters::new(spec.parameters).map_err(refused("parameters"))?;
             let result = Schema::new(spec.result).map_err(refused("result"))?;
             let secret_result = secret_places(&serde_json::from_str(spec.result).expect("a schema is JSON"));
-            let registered = Arc::new(Registered { spec: spec.clone(), parameters, result, secret_result, tool });
+            let registered = Arc::new(RegisteredTool { spec: spec.clone(), parameters, result, secret_result, tool });
             for name in std::iter::once(spec.name).chain(spec.aliases.iter().copied()) {
                 if by_name.insert(name, Arc::clone(&registered)).is_some() {
                     return Err(RegistryError::NameTaken(name));
@@ -349,7 +349,7 @@ impl Registry {
         Ok(Self { by_name })
     }
 
-    pub(crate) fn find(&self, name: &str) -> Option<Arc<Registered>> {
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<RegisteredTool>> {
         self.by_name.get(name).map(Arc::clone)
     }
 

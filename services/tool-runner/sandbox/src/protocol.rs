@@ -4,7 +4,7 @@ use std::{ffi::OsString, io, path::PathBuf, time::Duration};
 
 use crate::{
     budget::{DiskLimit, Reserve, WriteBudget},
-    ended::{Ended, Enforced},
+    ended::{CommandEnd, EnforcedParts},
     layer::Layer,
     limits::Limits,
     mounts::Mount,
@@ -99,22 +99,22 @@ pub(crate) enum Message {
     /// Nothing was started.
     Failed(Failure),
     /// The program is running.
-    Started(Enforced),
+    Started(EnforcedParts),
     /// The command has ended, and no process of it is left.
-    Ended(Ended),
+    Ended(CommandEnd),
     /// The reply to [`Request::Probe`]: the probed layers, with the error number of each missing one (0 = active).
-    Probed(Vec<Probed>),
+    Probed(Vec<LayerProbe>),
 }
 
 wire_enum!(Message { 0 = Init, 1 = Failed(failure), 2 = Started(enforced), 3 = Ended(ended), 4 = Probed(layers) });
 
 /// A probed layer.
-pub(crate) struct Probed {
+pub(crate) struct LayerProbe {
     pub(crate) layer: Layer,
     pub(crate) error: i32,
 }
 
-wire_struct!(Probed { layer, error });
+wire_struct!(LayerProbe { layer, error });
 
 /// Why nothing was started, as far as the launcher knows.
 pub(crate) enum Failure {

@@ -5,7 +5,7 @@ use belay_policy::{ChangeFact, Decision, Effect, Policy, ToolKind};
 
 use crate::{
     changes::{judged, kind_for_policy},
-    ledger::{Basis, LayerNote, SealedSecrets, StepEffect},
+    ledger::{JudgementInput, LayerNote, SealedSecrets, StepEffect},
 };
 
 /// Evaluates the policy on a call's effect.
@@ -16,7 +16,7 @@ pub(super) struct Judge {
     pub(super) kind: ToolKind,
     /// The id of the call's step.
     pub(super) step: String,
-    pub(super) basis: Basis,
+    pub(super) basis: JudgementInput,
 }
 
 impl Judge {

@@ -18,7 +18,7 @@ pub(super) struct Known {
 }
 
 /// Where a call is.
-pub(super) enum Found {
+pub(super) enum CallLookup {
     InMemory(Call),
     InLedger,
     Nowhere,
@@ -30,11 +30,11 @@ impl Known {
         self.held.insert(name.into());
     }
 
-    pub(super) fn look_up(&self, name: &str) -> Found {
+    pub(super) fn look_up(&self, name: &str) -> CallLookup {
         match self.calls.get(name) {
-            Some(call) => Found::InMemory(call.clone()),
-            None if self.held.contains(name) => Found::InLedger,
-            None => Found::Nowhere,
+            Some(call) => CallLookup::InMemory(call.clone()),
+            None if self.held.contains(name) => CallLookup::InLedger,
+            None => CallLookup::Nowhere,
         }
     }
 
@@ -104,17 +104,17 @@ mod tests {
         assert!(known.add_new("held", &held()));
         let asking = known.look_up("held");
         known.unload("held");
-        assert!(matches!(known.look_up("held"), Found::InMemory(_)), "a person may be about to decide it");
+        assert!(matches!(known.look_up("held"), CallLookup::InMemory(_)), "a person may be about to decide it");
         drop(asking);
         known.unload("held");
-        assert!(matches!(known.look_up("held"), Found::InLedger));
+        assert!(matches!(known.look_up("held"), CallLookup::InLedger));
         assert!(known.contains("held") && known.calls.is_empty());
         assert!(!known.add_new("held", &held()), "it is the same call");
 
         known.load("held", held());
-        assert!(matches!(known.look_up("held"), Found::InMemory(_)));
+        assert!(matches!(known.look_up("held"), CallLookup::InMemory(_)));
         known.calls.remove("held");
-        assert!(matches!(known.look_up("held"), Found::Nowhere), "it has ended, and its end was acknowledged");
+        assert!(matches!(known.look_up("held"), CallLookup::Nowhere), "it has ended, and its end was acknowledged");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use belay_proto::{
 use belay_reasons as reasons;
 use belay_telemetry::TraceContext;
 
-use belay_workspace::LeftOut;
+use belay_workspace::SpecialFile;
 
 use crate::{
     ToolFailure,
@@ -44,7 +44,7 @@ pub(super) fn failure(ToolFailure { class, reason, message, metadata }: ToolFail
 }
 
 /// A skipped special file, for a receipt.
-pub(super) fn left_out(LeftOut { path, kind }: &LeftOut) -> String {
+pub(super) fn left_out(SpecialFile { path, kind }: &SpecialFile) -> String {
     format!("{path} ({})", kind.name())
 }
 
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn what_was_left_out_and_the_trace_are_passed_on() {
-        let socket = LeftOut { path: RelPath::parse("run/agent.sock").unwrap(), kind: FileKind::Socket };
+        let socket = SpecialFile { path: RelPath::parse("run/agent.sock").unwrap(), kind: FileKind::Socket };
         assert_eq!(left_out(&socket), "run/agent.sock (a socket)");
         let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let context = TraceContext::parse(parent, "vendor=1").unwrap();

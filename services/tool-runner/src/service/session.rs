@@ -94,7 +94,7 @@ impl Session {
     }
 
     fn on_message(&mut self, message: ReceivedRequest) -> Result<(), Status> {
-        let session::Received { is_first, stores, operations } = self.rules.receive(message)?;
+        let session::SessionInput { is_first, stores, operations } = self.rules.receive(message)?;
         if let Some(received) = stores {
             self.received_positions.observe(self.calls.stores(), received).map_err(|behind| {
                 tracing::error!(%behind, "A store is behind");

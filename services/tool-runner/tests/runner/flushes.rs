@@ -9,7 +9,7 @@ use std::{
 };
 
 use belay_proto::{runner_v1, v1::tool_call::State};
-use belay_tool_runner::{HostDirectories, Staged, WorkspaceDirectory};
+use belay_tool_runner::{HostDirectories, StagedEffect, WorkspaceDirectory};
 use belay_workspace::{Call, CommitError, OpenError, Order, Seam};
 use rusqlite::Connection;
 use serde_json::json;
@@ -54,15 +54,15 @@ impl Powered {
 }
 
 impl Hooks for Powered {
-    fn check(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+    fn check(&self, place: &dyn WorkspaceDirectory, staged: &StagedEffect) -> Result<(), CommitError> {
         if self.is_off() { Ok(()) } else { place.check(staged) }
     }
 
-    fn apply(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+    fn apply(&self, place: &dyn WorkspaceDirectory, staged: &StagedEffect) -> Result<(), CommitError> {
         if self.is_off() { Ok(()) } else { place.apply(staged) }
     }
 
-    fn finish(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+    fn finish(&self, place: &dyn WorkspaceDirectory, staged: &StagedEffect) -> Result<(), CommitError> {
         if self.is_off() { Ok(()) } else { place.finish(staged) }
     }
 }

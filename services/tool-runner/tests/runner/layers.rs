@@ -13,7 +13,7 @@ use belay_proto::{
     runner_v1,
     v1::{self, tool_call::State},
 };
-use belay_tool_runner::{Staged, View, WorkspaceDirectory};
+use belay_tool_runner::{StagedEffect, View, WorkspaceDirectory};
 use belay_workspace::{CommitError, Stop, ViewError};
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -373,7 +373,7 @@ struct Unapplied {
 }
 
 impl Hooks for Unapplied {
-    fn apply(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+    fn apply(&self, place: &dyn WorkspaceDirectory, staged: &StagedEffect) -> Result<(), CommitError> {
         if staged.plan.contains("\"place\"") || !self.is_on.load(Ordering::SeqCst) {
             return place.apply(staged);
         }

@@ -25,9 +25,9 @@ use belay_settings::{RunnerLimits, Sourced};
 use belay_sqlite::{Location, SqliteError, Threads};
 use belay_telemetry::Telemetry;
 use belay_tool_runner::{
-    Allowed, Annotations, Calls, Enforcement, HostDirectories, Invocation, Ledger, LedgerError, Operation, Parts,
-    Recovery, Registry, Secrets, Thresholds, Tool, ToolFailure, ToolResult, ToolSpec, Touches, WorkspaceDirectories,
-    Workspaces, hosted,
+    AllowedWorkspaces, Annotations, CallIntent, Calls, Enforcement, HostDirectories, Invocation, Ledger, LedgerError,
+    Parts, Recovery, Registry, Secrets, Thresholds, Tool, ToolFailure, ToolResult, ToolSpec, Touches,
+    WorkspaceDirectories, Workspaces, hosted,
 };
 use belay_workspace::RelPath;
 use serde_json::{Value, json};
@@ -103,10 +103,10 @@ impl Tool for Scripted {
         }
     }
 
-    fn operation(&self, arguments: &Value) -> Operation {
+    fn intent(&self, arguments: &Value) -> CallIntent {
         let command = if self.kind == ToolKind::Terminal { vec!["do".to_owned()] } else { Vec::new() };
         let program = command.first().cloned();
-        Operation { command, program, paths: paths(arguments), ..Operation::default() }
+        CallIntent { command, program, paths: paths(arguments), ..CallIntent::default() }
     }
 
     fn enforced(&self) -> Vec<String> {
@@ -216,7 +216,7 @@ pub(crate) struct Bench {
     pub(crate) clock: Arc<SetClock>,
     pub(crate) key: SigningKey,
     pub(crate) enforcement: runner_v1::EnforcementReport,
-    pub(crate) allowed: Allowed,
+    pub(crate) allowed: AllowedWorkspaces,
     pub(crate) directories: Arc<dyn WorkspaceDirectories>,
     pub(crate) max_calls: u32,
     /// How long a workspace stays open that no call uses.
@@ -250,7 +250,7 @@ impl Bench {
             clock: Arc::new(SetClock(AtomicI64::new(NOW * 1_000_000))),
             key: SigningKey::from_bytes(&[7; 32]),
             enforcement,
-            allowed: Allowed::Any,
+            allowed: AllowedWorkspaces::Any,
             directories: Arc::new(HostDirectories),
             max_calls: 1000,
             linger: Thresholds::default().linger,

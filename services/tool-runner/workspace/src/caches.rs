@@ -22,7 +22,7 @@ use rustix::{
 use crate::{
     disk::{At as _, Disk, IoFailure, Rename},
     inner::Inner,
-    kept_cache::Merging,
+    kept_cache::CacheMerge,
     open::{DIRECTORY, names, open_beneath, open_entry, open_file, stat_entry},
     overlay_format::{is_opaque, is_whiteout},
     path::RelPath,
@@ -114,7 +114,8 @@ impl CacheChanges {
             let path = shown.clone();
             move |source| IoFailure { doing, path, source }
         };
-        let merging = Merging::begin(&self.workspace.disk, into).map_err(failed("beginning a merge into the cache"))?;
+        let merging =
+            CacheMerge::begin(&self.workspace.disk, into).map_err(failed("beginning a merge into the cache"))?;
         let into = File::open(into).map_err(failed("opening the cache"))?;
         let top = Stat::from(fstat(&into).at("inspecting the cache", ".")?);
         let layer = open_entry(&self.folder, &self.id, DIRECTORY).at("opening the changes of cache", &shown)?;

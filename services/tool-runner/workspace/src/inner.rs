@@ -49,7 +49,7 @@ pub(crate) struct Inner {
     /// The replaced files, by the ids of their commits.
     pub(crate) retention: Mutex<Retention<String>>,
     /// The directories hidden from commands.
-    pub(crate) hidden: Mutex<stores::Hidden>,
+    pub(crate) hidden: Mutex<stores::HiddenStores>,
     pub(crate) _lock: Lock,
 }
 

@@ -28,7 +28,7 @@ pub struct Layer {
     /// The staged changes.
     pub commit: Commit,
     /// What it undid of the layers that it began with.
-    pub undone: Vec<Undone>,
+    pub undone: Vec<RevertedPath>,
     /// The references of the layers that it began with.
     pub over: Vec<String>,
     /// What its caller wants to know of it when the set is committed.
@@ -37,7 +37,7 @@ pub struct Layer {
 
 /// A path that is as it is in the workspace again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Undone {
+pub struct RevertedPath {
     /// The path.
     pub path: RelPath,
     /// Whether it is a directory of which the mode alone had changed.
@@ -52,7 +52,7 @@ pub struct OwnChanges {
     /// The same, each as a change of what the call began with: what it did itself.
     pub seen: Manifest,
     /// What is as it is in the workspace again.
-    pub undone: Vec<Undone>,
+    pub undone: Vec<RevertedPath>,
 }
 
 impl OwnChanges {
@@ -78,7 +78,7 @@ impl OwnChanges {
             .changes
             .iter()
             .filter(|change| at(now, &change.path).is_none() && !whole.contain(&change.path))
-            .map(|change| Undone { path: change.path.clone(), is_mode: matches!(change.act, Act::Meta { .. }) })
+            .map(|change| RevertedPath { path: change.path.clone(), is_mode: matches!(change.act, Act::Meta { .. }) })
             .collect();
         let seen =
             changes.iter().map(|change| seen(change, at(before, &change.path).map(|index| &before.changes[index])));

@@ -21,7 +21,7 @@ const FILE_TOO_LARGE: i32 = 25;
 
 /// The conditions that a command ran under.
 #[derive(Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct RunConditions {
     /// Whether an exit code other than 0 is a failure.
     pub(super) check: bool,
     pub(super) limit: Duration,
@@ -30,8 +30,8 @@ pub(super) struct Asked {
 }
 
 /// The result of a command, or its failure. Every failure of a call also carries the end of the output.
-pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, asked: Asked) -> ToolResult {
-    let Asked { check, limit, loopback } = asked;
+pub(super) fn judge(program: &str, outcome: Outcome, output: &Output, asked: RunConditions) -> ToolResult {
+    let RunConditions { check, limit, loopback } = asked;
     let killed =
         |why: &str| ToolFailure::new(ErrorClass::Crash, reasons::COMMAND_KILLED, format!("`{program}` {why}."));
     match outcome.status {
@@ -307,7 +307,7 @@ mod tests {
         let mut output = Output::default();
         output.stderr.head = stderr.into();
         output.stderr.total = stderr.len() as u64;
-        let asked = Asked { check, limit: Duration::from_secs(9), loopback: true };
+        let asked = RunConditions { check, limit: Duration::from_secs(9), loopback: true };
         judge("make", Outcome { status, usage: Usage::default() }, &output, asked)
     }
 

@@ -7,7 +7,7 @@ use std::{
     thread::available_parallelism,
 };
 
-use belay_sandbox::{KillHandle, Launcher, Outcome, Output as Kept, ProcessEnd, Running};
+use belay_sandbox::{KillHandle, Launcher, Outcome, Output as CommandOutput, ProcessEnd, RunningCommand};
 use belay_sqlite::{Lane, Threads};
 use futures::{TryFutureExt as _, future::OptionFuture};
 use tokio::{
@@ -16,9 +16,9 @@ use tokio::{
 };
 
 use super::{
-    ask::{self, Asking},
+    ask::{self, Asker},
     ending,
-    request::{Asked, spec},
+    request::{CommandRequest, spec},
     streams,
 };
 use crate::{CommandSettings, HeldView, Output, ToolFailure, tools::files::stopped};
@@ -50,9 +50,9 @@ pub(super) struct Host {
 }
 
 /// The end of a command.
-pub(super) struct Ended {
+pub(super) struct CommandResult {
     pub(super) outcome: Outcome,
-    pub(super) output: Kept,
+    pub(super) output: CommandOutput,
     /// Whether it had its own loopback interface.
     pub(super) loopback: bool,
 }
@@ -61,11 +61,11 @@ pub(super) struct Ended {
 pub(super) async fn run(
     mut view: HeldView,
     host: Host,
-    asked: Asked,
+    asked: CommandRequest,
     life: Life,
     over: oneshot::Receiver<()>,
-    (output, asking): (Arc<dyn Output>, Option<Asking>),
-) -> Result<Ended, ToolFailure> {
+    (output, asking): (Arc<dyn Output>, Option<Asker>),
+) -> Result<CommandResult, ToolFailure> {
     let Host { launcher, settings, lanes, enforced } = host;
     let slot = tokio::select! {
         biased;
@@ -91,16 +91,16 @@ pub(super) async fn run(
     let ended = follow(running, &lanes.ends, &*output, asking).await;
     drop(view);
     let (outcome, output) = ended.map_err(|error| ending::lost(&program, &error.to_string()))?;
-    Ok(Ended { outcome, output, loopback })
+    Ok(CommandResult { outcome, output, loopback })
 }
 
 /// Forwards the output of a command until it has ended and its processes and mounts are gone, which has to be before the view is released.
 async fn follow(
-    mut running: Running,
+    mut running: RunningCommand,
     lane: &Lane,
     output: &dyn Output,
-    asking: Option<Asking>,
-) -> io::Result<(Outcome, Kept)> {
+    asking: Option<Asker>,
+) -> io::Result<(Outcome, CommandOutput)> {
     let kill = running.kill_handle();
     let pipes = running.questions.take().zip(running.answers.take()).zip(asking);
     let mut serving = pipes.map(|((questions, answers), asking)| {
@@ -137,7 +137,7 @@ async fn follow(
 }
 
 /// Waits for the last two processes of a command.
-async fn gone(running: &Running) -> io::Result<()> {
+async fn gone(running: &RunningCommand) -> io::Result<()> {
     for process in running.ends()? {
         #[expect(
             deprecated,
