@@ -24,9 +24,9 @@ use crate::{
     feed::Head,
     form::AnswerKey,
     policy::{self, StoredPolicyError},
-    preview::Opened,
+    preview::OpenedSubject,
     runner::RunnerClient,
-    store::Failed,
+    store::StoreFailure,
 };
 
 /// The timer's longest sleep: the wall clock may be set, and a laptop may be suspended.
@@ -48,7 +48,7 @@ pub struct Gate {
     pub(crate) telemetry: Telemetry,
     pub(crate) shutdown: Shutdown,
     /// The approval whose files were read last.
-    pub(crate) opened: Mutex<Option<Arc<Opened>>>,
+    pub(crate) opened: Mutex<Option<Arc<OpenedSubject>>>,
     /// The limit of open approvals.
     pub(crate) approvals: Limit,
     /// The limit of previews rendered at once.
@@ -216,7 +216,7 @@ pub(crate) fn unreadable(error: &SqliteError) -> Status {
     status::error(code, error.reason(), format!("The approvals cannot be read: {error}.")).into()
 }
 
-pub(crate) fn unwritable(error: &Failed) -> Status {
+pub(crate) fn unwritable(error: &StoreFailure) -> Status {
     let (reason, code) = match error {
         CommitError::Failed(error @ (SqliteError::Corrupt(_) | SqliteError::Row(_))) => {
             (error.reason(), Code::DataLoss)
@@ -272,7 +272,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::{
         names::approval_of,
-        store::{NewApproval, Rendered},
+        store::{ApprovalContent, NewApproval},
     };
 
     /// Goes with tokio's paused clock.
@@ -311,7 +311,7 @@ pub(crate) mod tests {
             expire_time: expires_after.map(|after| belay_proto::timestamp(now + after.as_micros() as i64)),
             ..Approval::default()
         };
-        let rendered = Rendered::Preview(Default::default());
+        let rendered = ApprovalContent::Preview(Default::default());
         let new = NewApproval { basic, namespace: "default".into(), subject: Vec::new(), rendered };
         gate.store.create(new).await.unwrap()
     }

@@ -22,10 +22,10 @@ use belay_redaction::Redactor;
 
 pub(crate) use headline::operation;
 pub(crate) use hide::{hide, hide_texts};
-pub(crate) use opened::Opened;
+pub(crate) use opened::OpenedSubject;
 
 use belay_text::visible;
-use bytes::AsText;
+use bytes::ContentText;
 use diff::{Budget, MAX_WORK, Share, difference};
 use order::Entry;
 use text::{number, shortened};
@@ -258,9 +258,9 @@ fn file(
 }
 
 /// The content on one side of a change, or why it is not shown.
-fn side<'a>(redactor: &Redactor, digest: &str, contents: &'a Contents) -> Result<AsText<'a>, String> {
+fn side<'a>(redactor: &Redactor, digest: &str, contents: &'a Contents) -> Result<ContentText<'a>, String> {
     match contents.get(digest) {
-        _ if digest.is_empty() => Ok(AsText { text: "".into(), is_dump: false }),
+        _ if digest.is_empty() => Ok(ContentText { text: "".into(), is_dump: false }),
         Some(bytes) => Ok(bytes::as_text(redactor, bytes)),
         None => Err(format!("too large to be shown: {}", shown(digest))),
     }

@@ -15,12 +15,12 @@ pub(crate) struct NewApproval {
     pub(crate) basic: Approval,
     pub(crate) namespace: String,
     pub(crate) subject: Vec<u8>,
-    pub(crate) rendered: Rendered,
+    pub(crate) rendered: ApprovalContent,
 }
 
 /// What a person sees before deciding.
 #[derive(Clone, Debug)]
-pub(crate) enum Rendered {
+pub(crate) enum ApprovalContent {
     /// For a call or an effect.
     Preview(v1::Preview),
     /// For a form.

@@ -2,7 +2,6 @@
 //!
 //! The journal, the ledger and the gate's store are built on this. They define what is stored; this crate defines how it reaches the disk.
 
-mod ballast;
 mod check;
 mod checksum;
 mod error;
@@ -13,6 +12,7 @@ mod log_writes;
 mod open;
 mod positions;
 mod readers;
+mod reserve;
 mod size;
 
 pub use check::{CheckReport, check, inspect};
