@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use self::lost::Lost;
+use self::lost::LostRequest;
 use crate::{
     exit::Exit,
     next,
@@ -19,7 +19,7 @@ use crate::{
         json,
         text::{Line, Style},
         time,
-        violation::{Located, Source},
+        violation::{LocatedViolation, Source},
     },
 };
 
@@ -63,7 +63,7 @@ pub(crate) struct Report {
     /// Other commands that lead on; the screen has them below `next`.
     pub(crate) also: Vec<String>,
     /// What is wrong with the plan.
-    pub(crate) violations: Vec<Located>,
+    pub(crate) violations: Vec<LocatedViolation>,
     /// The plan that is wrong.
     pub(crate) source: Option<Source>,
 }
@@ -131,7 +131,7 @@ impl Report {
     }
 
     /// A plan that the server refused.
-    pub(crate) fn of_plan(source: &Source, violations: Vec<Located>) -> Report {
+    pub(crate) fn of_plan(source: &Source, violations: Vec<LocatedViolation>) -> Report {
         let problems =
             if violations.len() == 1 { "1 problem".to_owned() } else { format!("{} problems", violations.len()) };
         Report {
@@ -147,7 +147,7 @@ impl Report {
     pub(crate) fn of_policy(refused: &PolicyRefused) -> Report {
         let name = refused.path.display().to_string();
         let source = Source { name: name.clone(), text: refused.text.clone() };
-        let violations: Vec<Located> = refused
+        let violations: Vec<LocatedViolation> = refused
             .violations
             .iter()
             .map(|violation| placed(&violation.field, violation.line, &violation.message, &source.text).into())
@@ -174,7 +174,7 @@ impl Report {
             ConfigError::RulesRefused { text, violations, .. } => ("file of rules", text, violations),
             _ => return Report::new(reasons::CONFIG_INVALID, error.to_string()),
         };
-        let violations: Vec<Located> = violations
+        let violations: Vec<LocatedViolation> = violations
             .iter()
             .map(|violation| placed(&violation.field, violation.line, &violation.message, text).into())
             .collect();
@@ -192,7 +192,7 @@ impl Report {
 
     /// A refusal by the services.
     pub(crate) fn of_status(status: &Status) -> Report {
-        if let Some(lost) = Lost::of(status) {
+        if let Some(lost) = LostRequest::of(status) {
             return Report::gone(&lost);
         }
         let details = status.get_error_details();
@@ -242,14 +242,14 @@ impl Report {
     }
 
     /// The server was there when the command began, and is not any more.
-    fn gone(lost: &Lost) -> Report {
+    fn gone(lost: &LostRequest) -> Report {
         let (message, cause, advice) = match lost {
-            Lost::BeforeAsked(cause) => (
+            LostRequest::BeforeAsked(cause) => (
                 "the server ended before the request was sent, and no other has taken its place",
                 cause,
                 "nothing was sent: give the command again",
             ),
-            Lost::BeforeAnswered(cause) => (
+            LostRequest::BeforeAnswered(cause) => (
                 "the connection to the server broke before it had answered",
                 cause,
                 "the server may have ended, before or after it did what was requested: check, or give the command again",
@@ -335,7 +335,7 @@ impl Report {
             value["retryAfter"] = json::duration(wait);
         }
         if !self.violations.is_empty() {
-            value["violations"] = self.violations.iter().filter_map(Located::json).collect();
+            value["violations"] = self.violations.iter().filter_map(LocatedViolation::json).collect();
         }
         value
     }
@@ -375,13 +375,13 @@ impl From<PolicyRefused> for Failure {
     }
 }
 
-impl From<json::Unwritable> for Failure {
-    fn from(error: json::Unwritable) -> Self {
+impl From<json::JsonError> for Failure {
+    fn from(error: json::JsonError) -> Self {
         Failure::internal(error.to_string())
     }
 }
 
-fn first_field(violations: &[Located]) -> Option<String> {
+fn first_field(violations: &[LocatedViolation]) -> Option<String> {
     violations.first().map(|found| found.violation.field.clone()).filter(|field| !field.is_empty())
 }
 

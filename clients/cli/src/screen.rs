@@ -14,7 +14,7 @@ use crate::{
     failure::{Failure, Report},
     render::{
         json,
-        text::{self, Harmless, Line},
+        text::{self, Line, PrintableText},
     },
 };
 
@@ -129,12 +129,12 @@ impl Screen {
     }
 
     /// Data as a program printed it, not folded.
-    pub(crate) fn print_text(&self, text: &Harmless) -> io::Result<()> {
+    pub(crate) fn print_text(&self, text: &PrintableText) -> io::Result<()> {
         put(&ended(text.as_str()))
     }
 
     /// The same as talk.
-    pub(crate) fn say_text(&self, text: &Harmless) {
+    pub(crate) fn say_text(&self, text: &PrintableText) {
         let _ = io::stderr().write_all(ended(text.as_str()).as_bytes());
     }
 

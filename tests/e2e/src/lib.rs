@@ -4,10 +4,10 @@
 
 pub mod belay;
 pub mod client;
+pub mod folded_execution;
 pub mod folder;
 pub mod orphans;
 pub mod people;
-pub mod picture;
 pub mod process;
 pub mod runner;
 pub mod services;

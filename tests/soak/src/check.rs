@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path, pin::Pin};
 
-use belay_e2e::{client::name, picture::Picture};
+use belay_e2e::{client::name, folded_execution::FoldedExecution};
 use belay_proto::v1::{
     self, child_ended::End, execution::State, execution_event::Kind, step, watch_execution_response::Content,
 };
@@ -16,7 +16,7 @@ use crate::{
 
 /// An execution that has ended, as three readers see it.
 pub(crate) struct Ended {
-    pub(crate) picture: Picture,
+    pub(crate) picture: FoldedExecution,
     pub(crate) execution: v1::Execution,
     pub(crate) steps: BTreeMap<String, v1::Step>,
 }
@@ -65,9 +65,9 @@ fn json(payload: &v1::Payload) -> Option<Value> {
 }
 
 /// Watches an execution to its end; children that begin meanwhile are shown to the readers.
-pub(crate) async fn watch(soak: &Soak, execution: &str) -> Checked<Picture> {
+pub(crate) async fn watch(soak: &Soak, execution: &str) -> Checked<FoldedExecution> {
     soak.is_alive(execution);
-    let mut picture = Picture::default();
+    let mut picture = FoldedExecution::default();
     let mut stream =
         soak.client().watch(execution, "").await.map_err(|status| refused(execution, "WatchExecution", &status))?;
     loop {
@@ -101,7 +101,7 @@ pub(crate) fn end<'a>(soak: &'a Soak, execution: &'a str) -> Pin<Box<dyn Future<
 }
 
 /// Compares an execution that was watched to its end, and all that it has started.
-pub(crate) async fn compare(soak: &Soak, execution: &str, picture: Picture) -> Checked<Ended> {
+pub(crate) async fn compare(soak: &Soak, execution: &str, picture: FoldedExecution) -> Checked<Ended> {
     let ended = Ended {
         picture,
         execution: soak.client().get(execution).await,

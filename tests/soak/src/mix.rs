@@ -257,7 +257,7 @@ impl One {
     }
 
     /// Watches an execution that was retried to its second end: a watch from the first event on sees both.
-    async fn until_completed(&self) -> Checked<belay_e2e::picture::Picture> {
+    async fn until_completed(&self) -> Checked<belay_e2e::folded_execution::FoldedExecution> {
         loop {
             let picture = check::watch(&self.soak, &self.id).await?;
             if picture.count(|kind| matches!(kind, Event::ExecutionFinished(_))) == 2 {

@@ -14,7 +14,7 @@ use crate::render::{
 const MAX_REASON_CHARS: usize = 2_000;
 /// Where the questions are.
 #[derive(Clone, Debug, PartialEq)]
-enum At {
+enum FormPosition {
     /// Waiting for a letter.
     Choosing,
     /// Waiting for the value of this field.
@@ -46,33 +46,33 @@ pub(crate) enum Reply {
 #[derive(Clone, Debug)]
 pub(crate) struct FormPrompt {
     shape: Shape,
-    at: At,
+    at: FormPosition,
     /// What was typed so far, also in an answer that was not accepted.
     values: Map<String, Value>,
 }
 
 impl FormPrompt {
     pub(crate) fn new(shape: Shape) -> FormPrompt {
-        FormPrompt { shape, at: At::Choosing, values: Map::new() }
+        FormPrompt { shape, at: FormPosition::Choosing, values: Map::new() }
     }
 
     /// The gate did not accept the answer: the person may correct it.
     pub(crate) fn begin_again(&mut self) {
-        self.at = At::Choosing;
+        self.at = FormPosition::Choosing;
     }
 
     /// The prompt.
     pub(crate) fn question(&self) -> String {
         match (&self.at, &self.shape) {
-            (At::Choosing, _) => "[A]nswer  [D]eny  [S]kip  [?] help  [Q]uit >".to_owned(),
-            (At::Field(place), Shape::Fields(fields)) => {
+            (FormPosition::Choosing, _) => "[A]nswer  [D]eny  [S]kip  [?] help  [Q]uit >".to_owned(),
+            (FormPosition::Field(place), Shape::Fields(fields)) => {
                 let field = &fields[*place];
                 let default = self.default_of(field).map(|value| format!(" [{}]", shown(value))).unwrap_or_default();
                 format!("{}{default}:", clean(&field.name))
             }
-            (At::Field(_) | At::Json, _) => "JSON:".to_owned(),
-            (At::Confirming(_), _) => "Send this answer? [Y]es  [N]o, change it >".to_owned(),
-            (At::Denying, _) => "Reason (sent to the planner; Enter to go back):".to_owned(),
+            (FormPosition::Field(_) | FormPosition::Json, _) => "JSON:".to_owned(),
+            (FormPosition::Confirming(_), _) => "Send this answer? [Y]es  [N]o, change it >".to_owned(),
+            (FormPosition::Denying, _) => "Reason (sent to the planner; Enter to go back):".to_owned(),
         }
     }
 
@@ -87,13 +87,13 @@ impl FormPrompt {
         let line = line.trim();
         let again = |hint: &str| Reply::Again(hint.to_owned());
         match &self.at {
-            At::Choosing => match line.to_lowercase().as_str() {
+            FormPosition::Choosing => match line.to_lowercase().as_str() {
                 "a" | "answer" => {
-                    self.at = if self.shape == Shape::Json { At::Json } else { At::Field(0) };
+                    self.at = if self.shape == Shape::Json { FormPosition::Json } else { FormPosition::Field(0) };
                     again("")
                 }
                 "d" | "deny" => {
-                    self.at = At::Denying;
+                    self.at = FormPosition::Denying;
                     again("")
                 }
                 "s" | "skip" => Reply::Decided(Decision::Skip, String::new()),
@@ -102,28 +102,30 @@ impl FormPrompt {
                 "" => again("nothing is answered; type a letter and Enter"),
                 _ => again("nothing is answered; type a, d, s, q or ?"),
             },
-            At::Field(place) => {
+            FormPosition::Field(place) => {
                 let place = *place;
                 self.field(place, line)
             }
-            At::Json => match belay_all_in_one::json::read(line) {
+            FormPosition::Json => match belay_all_in_one::json::read(line) {
                 Ok(value) => self.confirm(value),
                 Err(refused) => Reply::Again(format!("this cannot be taken: {refused}")),
             },
-            At::Confirming(answer) => match line.to_lowercase().as_str() {
+            FormPosition::Confirming(answer) => match line.to_lowercase().as_str() {
                 "y" | "yes" => Reply::Answered(answer.clone()),
                 "n" | "no" => {
-                    self.at = At::Choosing;
+                    self.at = FormPosition::Choosing;
                     again("nothing is answered")
                 }
                 _ => again("nothing is answered yet; type y or n"),
             },
-            At::Denying if line.is_empty() => {
-                self.at = At::Choosing;
+            FormPosition::Denying if line.is_empty() => {
+                self.at = FormPosition::Choosing;
                 again("nothing is answered")
             }
-            At::Denying if line.chars().count() > MAX_REASON_CHARS => again("a reason has at most 2,000 characters"),
-            At::Denying => Reply::Decided(Decision::Deny, line.to_owned()),
+            FormPosition::Denying if line.chars().count() > MAX_REASON_CHARS => {
+                again("a reason has at most 2,000 characters")
+            }
+            FormPosition::Denying => Reply::Decided(Decision::Deny, line.to_owned()),
         }
     }
 
@@ -149,13 +151,13 @@ impl FormPrompt {
         if last {
             return self.confirm(Value::Object(self.values.clone()));
         }
-        self.at = At::Field(place + 1);
+        self.at = FormPosition::Field(place + 1);
         Reply::Again(String::new())
     }
 
     fn confirm(&mut self, answer: Value) -> Reply {
         let said = format!("  {}", clean(&answer.to_string()));
-        self.at = At::Confirming(answer);
+        self.at = FormPosition::Confirming(answer);
         Reply::Again(said)
     }
 }

@@ -57,7 +57,7 @@ const FORM_HELP: [&str; 4] = [
 
 /// The outcome of a question.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum AskOutcome {
     /// It is decided, by this person or earlier.
     Decided(Box<Approval>),
     /// The person decided nothing.
@@ -72,9 +72,9 @@ pub(crate) async fn ask(
     terminal: &mut Terminal,
     asked: Approval,
     turn: Turn,
-) -> Result<Answer, Failure> {
+) -> Result<AskOutcome, Failure> {
     if asked.state() != State::Pending {
-        return Ok(Answer::Decided(Box::new(asked)));
+        return Ok(AskOutcome::Decided(Box::new(asked)));
     }
     let say = |lines: &[Line]| lines.iter().for_each(|line| screen.say(line));
     let columns = screen.talk_columns().unwrap_or(COLUMNS);
@@ -100,10 +100,12 @@ pub(crate) async fn ask(
             }
             Reply::Leave => {
                 screen.say(&Line::default());
-                return Ok(Answer::Left);
+                return Ok(AskOutcome::Left);
             }
             Reply::Decided(decision, reason) => {
-                return decide(gate, &asked, decision, reason).await.map(|decided| Answer::Decided(Box::new(decided)));
+                return decide(gate, &asked, decision, reason)
+                    .await
+                    .map(|decided| AskOutcome::Decided(Box::new(decided)));
             }
         }
     }
@@ -115,7 +117,7 @@ async fn ask_form(
     gate: &mut Gate,
     terminal: &mut Terminal,
     asked: &Approval,
-) -> Result<Answer, Failure> {
+) -> Result<AskOutcome, Failure> {
     let schema = asked.form.as_ref().map(|form| form.schema.as_str()).unwrap_or_default();
     let mut prompt = FormPrompt::new(Shape::of(schema));
     loop {
@@ -126,13 +128,15 @@ async fn ask_form(
             form::Reply::Help => FORM_HELP.iter().for_each(|line| screen.say(&Line::new(line))),
             form::Reply::Leave => {
                 screen.say(&Line::default());
-                return Ok(Answer::Left);
+                return Ok(AskOutcome::Left);
             }
             form::Reply::Decided(decision, reason) => {
-                return decide(gate, asked, decision, reason).await.map(|decided| Answer::Decided(Box::new(decided)));
+                return decide(gate, asked, decision, reason)
+                    .await
+                    .map(|decided| AskOutcome::Decided(Box::new(decided)));
             }
             form::Reply::Answered(value) => match answer(gate, asked, &value, String::new()).await {
-                Ok(answered) => return Ok(Answer::Decided(Box::new(answered))),
+                Ok(answered) => return Ok(AskOutcome::Decided(Box::new(answered))),
                 Err(report) if report.code == reasons::ANSWER_INVALID => {
                     let lines = std::iter::once(&report.message).chain(&report.details);
                     lines.for_each(|line| screen.say(&Line::default().and(Style::Bad, visible(line))));

@@ -22,7 +22,7 @@ use crate::{
     ask,
     attend::{Attendance, attend},
     clock,
-    connect::{Client, Needs, Session},
+    connect::{Client, Requirement, Session},
     context::Context,
     copy_of,
     exit::Exit,
@@ -140,11 +140,11 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
     let file = unless_stopped(signals, PlanFile::read(&verb.plan)).await??;
     let request = request(context, &verb, &file)?;
     if verb.dry_run {
-        let shown = context.ask(Needs::Services, async |client| dry_run(context, client, &file, request).await);
+        let shown = context.ask(Requirement::Services, async |client| dry_run(context, client, &file, request).await);
         return unless_stopped(signals, shown).await?;
     }
 
-    let mut session = unless_stopped(signals, Session::open(&context.target, Needs::StateDir)).await??;
+    let mut session = unless_stopped(signals, Session::open(&context.target, Requirement::StateDir)).await??;
     if verb.detach && session.is_embedded() {
         session.close().await;
         return Err(no_server("--detach"));

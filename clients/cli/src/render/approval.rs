@@ -260,7 +260,7 @@ pub(crate) fn list(approvals: &[Approval], now: Duration) -> Vec<Line> {
 
 /// The approval for programs: canonical, with the subject as the JSON that it is instead of its bytes. Its digest is over the bytes, which
 /// are the canonical form (RFC 8785) of that JSON.
-pub(crate) fn json(approval: &Approval) -> Result<Value, json::Unwritable> {
+pub(crate) fn json(approval: &Approval) -> Result<Value, json::JsonError> {
     let mut value = json::of(approval)?;
     if let Ok(subject) = serde_json::from_slice::<Value>(&approval.subject) {
         value["subject"] = subject;

@@ -12,18 +12,19 @@ use serde_json::Value;
 
 use super::{
     call,
-    picture::Picture,
     text::{Line, Style, clean, shorten},
-    time, words,
+    time,
+    tracked_execution::TrackedExecution,
+    words,
 };
 use crate::names;
 
 /// The event as a line of a log: when, about what, what happened. `None` for an event that may be skipped by those who do not know it, and
 /// for a tool's output, which `Outputs` prints.
-pub(crate) fn line(event: &ExecutionEvent, picture: &Picture) -> Option<Line> {
+pub(crate) fn line(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<Line> {
     let when = event.record_time.as_ref().map(time::time_of_day).unwrap_or_default();
-    let (style, what) = what(event, picture)?;
-    let about = if event.step_id.is_empty() { names::id(&picture.execution().name) } else { &event.step_id };
+    let (style, what) = what(event, tracked)?;
+    let about = if event.step_id.is_empty() { names::id(&tracked.execution().name) } else { &event.step_id };
     Some(
         Line::default()
             .and(Style::Dim, format!("{when}  "))
@@ -107,14 +108,14 @@ pub(crate) fn leads_to_question(event: &ExecutionEvent) -> bool {
 }
 
 /// The event as a row between those of the steps: about what, what happened.
-pub(crate) fn news(event: &ExecutionEvent, picture: &Picture) -> Option<Line> {
-    let (style, what) = what(event, picture)?;
-    let about = if event.step_id.is_empty() { names::id(&picture.execution().name) } else { &event.step_id };
+pub(crate) fn news(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<Line> {
+    let (style, what) = what(event, tracked)?;
+    let about = if event.step_id.is_empty() { names::id(&tracked.execution().name) } else { &event.step_id };
     Some(Line::new("  ").and(Style::Strong, about).and(Style::Plain, "  ").and(style, what))
 }
 
-fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
-    let step = picture.step(&event.step_id);
+fn what(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<(Style, String)> {
+    let step = tracked.step(&event.step_id);
     let Some(kind) = &event.kind else {
         let unknown = "something that this version of belay does not know; a newer one shows it";
         return (!event.safe_to_skip).then(|| (Style::Warn, unknown.to_owned()));
@@ -149,7 +150,7 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
         },
         Kind::ExecutionDeadlineExceeded(_) => (Style::Bad, "the plan's time limit ran out".to_owned()),
         Kind::ExecutionFinished(finished) => {
-            let took = took(finished.duration.as_ref(), picture.paused_for_people());
+            let took = took(finished.duration.as_ref(), tracked.paused_for_people());
             let totals =
                 finished.totals.as_ref().map(|totals| format!(": {}", words::totals(totals))).unwrap_or_default();
             let state = finished.state();
@@ -165,7 +166,7 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
         Kind::StepRetryScheduled(retry) => {
             let delay = retry.delay.as_ref().map(time::duration).unwrap_or_default();
             // Of this call since it last began: the step's own numbers go on when it runs again.
-            let most = step.and_then(|step| picture.planned_attempts(step)).map(|most| most - 1);
+            let most = step.and_then(|step| tracked.planned_attempts(step)).map(|most| most - 1);
             let retries = match most.filter(|most| *most >= retry.retry_count) {
                 Some(most) => format!("{}/{most}", retry.retry_count),
                 None => words::retries(step, retry.retry_count),

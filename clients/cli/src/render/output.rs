@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use belay_proto::v1::{ExecutionEvent, Failure, ToolCallOutput};
 
-use super::text::{Harmless, Line, REDACTED, Style};
+use super::text::{Line, PrintableText, REDACTED, Style};
 
 /// A line without an end is shown when it is longer than this, in bytes.
 const MAX_LINE_BYTES: usize = 4_096;
@@ -76,7 +76,7 @@ impl Outputs {
 impl Stream {
     fn finish(&mut self, step: &str) -> Option<Line> {
         let begun = std::mem::take(&mut self.begun);
-        (!begun.is_empty()).then(|| line(step, Style::Plain, Harmless::of_program(&begun).as_str()))
+        (!begun.is_empty()).then(|| line(step, Style::Plain, PrintableText::of_program(&begun).as_str()))
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn last(failure: &Failure, most: usize) -> Vec<String> {
         if truncated || left_out > 0 {
             shown.push("│ …".to_owned());
         }
-        shown.extend(lines[left_out..].iter().map(|line| format!("│ {}", Harmless::of_program(line).as_str())));
+        shown.extend(lines[left_out..].iter().map(|line| format!("│ {}", PrintableText::of_program(line).as_str())));
     }
     shown
 }

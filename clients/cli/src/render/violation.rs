@@ -22,14 +22,14 @@ pub(crate) struct Source {
 
 /// What is wrong, and in which file.
 #[derive(Clone, Debug)]
-pub(crate) struct Located {
+pub(crate) struct LocatedViolation {
     /// What is wrong.
     pub(crate) violation: PlanViolation,
     /// The file of a step's plan that it is in; `None` when it is in the file that the command was given.
     pub(crate) part: Option<Arc<Source>>,
 }
 
-impl Located {
+impl LocatedViolation {
     /// Like [`lines`]; `source` is the file that the command was given.
     pub(crate) fn lines(&self, source: Option<&Source>) -> Vec<Line> {
         lines(&self.violation, self.part.as_deref().or(source))
@@ -45,7 +45,7 @@ impl Located {
     }
 }
 
-impl From<PlanViolation> for Located {
+impl From<PlanViolation> for LocatedViolation {
     fn from(violation: PlanViolation) -> Self {
         Self { violation, part: None }
     }

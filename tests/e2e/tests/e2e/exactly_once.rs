@@ -15,9 +15,9 @@ use std::{
 use belay_e2e::{
     Client, Person, Runner, Service, Services,
     client::{name, retry},
+    folded_execution::FoldedExecution,
     folder::{cleared, content},
     orphans,
-    picture::Picture,
     runner::{reason, request},
 };
 use belay_proto::{
@@ -98,7 +98,7 @@ fn assert_lines(log: &str, steps: usize, is_chain: bool, context: &str) {
 }
 
 /// The end of every execution, whatever happened meanwhile.
-fn assert_told(picture: &Picture, steps: usize, context: &str) {
+fn assert_told(picture: &FoldedExecution, steps: usize, context: &str) {
     let failure = picture.events().iter().rev().find_map(|event| match &event.kind {
         Some(Kind::StepFailed(failed)) => failed.failure.clone(),
         _ => None,
@@ -150,7 +150,7 @@ struct Done {
     workspace: PathBuf,
     steps: usize,
     is_chain: bool,
-    picture: Picture,
+    picture: FoldedExecution,
 }
 
 const KILLS: usize = 60;

@@ -79,7 +79,8 @@ fn a_kept_cache_has_what_committed_calls_have_left_and_nothing_of_others() {
 #[test]
 fn a_kept_cache_has_nothing_of_calls_that_have_one_effect() {
     let home = home();
-    let call = |script: String| serde_json::json!({"tool": "run_terminal", "arguments": {"command": ["sh", "-c", script]}});
+    let call =
+        |script: String| serde_json::json!({"tool": "run_terminal", "arguments": {"command": ["sh", "-c", script]}});
     let calls = [
         call(format!("echo one > {CACHE}/one")),
         call(format!("echo two > {CACHE}/two; echo x > /workspace/made")),

@@ -5,11 +5,11 @@ use std::time::Duration;
 use belay_proto::v1::{PauseExecutionRequest, execution::State};
 use pbjson_types::Timestamp;
 
-use super::select::{BulkAction, Selected, Selection, each};
+use super::select::{BulkAction, ConfirmedSelection, Selection, each};
 use crate::{
     args::help,
     clock,
-    connect::{Client, Needs},
+    connect::{Client, Requirement},
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -45,15 +45,17 @@ pub(crate) async fn pause(context: &Context, verb: Pause) -> Result<Exit, Failur
         Ok(client.pause_execution(request).await?.into_inner())
     };
     context
-        .ask(Needs::Records, async |client| match verb.selection.resolve(context, client, &PAUSED).await? {
-            Selected::None(exit) => Ok(exit),
-            Selected::Named(names) if names.len() == 1 => {
+        .ask(Requirement::Records, async |client| match verb.selection.resolve(context, client, &PAUSED).await? {
+            ConfirmedSelection::None(exit) => Ok(exit),
+            ConfirmedSelection::Named(names) if names.len() == 1 => {
                 let paused = pause(client, names[0].clone()).await;
                 let execution = paused.map_err(|status| refused(&status, &names[0]))?;
                 context.screen.show(&execution, || execution::summary(&execution, clock::now()))?;
                 Ok(Exit::OK)
             }
-            Selected::Named(names) | Selected::Matching(names) => each(context, client, &PAUSED, names, pause).await,
+            ConfirmedSelection::Named(names) | ConfirmedSelection::Matching(names) => {
+                each(context, client, &PAUSED, names, pause).await
+            }
         })
         .await
 }

@@ -8,7 +8,7 @@ use tonic::Status;
 use crate::{
     args::{ExecutionArg, help},
     clock,
-    connect::{Client, Needs},
+    connect::{Client, Requirement},
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -119,7 +119,7 @@ async fn ask(
     request: impl AsyncFnOnce(&mut Client, String) -> Result<Execution, Status>,
 ) -> Result<Exit, Failure> {
     let execution = context
-        .ask(Needs::Records, async |client| {
+        .ask(Requirement::Records, async |client| {
             let name = lookup::resolve(client, &context.namespace, &which.id).await?;
             let answer = request(client, format!("{name}/steps/{step}")).await;
             answer.map_err(|status| refused(&status, &name))

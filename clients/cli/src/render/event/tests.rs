@@ -10,7 +10,7 @@ use belay_proto::v1::{
 use pbjson_types::{Duration, Timestamp};
 
 use super::line;
-use crate::render::picture::Picture;
+use crate::render::tracked_execution::TrackedExecution;
 
 fn told(step: &str, attempt: i32, kind: Kind) -> String {
     told_by("", step, attempt, kind)
@@ -18,7 +18,7 @@ fn told(step: &str, attempt: i32, kind: Kind) -> String {
 
 fn told_by(principal: &str, step: &str, attempt: i32, kind: Kind) -> String {
     let status = Step { step_id: "fetch".to_owned(), max_attempts: 3, ..Default::default() };
-    let picture = Picture::new(Execution {
+    let tracked = TrackedExecution::new(Execution {
         name: "namespaces/default/executions/e1".to_owned(),
         steps: vec![status],
         ..Default::default()
@@ -31,7 +31,7 @@ fn told_by(principal: &str, step: &str, attempt: i32, kind: Kind) -> String {
         kind: Some(kind),
         ..Default::default()
     };
-    line(&event, &picture).expect("known events have a line").render(false)
+    line(&event, &tracked).expect("known events have a line").render(false)
 }
 
 fn seconds(seconds: i64) -> Option<Duration> {
@@ -198,9 +198,9 @@ fn an_approval_reads_like_a_log() {
 
 #[test]
 fn an_unknown_event_is_skipped_only_where_that_is_safe() {
-    let picture = Picture::new(Execution::default());
+    let tracked = TrackedExecution::new(Execution::default());
     let event = ExecutionEvent { safe_to_skip: true, ..Default::default() };
-    assert!(line(&event, &picture).is_none());
+    assert!(line(&event, &tracked).is_none());
     let event = ExecutionEvent { safe_to_skip: false, ..Default::default() };
-    assert!(line(&event, &picture).expect("has a line").render(false).contains("a newer one shows it"));
+    assert!(line(&event, &tracked).expect("has a line").render(false).contains("a newer one shows it"));
 }

@@ -6,9 +6,10 @@ use belay_proto::v1::{Failure, Step, ToolCall, payload::Content, step::State};
 
 use crate::render::{
     call, output,
-    picture::{has_ended, machine_time, waited_for_people},
     text::{Line, Style, table},
-    time, words,
+    time,
+    tracked_execution::{has_ended, machine_time, waited_for_people},
+    words,
 };
 
 /// The most lines of each stream of an attempt's last output that are shown.

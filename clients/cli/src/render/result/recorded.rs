@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::render::{call, time};
 
 /// An execution as its result is read: the contract's messages, and what its events say about calls.
-pub(crate) struct Recorded {
+pub(crate) struct RecordedExecution {
     /// In FULL view, with the steps in FULL view.
     pub(crate) execution: Execution,
     /// The calls of tools.
@@ -203,7 +203,7 @@ pub(super) fn when(timestamp: &Timestamp) -> Value {
 }
 
 /// How long the execution has lasted since its first step started, or since it was accepted.
-pub(super) fn lasted(Recorded { execution, now, .. }: &Recorded) -> u64 {
+pub(super) fn lasted(RecordedExecution { execution, now, .. }: &RecordedExecution) -> u64 {
     let start = execution.start_time.as_ref().or(execution.create_time.as_ref());
     milliseconds(start, execution.end_time.as_ref(), *now)
 }

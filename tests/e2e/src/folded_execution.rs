@@ -9,7 +9,7 @@ type Call = (String, i32, i32);
 
 /// The fold of the events so far.
 #[derive(Clone, Debug, Default)]
-pub struct Picture {
+pub struct FoldedExecution {
     events: Vec<v1::ExecutionEvent>,
     steps: BTreeMap<String, (Step, i32)>,
     state: Option<v1::execution::State>,
@@ -19,11 +19,11 @@ pub struct Picture {
     cursor: String,
 }
 
-impl Picture {
+impl FoldedExecution {
     /// Applies the event of a message of a watch, if it has one, and keeps its cursor.
     ///
     /// # Panics
-    /// As [`Picture::take`]; and when the message has no cursor, or a heartbeat comes with another one than what came before.
+    /// As [`FoldedExecution::take`]; and when the message has no cursor, or a heartbeat comes with another one than what came before.
     pub fn read(&mut self, message: v1::WatchExecutionResponse) {
         let v1::WatchExecutionResponse { cursor, content, .. } = message;
         assert!(!cursor.is_empty(), "every message has a cursor: {content:?}");

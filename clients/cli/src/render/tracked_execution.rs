@@ -26,7 +26,7 @@ pub(crate) use steps::{has_ended, machine_time, waited_for_people};
 const ID_COLUMNS: usize = 16;
 
 /// What is known of an execution.
-pub(crate) struct Picture {
+pub(crate) struct TrackedExecution {
     execution: Execution,
     /// Where each step stands in `execution.steps`.
     places: HashMap<String, usize>,
@@ -43,9 +43,9 @@ pub(crate) struct Picture {
     questions: Vec<Question>,
 }
 
-impl Picture {
+impl TrackedExecution {
     /// What a snapshot in FULL view says.
-    pub(crate) fn new(execution: Execution) -> Picture {
+    pub(crate) fn new(execution: Execution) -> TrackedExecution {
         let places: HashMap<String, usize> =
             execution.steps.iter().enumerate().map(|(place, step)| (step.step_id.clone(), place)).collect();
         let mut calls: Vec<String> = execution.steps.iter().map(call::kind_of).collect();
@@ -78,12 +78,12 @@ impl Picture {
         let id_columns = execution.steps.iter().map(|step| step.step_id.chars().count()).max().unwrap_or(0);
         let id_columns = id_columns.min(ID_COLUMNS);
         let (pause, questions) = (Pause::default(), Vec::new());
-        Picture { execution, places, calls, depends_on, since, id_columns, pause, questions }
+        TrackedExecution { execution, places, calls, depends_on, since, id_columns, pause, questions }
     }
 
     /// Another snapshot of the same execution, after its journal was lost or restored.
-    pub(crate) fn renewed(self, execution: Execution) -> Picture {
-        Picture { pause: self.pause, ..Picture::new(execution) }
+    pub(crate) fn renewed(self, execution: Execution) -> TrackedExecution {
+        TrackedExecution { pause: self.pause, ..TrackedExecution::new(execution) }
     }
 
     /// The execution.

@@ -1,11 +1,11 @@
-//! The rows of a picture: what is redrawn while an execution runs, and what stays of each step that has ended.
+//! The rows of a running execution: what is redrawn while an execution runs, and what stays of each step that has ended.
 
 use std::time::Duration;
 
 use belay_proto::v1::{WaitingReason, step::State, waiting_reason};
 
 use super::{
-    ID_COLUMNS, Picture,
+    ID_COLUMNS, TrackedExecution,
     steps::{has_ended, machine_time, waited_for_people},
 };
 use crate::{
@@ -25,7 +25,7 @@ const MAX_ERROR_CHARS: usize = 200;
 /// The window width where there is no terminal.
 const COLUMNS: usize = 80;
 
-impl Picture {
+impl TrackedExecution {
     /// The rows that are redrawn while it runs, for a window of this many columns: progress, active steps, what they wait for, next
     /// steps.
     pub(crate) fn rows(&self, now: Duration, columns: usize, approvals_announced: bool) -> Vec<Line> {
