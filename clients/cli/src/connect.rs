@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use belay_all_in_one::{ConfigSource, Embedded, Endpoint, Opened, Options, PolicyChoice, StateDir, TraceContext};
+use belay_all_in_one::{ConfigSource, Embedded, Endpoint, Options, PolicyChoice, StateDir, StateOpening, TraceContext};
 use belay_proto::{
     contract,
     v1::{
@@ -177,11 +177,11 @@ impl Session {
                 accept_older_store: false,
             };
             match belay_all_in_one::open(options).await? {
-                Opened::Holder(embedded) => {
+                StateOpening::Holder(embedded) => {
                     let wire = connect_to(embedded.endpoint(), target.trace.as_ref()).await?;
                     return Ok(Session { passing, ..Session::over(wire, target, Some(Rc::new(embedded))) });
                 }
-                Opened::Held(endpoint) => match connect_to(&endpoint, target.trace.as_ref()).await {
+                StateOpening::Held(endpoint) => match connect_to(&endpoint, target.trace.as_ref()).await {
                     Ok(wire) => return Ok(Session::over(wire, target, None)),
                     Err(failure) if tries == HOLDER_TRIES => return Err(failure),
                     Err(_) => tries += 1,

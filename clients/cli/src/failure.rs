@@ -4,7 +4,7 @@ mod lost;
 
 use std::{io, time::Duration};
 
-use belay_all_in_one::{ConfigError, PolicyRefused, StartError};
+use belay_all_in_one::{ConfigError, RefusedPolicy, StartError};
 use belay_proto::{code_name, v1::PlanViolation};
 use belay_reasons as reasons;
 use serde_json::{Value, json};
@@ -144,7 +144,7 @@ impl Report {
     }
 
     /// A policy that cannot be used.
-    pub(crate) fn of_policy(refused: &PolicyRefused) -> Report {
+    pub(crate) fn of_policy(refused: &RefusedPolicy) -> Report {
         let name = refused.path.display().to_string();
         let source = Source { name: name.clone(), text: refused.text.clone() };
         let violations: Vec<LocatedViolation> = refused
@@ -369,8 +369,8 @@ impl From<ConfigError> for Failure {
     }
 }
 
-impl From<PolicyRefused> for Failure {
-    fn from(refused: PolicyRefused) -> Self {
+impl From<RefusedPolicy> for Failure {
+    fn from(refused: RefusedPolicy) -> Self {
         Report::of_policy(&refused).into()
     }
 }
@@ -507,7 +507,7 @@ mod tests {
             line,
             message: message.to_owned(),
         };
-        let refused = PolicyRefused {
+        let refused = RefusedPolicy {
             path: "policy.yaml".into(),
             text: "file_write: auto\nrules:\n  - {id: a, decide: maybe}\n".to_owned(),
             violations: vec![violation("rules[0].decide", 3, "must be auto, preview, prompt or deny")],
@@ -524,7 +524,7 @@ mod tests {
              code: POLICY_INVALID (belay explain POLICY_INVALID)\n"
         );
         assert_eq!((report.exit, report.field.as_deref()), (Exit::REFUSED, Some("rules[0].decide")));
-        let missing = PolicyRefused { unreadable: Some("no such file".to_owned()), violations: vec![], ..refused };
+        let missing = RefusedPolicy { unreadable: Some("no such file".to_owned()), violations: vec![], ..refused };
         assert!(Report::of_policy(&missing).message.ends_with("cannot be read: no such file"));
     }
 

@@ -18,7 +18,7 @@ use belay_telemetry::TelemetryError;
 use belay_tool_runner::{LedgerError, PolicyRefusal};
 use thiserror::Error;
 
-use crate::policy::PolicyRefused;
+use crate::policy::RefusedPolicy;
 
 /// Why the services cannot start.
 #[derive(Debug, Error)]
@@ -70,7 +70,7 @@ pub enum StartError {
     SealKey(KeyFileError),
     /// The policy file cannot be used.
     #[error("{0}")]
-    Policy(PolicyRefused),
+    Policy(RefusedPolicy),
     /// The operator's settings cannot be used.
     #[error(transparent)]
     Config(ConfigError),

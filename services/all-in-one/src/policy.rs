@@ -36,7 +36,7 @@ impl PolicyChoice {
     }
 
     /// The policy; `None` for the last policy in force.
-    pub(crate) fn read(&self) -> Result<Option<Policies>, PolicyRefused> {
+    pub(crate) fn read(&self) -> Result<Option<Policies>, RefusedPolicy> {
         match self {
             Self::Keep => Ok(None),
             // One user on one machine: the user who starts executions also approves them.
@@ -48,7 +48,7 @@ impl PolicyChoice {
 
 /// A policy file that cannot be used. The services do not start, and no other policy replaces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PolicyRefused {
+pub struct RefusedPolicy {
     /// The file.
     pub path: PathBuf,
     /// The text; empty if it cannot be read.
@@ -70,7 +70,7 @@ pub struct PolicyViolation {
     pub message: String,
 }
 
-impl std::fmt::Display for PolicyRefused {
+impl std::fmt::Display for RefusedPolicy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "the policy {} ", self.path.display())?;
         match &self.unreadable {
@@ -94,22 +94,22 @@ pub struct PolicyFacts {
 /// Reads a policy file, as a start does.
 ///
 /// # Errors
-/// [`PolicyRefused`] with every violation.
-pub fn check_policy(path: &Path) -> Result<PolicyFacts, PolicyRefused> {
+/// [`RefusedPolicy`] with every violation.
+pub fn check_policy(path: &Path) -> Result<PolicyFacts, RefusedPolicy> {
     read(path).map(|policies| facts(&policies))
 }
 
 /// Whether a policy file equals a published policy (`SignedPolicy.body`).
 ///
 /// # Errors
-/// [`PolicyRefused`] if the file cannot be used.
-pub fn is_same_policy(path: &Path, published: &[u8]) -> Result<bool, PolicyRefused> {
+/// [`RefusedPolicy`] if the file cannot be used.
+pub fn is_same_policy(path: &Path, published: &[u8]) -> Result<bool, RefusedPolicy> {
     let policies = read(path)?;
     Ok(Revised::from_bytes(published).is_ok_and(|published| published.policies == policies))
 }
 
-fn read(path: &Path) -> Result<Policies, PolicyRefused> {
-    let refused = |text: &str, violations, unreadable| PolicyRefused {
+fn read(path: &Path) -> Result<Policies, RefusedPolicy> {
+    let refused = |text: &str, violations, unreadable| RefusedPolicy {
         path: path.to_owned(),
         text: text.to_owned(),
         violations,

@@ -11,7 +11,7 @@ use std::{
 use belay_proto::v1::{self, write_bound::Mechanism};
 use belay_sandbox::{Limits, Mount, MountKind, Reserve, Scratch, ScratchPlace, Settings, WORKSPACE, WriteBudget};
 use belay_settings::{
-    ConfigError, Loaded, Lookup, Place, Resolved, Shown, UsedCache, View,
+    ConfigError, Loaded, Lookup, Place, Resolved, UsedCache, View, VisiblePath,
     toolchains::{Files as _, Host},
 };
 use belay_workspace::{contained_state_directory, enclosing_state_directory};
@@ -212,7 +212,7 @@ impl CommandSettings {
     }
 }
 
-fn read_only(shown: &Shown) -> Mount {
+fn read_only(shown: &VisiblePath) -> Mount {
     Mount { source: shown.from.clone(), target: shown.at.clone(), kind: MountKind::ReadOnly }
 }
 

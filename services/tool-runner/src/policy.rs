@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use belay_grant::{Invalid, Keys, Signed};
+use belay_grant::{InvalidSeal, Keys, Signed};
 use belay_policy::{InvalidPolicy, Policy, Revised};
 use belay_proto::{
     gate_v1::{self, approval_gate_service_client::ApprovalGateServiceClient},
@@ -59,7 +59,7 @@ pub enum PolicyAcceptance {
 pub enum PolicyRefusal {
     /// The gate did not sign it.
     #[error("the policy is not signed by the gate: {0}")]
-    Signature(#[from] Invalid),
+    Signature(#[from] InvalidSeal),
     /// Its body is invalid.
     #[error("the policy is invalid: {0}")]
     Unreadable(#[from] InvalidPolicy),

@@ -16,7 +16,7 @@ use std::{
     fmt::Display,
 };
 
-use belay_grant::{CallWords, Change, ChangeKind, Folder, Invalid, Subject};
+use belay_grant::{CallWords, Change, ChangeKind, Folder, InvalidSeal, Subject};
 use belay_proto::v1;
 use belay_redaction::Redactor;
 
@@ -105,7 +105,7 @@ pub(crate) fn revealed_file((place, change): (usize, &Change), contents: &Conten
 
 /// A call with nothing of it hidden, for who may decide: its headline, and the directory in which a command runs. The words that the subject has when the
 /// runner keeps no others, because it has hidden none.
-pub(crate) fn revealed_call(subject: &Subject, contents: &Contents) -> Result<(String, String), Invalid> {
+pub(crate) fn revealed_call(subject: &Subject, contents: &Contents) -> Result<(String, String), InvalidSeal> {
     let words = subject.hidden.as_ref().and_then(|hidden| contents.get(&hidden.digest));
     let subject = match words.map(|bytes| CallWords::parse(bytes)).transpose()? {
         Some(CallWords { arguments, command, working_directory }) => {

@@ -483,11 +483,11 @@ fn size(value: &Value) -> u64 {
 }
 
 /// A value to keep, which is copied if it belongs to a variable.
-trait Owned {
+trait KeptValue {
     fn owned(self, evaluation: &mut Evaluation<'_>) -> Result<Value>;
 }
 
-impl Owned for Val<'_> {
+impl KeptValue for Val<'_> {
     fn owned(self, evaluation: &mut Evaluation<'_>) -> Result<Value> {
         match self {
             Cow::Owned(value) => Ok(value),

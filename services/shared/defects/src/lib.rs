@@ -186,15 +186,15 @@ mod planted {
     /// Plants a defect for what this thread does in `attack`. Other threads do not have it, so that the tests beside this one are not disturbed.
     pub fn with_planted<T>(defect: Defect, attack: impl FnOnce() -> T) -> T {
         /// Restores what was planted before, also after a panic.
-        struct Before(Option<Defect>);
+        struct PlantedDefect(Option<Defect>);
 
-        impl Drop for Before {
+        impl Drop for PlantedDefect {
             fn drop(&mut self) {
                 DEFECT_HERE.set(self.0);
             }
         }
 
-        let _before = Before(DEFECT_HERE.replace(Some(defect)));
+        let _before = PlantedDefect(DEFECT_HERE.replace(Some(defect)));
         attack()
     }
 

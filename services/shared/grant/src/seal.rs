@@ -20,7 +20,7 @@ pub struct Signed {
 
 /// Why signed bytes are rejected.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum Invalid {
+pub enum InvalidSeal {
     /// No key of that id is trusted.
     #[error("key `{0}` is not one of the gate's")]
     UnknownKey(String),
@@ -70,9 +70,9 @@ impl Keys {
     /// One key from its 32 bytes.
     ///
     /// # Errors
-    /// [`Invalid::Malformed`] when they are not a public key, or one for which anyone can sign.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Invalid> {
-        let malformed = |error: &dyn std::fmt::Display| Invalid::Malformed(error.to_string());
+    /// [`InvalidSeal::Malformed`] when they are not a public key, or one for which anyone can sign.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, InvalidSeal> {
+        let malformed = |error: &dyn std::fmt::Display| InvalidSeal::Malformed(error.to_string());
         let bytes: [u8; 32] = bytes.try_into().map_err(|_| malformed(&"a public key has 32 bytes"))?;
         let key = VerifyingKey::from_bytes(&bytes).map_err(|error| malformed(&error))?;
         if key.is_weak() {
@@ -87,13 +87,13 @@ impl Keys {
         self.0.iter().map(|(id, key)| (id.as_str(), key))
     }
 
-    pub(crate) fn verify(&self, domain: &str, signed: &Signed) -> Result<(), Invalid> {
+    pub(crate) fn verify(&self, domain: &str, signed: &Signed) -> Result<(), InvalidSeal> {
         // The id only selects the key; the signature is the proof.
         let key = self.0.iter().find(|(id, _)| *id == signed.key_id);
-        let (_, key) = key.ok_or_else(|| Invalid::UnknownKey(shown(&signed.key_id)))?;
-        let signature = Signature::from_slice(&signed.signature).map_err(|_| Invalid::Signature)?;
+        let (_, key) = key.ok_or_else(|| InvalidSeal::UnknownKey(shown(&signed.key_id)))?;
+        let signature = Signature::from_slice(&signed.signature).map_err(|_| InvalidSeal::Signature)?;
         // Strict: a signature has one spelling, and a weak key signs nothing.
-        key.verify_strict(&message(domain, &signed.body), &signature).map_err(|_| Invalid::Signature)
+        key.verify_strict(&message(domain, &signed.body), &signature).map_err(|_| InvalidSeal::Signature)
     }
 }
 
@@ -111,8 +111,8 @@ impl Signed {
     /// Whether these are a policy's bytes that one of the keys signed.
     ///
     /// # Errors
-    /// [`Invalid`] when they are not.
-    pub fn verify_policy(&self, keys: &Keys) -> Result<(), Invalid> {
+    /// [`InvalidSeal`] when they are not.
+    pub fn verify_policy(&self, keys: &Keys) -> Result<(), InvalidSeal> {
         keys.verify(POLICY, self)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Invalid, canonical, digest_of, from_canonical};
+use crate::{InvalidSeal, canonical, digest_of, from_canonical};
 
 /// What a decision is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,8 +109,8 @@ impl CallWords {
     /// Parses them.
     ///
     /// # Errors
-    /// [`Invalid::Malformed`] when the bytes are not the words of a call, not canonical, or more than [`Subject::MAX_BYTES`].
-    pub fn parse(bytes: &[u8]) -> Result<Self, Invalid> {
+    /// [`InvalidSeal::Malformed`] when the bytes are not the words of a call, not canonical, or more than [`Subject::MAX_BYTES`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, InvalidSeal> {
         from_canonical(bytes, Subject::MAX_BYTES)
     }
 }
@@ -246,12 +246,12 @@ impl Subject {
     /// Parses a subject.
     ///
     /// # Errors
-    /// [`Invalid::Malformed`] when the bytes are not a subject, not canonical, more than [`Subject::MAX_BYTES`], a call with changes, an effect
+    /// [`InvalidSeal::Malformed`] when the bytes are not a subject, not canonical, more than [`Subject::MAX_BYTES`], a call with changes, an effect
     /// without its digest, or a change in a folder that is not listed.
-    pub fn parse(bytes: &[u8]) -> Result<Self, Invalid> {
+    pub fn parse(bytes: &[u8]) -> Result<Self, InvalidSeal> {
         let subject: Self = from_canonical(bytes, Self::MAX_BYTES)?;
         if subject.v != Self::VERSION {
-            return Err(Invalid::Malformed(format!("version {} is not known here", subject.v)));
+            return Err(InvalidSeal::Malformed(format!("version {} is not known here", subject.v)));
         }
         // A call that has not run changed nothing, and an effect is bound by its manifest.
         let fits = match subject.kind {
@@ -260,10 +260,10 @@ impl Subject {
         };
         let is_listed = |folder: u32| usize::try_from(folder).is_ok_and(|folder| folder < subject.folders.len());
         if !subject.changes.iter().filter_map(|change| change.folder).all(is_listed) {
-            return Err(Invalid::Malformed("a change names a folder that is not listed".into()));
+            return Err(InvalidSeal::Malformed("a change names a folder that is not listed".into()));
         }
         if !fits {
-            return Err(Invalid::Malformed("its kind does not fit its changes and its effect's digest".into()));
+            return Err(InvalidSeal::Malformed("its kind does not fit its changes and its effect's digest".into()));
         }
         Ok(subject)
     }

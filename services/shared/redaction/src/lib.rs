@@ -33,8 +33,8 @@ pub use formats::{FORMATS_CHANGED, Format, formats};
 pub use found::Found;
 pub use json::{Hidden, NotRestored, RedactedJson, each_string, leaves, marked, restore};
 pub use known::is_telling;
-pub use literals::LiteralRefused;
-pub use own::{MAX_PATTERN, MAX_RULE_NAME, MAX_RULES, OwnRule, RuleRefused, TooLarge};
+pub use literals::LiteralRefusal;
+pub use own::{MAX_PATTERN, MAX_RULE_NAME, MAX_RULES, OwnRule, RuleRefusal, RulesTooLarge};
 pub use seal::{
     Bound, ChunkPlace, MasterKey, NotOpened, SEALED_LONGER, SealKey, blob_digest, open, open_chunk, seal, seal_chunk,
 };

@@ -25,7 +25,7 @@ use crate::{
     middleware::MiddlewareLayer,
     reflection,
     stores::StoreReports,
-    unread::Unread,
+    unread::UnreadCounter,
 };
 
 /// How long open requests have to end once a stop is requested.
@@ -132,7 +132,7 @@ pub async fn serve<C: Connection>(
         .layer(MiddlewareLayer(metrics))
         .layer(MiddlewareLayer(HttpHealth(shutdown.clone())))
         .layer(MiddlewareLayer(Guard(access)))
-        .layer(MiddlewareLayer(Unread::default()))
+        .layer(MiddlewareLayer(UnreadCounter::default()))
         .layer(MiddlewareLayer(Deadline))
         .layer(MiddlewareLayer(StoreReports(stores)))
         .layer(MiddlewareLayer(Limits::default()))

@@ -133,7 +133,7 @@ impl Middleware for HttpMetrics {
 
 fn encode(metrics: Vec<Metric>) -> String {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Read(metrics)));
+    registry.register_collector(Box::new(MetricsReading(metrics)));
     let mut encoded = String::new();
     if let Err(error) = text::encode(&mut encoded, &registry) {
         // A text is always written; a comment is what a scraper ignores.
@@ -144,9 +144,9 @@ fn encode(metrics: Vec<Metric>) -> String {
 
 /// Metrics to encode.
 #[derive(Debug)]
-struct Read(Vec<Metric>);
+struct MetricsReading(Vec<Metric>);
 
-impl Collector for Read {
+impl Collector for MetricsReading {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for Metric { name, help, unit, values } in &self.0 {
             let kind = match values {

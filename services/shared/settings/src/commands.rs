@@ -6,7 +6,7 @@ use crate::{Cache, CacheUse, KNOWN_CACHES, Origin, Sourced};
 
 /// A file or directory of the host that commands see read-only.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct VisiblePath {
     /// Where it is on the host.
     pub from: PathBuf,
     /// Where commands see it.
@@ -79,7 +79,7 @@ pub struct Commands {
     /// caller.
     pub find_toolchains: Sourced<bool>,
     /// Files and directories that commands see read-only, besides `/usr`.
-    pub read_only: Vec<Sourced<Shown>>,
+    pub read_only: Vec<Sourced<VisiblePath>>,
     /// Directories to search for programs before all others.
     pub path: Vec<Sourced<PathBuf>>,
     /// Variables that every command gets.

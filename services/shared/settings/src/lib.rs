@@ -34,7 +34,7 @@ mod webhooks;
 pub use belay_yaml::Violation;
 pub use budgets::{BudgetWindow, NamespaceBudget, NamespaceBudgets};
 pub use caches::{Cache, CacheUse, KNOWN_CACHES, KnownCache};
-pub use commands::{Commands, Limits, Place, Reserve, Scratch, Shown, ViewBudget};
+pub use commands::{Commands, Limits, Place, Reserve, Scratch, ViewBudget, VisiblePath};
 pub use file::File;
 pub use load::{ConfigError, Loaded, load};
 pub use origin::{Origin, Sourced};

@@ -14,7 +14,7 @@ use thiserror::Error;
 use crate::{
     File, Origin, Settings,
     exposure::exposed,
-    read_rules::{self, RulesRefused},
+    read_rules::{self, RulesError},
     sources,
 };
 
@@ -182,10 +182,10 @@ fn read(path: &Path, home: Option<&Path>) -> Result<(Settings, Redactor), Config
     }
     let Some(rules_file) = settings.secrets.rules_file.clone() else { return Ok((settings, Redactor::new())) };
     let rules = read_rules::read(&rules_file.value).map_err(|why| match why {
-        RulesRefused::Content(text, violations) => {
+        RulesError::Content(text, violations) => {
             ConfigError::RulesRefused { path: rules_file.value.clone(), text, violations }
         }
-        RulesRefused::File(message) => {
+        RulesError::File(message) => {
             let line = if let Origin::Line(line) = rules_file.origin { line } else { 0 };
             refused(text, vec![Violation { field: "secrets.rules_file".to_owned(), line, message }])
         }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::{
-    COMMAND_HOME, CacheUse, Commands, KnownCache, Shown, View, paths,
+    COMMAND_HOME, CacheUse, Commands, KnownCache, View, VisiblePath, paths,
     toolchains::{self, Caller, Files, Toolchains},
 };
 
@@ -78,7 +78,7 @@ impl Resolved {
     pub fn view(&self) -> View {
         let own = self.commands.read_only.iter().map(|shown| shown.value.clone());
         let found = self.toolchains.shown.iter().map(|found| found.shown.clone());
-        View { shown: own.chain(found).collect::<Vec<Shown>>(), path: self.path.clone() }
+        View { shown: own.chain(found).collect::<Vec<VisiblePath>>(), path: self.path.clone() }
     }
 }
 

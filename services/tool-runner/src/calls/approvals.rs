@@ -6,7 +6,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use belay_defects::{Defect, is_planted};
-use belay_grant::{Expected, Grant, Invalid, Signed, Subject};
+use belay_grant::{Grant, GrantExpectation, InvalidSeal, Signed, Subject};
 use belay_proto::{
     runner_v1,
     texts::{Text, Texts as _},
@@ -318,7 +318,7 @@ impl Calls {
         let runner_v1::Grant { body, signature, key_id } =
             grant.cloned().ok_or_else(|| refused("the request has no grant".into()))?;
         let need = call.approval_need.as_ref();
-        let expected = Expected {
+        let expected = GrantExpectation {
             call: &call.name,
             subject_digest: need.map_or("", |need| &need.subject_digest),
             policy_revision: subject.policy_revision,
@@ -327,7 +327,7 @@ impl Calls {
         let signed = Signed { body, signature, key_id };
         let grant = Grant::verify(&signed, self.policy.keys(), expected).map_err(|error| match error {
             // A new grant fixes this: the executor requests one from the gate.
-            Invalid::Time { .. } => {
+            InvalidSeal::Time { .. } => {
                 let message = format!(
                     "The grant is not valid for {} now: {error}. The call still waits for approval.",
                     call.name

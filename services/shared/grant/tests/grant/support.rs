@@ -1,7 +1,7 @@
 //! A gate's key, a grant, a subject, and signatures that a forger would make.
 
 use belay_grant::{
-    Change, ChangeKind, Expected, Grant, Gravity, Keys, Kind, Risk, Scope, Signed, SigningKey, Subject, key_id,
+    Change, ChangeKind, Grant, GrantExpectation, Gravity, Keys, Kind, Risk, Scope, Signed, SigningKey, Subject, key_id,
 };
 use ed25519_dalek::Signer as _;
 
@@ -39,8 +39,8 @@ pub(crate) fn grant() -> Grant {
     }
 }
 
-pub(crate) fn expected(digest: &str) -> Expected<'_> {
-    Expected { call: CALL, subject_digest: digest, policy_revision: 3, now: NOW }
+pub(crate) fn expected(digest: &str) -> GrantExpectation<'_> {
+    GrantExpectation { call: CALL, subject_digest: digest, policy_revision: 3, now: NOW }
 }
 
 /// Bytes that the gate's key signed, whatever they say.

@@ -31,7 +31,7 @@ const PRESETS: &[(&str, &[&str])] =
 const RULE: &str = "id on tools programs arguments cwd env paths changes flags decide exclusive reason match not_match";
 
 /// The result of reading.
-pub(super) struct Read {
+pub(super) struct PolicyReading {
     pub(super) document: Document,
     /// By namespace: its settings, and the rules that it adds.
     pub(super) sections: BTreeMap<String, Document>,
@@ -40,7 +40,7 @@ pub(super) struct Read {
 }
 
 /// Reads a policy's tree. An invalid value is recorded as a violation and replaced by the preset's.
-pub(super) fn read(root: &Node) -> Read {
+pub(super) fn read(root: &Node) -> PolicyReading {
     let mut reader = Reader::default();
     let (mut document, mut sections) = (Document::default(), BTreeMap::new());
     if matches!(root.value, Value::Null) {
@@ -52,7 +52,7 @@ pub(super) fn read(root: &Node) -> Read {
             sections = reader.sections(node, &field, &document);
         }
     }
-    Read { document, sections, reader }
+    PolicyReading { document, sections, reader }
 }
 
 /// Readers for the parts of a policy.
