@@ -139,7 +139,7 @@ const NO_CONTEXT: [&str; 3] = ["--token", "--output", "-o"];
 
 /// What was typed, whether it can be parsed or not: the flags that lead to the same place, and all other words. What the environment says is
 /// not among them, since later commands see it as well.
-pub(crate) fn typed(arguments: &[String]) -> CommandLine {
+pub(crate) fn command_line(arguments: &[String]) -> CommandLine {
     let mut typed = CommandLine::default();
     let mut rest = arguments.iter().skip(1);
     while let Some(word) = rest.next() {
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn what_was_typed_is_told_apart_from_where() {
         let read = |line: &str| {
-            let typed = typed(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+            let typed = command_line(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
             let context: Vec<_> = typed.context.iter().map(|(flag, value)| format!("{flag} {value}")).collect();
             (typed.words.join(" "), context.join(" "))
         };

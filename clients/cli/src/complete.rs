@@ -34,7 +34,7 @@ pub(crate) fn print_if_asked(arguments: &[String]) -> bool {
         [flag, words @ ..] if flag == "--" => words.to_vec(),
         _ => return true,
     };
-    let found = time::parse(limit).ok().zip(line::asked(&Cli::command(), &words));
+    let found = time::parse(limit).ok().zip(line::completion_request(&Cli::command(), &words));
     for candidate in found.map(|(limit, asked)| candidates(limit, asked)).unwrap_or_default() {
         // What could steer a terminal, or is more than one word, is no candidate.
         if !candidate.contains(|c: char| !belay_text::is_plain(c) || c.is_whitespace()) {

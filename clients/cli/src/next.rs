@@ -46,7 +46,7 @@ pub(crate) fn remember(typed: CommandLine, grammar: fn() -> Command) {
     drop(STARTED.set((typed, grammar)));
 }
 
-fn typed() -> CommandLine {
+fn command_line() -> CommandLine {
     STARTED.get().map(|(typed, _)| typed.clone()).unwrap_or_default()
 }
 
@@ -95,13 +95,13 @@ fn owned<S: AsRef<str>>(words: &[S]) -> Vec<String> {
 
 /// `belay` with these words, and what leads to the same place.
 pub(crate) fn command<S: AsRef<str>>(words: &[S]) -> String {
-    join(&typed(), &owned(words))
+    join(&command_line(), &owned(words))
 }
 
 /// A command about an execution or an approval, by its full name: `about(&["executions", "get"], name, &["-o", "json"])`. The namespace is the
 /// name's own.
 pub(crate) fn about(verb: &[&str], name: &str, rest: &[&str]) -> String {
-    about_in(&typed(), verb, name, rest)
+    about_in(&command_line(), verb, name, rest)
 }
 
 fn about_in(typed: &CommandLine, verb: &[&str], name: &str, rest: &[&str]) -> String {
@@ -133,7 +133,7 @@ pub(crate) fn explain(code: &str) -> String {
 
 /// The help of the command that was typed.
 pub(crate) fn help() -> String {
-    let words = typed().words;
+    let words = command_line().words;
     let is_verb = |word: &&String| {
         word.starts_with(|c: char| c.is_ascii_lowercase()) && word.chars().all(|c| c.is_ascii_lowercase() || c == '-')
     };
@@ -156,13 +156,13 @@ pub(crate) fn help_of(grammar: &Command, words: &[&str]) -> String {
 
 /// What was typed, with one word replaced.
 pub(crate) fn instead(wrong: &str, right: &str) -> String {
-    let words = typed().words;
+    let words = command_line().words;
     command(&words.iter().map(|word| if word == wrong { right } else { word }).collect::<Vec<_>>())
 }
 
 /// What was typed, for another namespace.
 pub(crate) fn in_namespace(namespace: &str) -> String {
-    let typed = typed().in_namespace(namespace);
+    let typed = command_line().in_namespace(namespace);
     join(&typed, &typed.words)
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn in_namespace(namespace: &str) -> String {
 pub(crate) fn run_again(flags: &[&str]) -> Option<String> {
     const ID: [(&str, bool); 2] = [("--id", true), ("--request-id", true)];
     const APPROVALS: [(&str, bool); 2] = [("--approve", true), ("--no-input", false)];
-    let words = typed().words;
+    let words = command_line().words;
     let is_run = words.first().is_some_and(|word| word == "run") && !words.iter().any(|word| word == "-");
     let replaced = if flags.is_empty() { ID.to_vec() } else { [ID, APPROVALS].concat() };
     is_run.then(|| command(&reflagged(&words, &replaced, flags)))

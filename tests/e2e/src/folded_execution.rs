@@ -15,7 +15,7 @@ pub struct FoldedExecution {
     state: Option<v1::execution::State>,
     open_calls: BTreeSet<Call>,
     requested: BTreeSet<Call>,
-    said: usize,
+    output_chunks: usize,
     cursor: String,
 }
 
@@ -55,7 +55,7 @@ impl FoldedExecution {
         if event.ephemeral {
             // Live output: it moves no cursor, and later watchers do not get it.
             assert!(event.sequence == 0 && event.safe_to_skip, "it has no place among the others: {event:?}");
-            self.said += 1;
+            self.output_chunks += 1;
             return;
         }
         assert_eq!(event.sequence, self.last_sequence() + 1, "no gap and no repetition");
@@ -116,8 +116,8 @@ impl FoldedExecution {
     }
 
     /// The number of chunks of live output.
-    pub fn said(&self) -> usize {
-        self.said
+    pub fn output_chunks(&self) -> usize {
+        self.output_chunks
     }
 
     /// The number of events of the kinds that `is` selects.

@@ -204,7 +204,7 @@ fn of_refusal(status: &tonic::Status, shown: &Approval) -> Report {
 }
 
 /// `approved delete_file notes.txt (step tidy of e1)`.
-pub(crate) fn said(decided: &Approval) -> Line {
+pub(crate) fn decision_line(decided: &Approval) -> Line {
     let what =
         format!(" {} (step {} of {})", visible(&decided.operation), decided.step_id, names::id(&decided.execution));
     let state = decided.state();

@@ -213,7 +213,7 @@ impl View {
     pub(super) fn answered(&mut self, answer: Result<AskOutcome, Failure>) -> Result<bool, Failure> {
         let goes_on = match answer {
             Ok(AskOutcome::Decided(approval)) => {
-                self.screen.say(&ask::said(&approval));
+                self.screen.say(&ask::decision_line(&approval));
                 true
             }
             Ok(AskOutcome::Left) => false,

@@ -35,7 +35,7 @@ pub(crate) enum ResourceKind {
 const CONTEXT: [&str; 5] = ["state-dir", "server", "gate", "token", "namespace"];
 
 /// Reads the words after `belay`; the last one, which may be empty, is being typed. `None` where it names nothing that a server knows.
-pub(crate) fn asked(belay: &Command, words: &[String]) -> Option<CompletionRequest> {
+pub(crate) fn completion_request(belay: &Command, words: &[String]) -> Option<CompletionRequest> {
     let mut command = belay;
     let mut path: Vec<&str> = Vec::new();
     let mut positionals: Vec<&str> = Vec::new();
@@ -147,7 +147,7 @@ mod tests {
     use crate::cli::Cli;
 
     fn read(line: &str) -> Option<CompletionRequest> {
-        asked(&Cli::command(), &words(line))
+        completion_request(&Cli::command(), &words(line))
     }
 
     fn noun_of(line: &str) -> Option<ResourceKind> {

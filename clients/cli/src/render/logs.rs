@@ -281,7 +281,7 @@ mod tests {
         ]
     }
 
-    fn told(wanted: OutputFilter) -> Vec<String> {
+    fn rendered(wanted: OutputFilter) -> Vec<String> {
         let mut logs = Logs::new(wanted);
         let ended = events().into_iter().filter_map(|event| logs.take(&event)).collect::<Vec<_>>();
         ended
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn outputs_come_in_the_order_in_which_steps_end() {
         assert_eq!(
-            told(OutputFilter::default()),
+            rendered(OutputFilter::default()),
             [
                 r#"b "text" "" false"#,
                 r#"a "out\n" "err\n" false"#,
@@ -304,12 +304,15 @@ mod tests {
                 r#"f "boom\n" "" true"#,
             ]
         );
-        assert_eq!(told(OutputFilter { step: Some("a".to_owned()), failed: false }), [r#"a "out\n" "err\n" false"#]);
+        assert_eq!(
+            rendered(OutputFilter { step: Some("a".to_owned()), failed: false }),
+            [r#"a "out\n" "err\n" false"#]
+        );
     }
 
     #[test]
     fn failed_attempts_are_among_the_failed_also_of_a_step_that_completed() {
-        let failed = |step: Option<&str>| told(OutputFilter { step: step.map(str::to_owned), failed: true });
+        let failed = |step: Option<&str>| rendered(OutputFilter { step: step.map(str::to_owned), failed: true });
         assert_eq!(failed(None), [r#"b "first try\n" "" true"#, r#"f "boom\n" "" true"#]);
         assert_eq!(failed(Some("b")), [r#"b "first try\n" "" true"#]);
         assert!(failed(Some("a")).is_empty());

@@ -116,12 +116,12 @@ mod tests {
         ExecutionEvent { step_id: "build".to_owned(), operation: call, ephemeral: true, ..Default::default() }
     }
 
-    fn told(lines: &[Line]) -> Vec<String> {
+    fn rendered(lines: &[Line]) -> Vec<String> {
         lines.iter().map(|line| line.render(false)).collect()
     }
 
     fn take(outputs: &mut Outputs, stream: i32, offset: i64, text: &str) -> Vec<String> {
-        told(&outputs.take(&event(1), &ToolCallOutput { stream, offset, text: text.to_owned() }))
+        rendered(&outputs.take(&event(1), &ToolCallOutput { stream, offset, text: text.to_owned() }))
     }
 
     // S2-X-33: what a tool writes is seen while it works.
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(take(&mut outputs, 1, 0, "one\ntw"), ["  build │ one"]);
         assert!(take(&mut outputs, 2, 0, "warn").is_empty(), "the other stream has lines of its own");
         assert_eq!(take(&mut outputs, 1, 6, "o\n\n"), ["  build │ two", "  build │"]);
-        assert_eq!(told(&outputs.end(&event(1))), ["  build │ warn"]);
+        assert_eq!(rendered(&outputs.end(&event(1))), ["  build │ warn"]);
         assert!(outputs.end(&event(1)).is_empty(), "said once");
     }
 

@@ -256,7 +256,7 @@ impl PrintableText {
     pub(crate) fn of_program(text: &str) -> PrintableText {
         let mut out = String::with_capacity(text.len());
         for line in text.split_inclusive('\n') {
-            for c in without_escapes(seen(line)).chars() {
+            for c in without_escapes(visible_end(line)).chars() {
                 match c {
                     '\t' => out.push('\t'),
                     // What is left of sequences, and bells.
@@ -283,7 +283,7 @@ impl PrintableText {
 }
 
 /// What is seen of a line in the end: a carriage return writes over what stood there, as progress bars do.
-fn seen(line: &str) -> &str {
+fn visible_end(line: &str) -> &str {
     let text = line.trim_end_matches(['\n', '\r']);
     text.rsplit('\r').next().unwrap_or(text)
 }

@@ -23,7 +23,7 @@ steps:
 ";
 
 /// The lines without the time at their beginning, with single spaces.
-fn said(text: &str) -> Vec<String> {
+fn rendered(text: &str) -> Vec<String> {
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let without_time = |line: String| match line.split_once("Z ") {
         Some((time, rest)) if time.starts_with(|c: char| c.is_ascii_digit()) => rest.to_owned(),
@@ -58,9 +58,9 @@ fn a_run_tells_its_life_line_by_line() {
         "execution e1 in /",
         "next: belay executions get e1",
     ];
-    let said = said(&out);
-    assert_eq!(said.len(), expected.len(), "{out}");
-    for (line, expected) in said.iter().zip(expected) {
+    let lines = rendered(&out);
+    assert_eq!(lines.len(), expected.len(), "{out}");
+    for (line, expected) in lines.iter().zip(expected) {
         assert!(line.starts_with(expected), "{line} is not {expected}");
     }
     let shown = home.run(["executions", "get", "@last"]);
@@ -273,7 +273,7 @@ fn a_killed_server_continues_when_it_is_started_again() {
     let told = home.events("e1");
     assert_eq!(count(&told, "toolCallRequested", "a"), 1, "a step that had ended is not repeated");
     assert_eq!(count(&told, "stepCompleted", ""), 2);
-    assert_eq!(said(&ended.out).iter().filter(|line| line.starts_with("b completed")).count(), 1);
+    assert_eq!(rendered(&ended.out).iter().filter(|line| line.starts_with("b completed")).count(), 1);
 }
 
 /// B-01, S2-FR-057, S2-X-01: an execution whose `run` was killed continues when it is resumed.

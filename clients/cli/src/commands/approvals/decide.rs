@@ -136,7 +136,7 @@ pub(super) async fn with_gate(
         Format::Text => {
             let verb = if is_driven { "watch" } else { "resume" };
             let command = next::about(&["executions", verb], &decided.execution, &[]);
-            context.screen.print(&[ask::said(&decided), next::line(&command)])?;
+            context.screen.print(&[ask::decision_line(&decided), next::line(&command)])?;
         }
         Format::Json | Format::Jsonl => context.screen.print_json(&approval::json(&decided)?)?,
     }

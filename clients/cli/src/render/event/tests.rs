@@ -12,7 +12,7 @@ use pbjson_types::{Duration, Timestamp};
 use super::line;
 use crate::render::tracked_execution::TrackedExecution;
 
-fn told(step: &str, attempt: i32, kind: Kind) -> String {
+fn rendered(step: &str, attempt: i32, kind: Kind) -> String {
     told_by("", step, attempt, kind)
 }
 
@@ -53,9 +53,9 @@ fn a_run_reads_like_a_log() {
     let arguments = Some(Payload { content: Some(Content::Json(r#"{"path":"a"}"#.to_owned())) });
     let totals = Some(StepTotals { total: 2, failed: 1, skipped: 1, ..Default::default() });
     let log = [
-        told("", 0, Kind::ExecutionCreated(ExecutionCreated { plan: Some(plan), ..Default::default() })),
-        told("fetch", 1, Kind::StepStarted(StepStarted::default())),
-        told(
+        rendered("", 0, Kind::ExecutionCreated(ExecutionCreated { plan: Some(plan), ..Default::default() })),
+        rendered("fetch", 1, Kind::StepStarted(StepStarted::default())),
+        rendered(
             "fetch",
             1,
             Kind::ToolCallRequested(ToolCallRequested {
@@ -64,7 +64,7 @@ fn a_run_reads_like_a_log() {
                 ..Default::default()
             }),
         ),
-        told(
+        rendered(
             "fetch",
             1,
             Kind::StepRetryScheduled(StepRetryScheduled {
@@ -74,13 +74,13 @@ fn a_run_reads_like_a_log() {
                 retry_time: None,
             }),
         ),
-        told("fetch", 2, Kind::StepStarted(StepStarted::default())),
-        told(
+        rendered("fetch", 2, Kind::StepStarted(StepStarted::default())),
+        rendered(
             "fetch",
             2,
             Kind::StepFailed(StepFailed { failure: failure("reset", "NET"), attempts: 2, progress: done(1) }),
         ),
-        told(
+        rendered(
             "publish",
             0,
             Kind::StepSkipped(StepSkipped {
@@ -89,8 +89,8 @@ fn a_run_reads_like_a_log() {
                 progress: done(2),
             }),
         ),
-        told("fetch", 1, Kind::StepCompleted(StepCompleted { progress: done(1), duration: seconds(2) })),
-        told(
+        rendered("fetch", 1, Kind::StepCompleted(StepCompleted { progress: done(1), duration: seconds(2) })),
+        rendered(
             "",
             0,
             Kind::ExecutionFinished(ExecutionFinished {
@@ -141,19 +141,19 @@ fn an_approval_reads_like_a_log() {
         ..Default::default()
     });
     let log = [
-        told("fetch", 1, Kind::ToolCallEffectProposed(ToolCallEffectProposed { need: need.clone() })),
-        told("fetch", 1, Kind::ToolCallApprovalRequired(ToolCallApprovalRequired { need })),
-        told(
+        rendered("fetch", 1, Kind::ToolCallEffectProposed(ToolCallEffectProposed { need: need.clone() })),
+        rendered("fetch", 1, Kind::ToolCallApprovalRequired(ToolCallApprovalRequired { need })),
+        rendered(
             "fetch",
             1,
             Kind::ApprovalRequested(ApprovalRequested { approval: approval.clone(), ..Default::default() }),
         ),
-        told("", 0, Kind::ExecutionAwaitingApproval(ExecutionAwaitingApproval {})),
+        rendered("", 0, Kind::ExecutionAwaitingApproval(ExecutionAwaitingApproval {})),
         decided(Decision::Approve, &approval, "unix:1000", ""),
         decided(Decision::Deny, &approval, "unix:1000", "wrong file"),
         decided(Decision::Deny, "", "", "NON_INTERACTIVE"),
         decided(Decision::Expire, &approval, "", ""),
-        told(
+        rendered(
             "fetch",
             1,
             Kind::ToolCallDenied(ToolCallDenied {
@@ -161,7 +161,7 @@ fn an_approval_reads_like_a_log() {
                 ..Default::default()
             }),
         ),
-        told(
+        rendered(
             "fetch",
             1,
             Kind::ToolCallCompleted(ToolCallCompleted {
@@ -169,7 +169,7 @@ fn an_approval_reads_like_a_log() {
                 result: Some(Payload { content: Some(Content::Json("{}".to_owned())) }),
             }),
         ),
-        told(
+        rendered(
             "fetch",
             1,
             Kind::ToolCallCancelled(ToolCallCancelled {

@@ -7,13 +7,13 @@ use belay_settings::{
 };
 
 /// What is said of a text, as `line field: message`.
-fn said(text: &str) -> Vec<String> {
+fn rendered(text: &str) -> Vec<String> {
     let violations = File::parse(text, Some(Path::new("/home/me"))).expect_err(text);
     violations.iter().map(|Violation { field, line, message }| format!("{line} {field}: {message}")).collect()
 }
 
 fn one(text: &str) -> String {
-    let said = said(text);
+    let said = rendered(text);
     assert_eq!(said.len(), 1, "{text}\n{said:#?}");
     said.into_iter().next().unwrap()
 }
@@ -255,7 +255,7 @@ fn retention_is_by_age_and_by_count() {
 
 #[test]
 fn all_violations_are_reported_at_once_in_line_order() {
-    let said = said("commands:\n  path: [x]\n  limits: {processes: 0}\nlogs: {}\n");
+    let said = rendered("commands:\n  path: [x]\n  limits: {processes: 0}\nlogs: {}\n");
     let lines: Vec<_> = said.iter().map(|said| said.split(' ').next().unwrap()).collect();
     assert_eq!(lines, ["2", "3", "4"], "{said:#?}");
     assert!(one("a: [").starts_with("1 "), "YAML that cannot be read");
@@ -455,7 +455,7 @@ fn a_wrong_tool_is_refused_by_field() {
         (with("timeout: 25h"), "5 tools.t.timeout", "at most 24h"),
         (with("env: {PATH: /x}"), "5 tools.t.env.PATH", "is computed from `commands.path`"),
     ] {
-        let said = said(&text);
+        let said = rendered(&text);
         assert!(
             said.iter().any(|said| said.starts_with(&format!("{field}: ")) && said.contains(message)),
             "{text}\n{field}: {message}\n{said:#?}"
