@@ -301,7 +301,7 @@ impl Connection {
     }
 }
 
-/// One execution of a session, for `follow`.
+/// An execution of a session, for `follow`.
 struct AttendedExecution<'a> {
     session: &'a mut Session,
     attendance: &'a Attendance,

@@ -1,4 +1,4 @@
-//! What a shell completes while a command is typed: ids of executions, steps and approvals, names of tools and namespaces.
+//! Completes a command that is being typed in a shell: ids of executions, steps and approvals, names of tools and namespaces.
 //!
 //! The scripts of `belay completions` call `belay __complete`. It asks a running server, never starts one, ends within the limit that it is given, and prints
 //! nothing where anything fails.

@@ -59,7 +59,7 @@ pub(crate) type Policy = PolicyServiceClient<Wire>;
 pub(crate) struct Target {
     /// The server, if one is named.
     pub(crate) server: Option<Address>,
-    /// What to show it.
+    /// The token to show it.
     pub(crate) token: Option<String>,
     /// The state directory, if one is named.
     pub(crate) state_dir: Option<PathBuf>,
@@ -123,7 +123,7 @@ impl GateConnector {
     }
 }
 
-/// What a command needs of the services, and so of the state directory.
+/// The parts of the services, and so of the state directory, that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Requirement {
     /// A state directory; created if it does not exist.

@@ -1,4 +1,4 @@
-//! What every command is given, and how it reaches the services.
+//! The context of every command, and how it reaches the services.
 
 use crate::{
     connect::{Client, Gate, Requirement, Session, Target},
@@ -6,7 +6,7 @@ use crate::{
     screen::Screen,
 };
 
-/// What every verb is given.
+/// The context of every verb.
 pub(crate) struct Context {
     /// Where to write.
     pub(crate) screen: Screen,

@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// What a plan from standard input is called.
+/// The name of a plan from standard input.
 pub(crate) const STDIN: &str = "<stdin>";
 /// The most violations that are shown on a screen; `-o json` has them all.
 const VIOLATIONS_SHOWN: usize = 6;
@@ -39,14 +39,14 @@ pub(crate) enum Failure {
     Report(Box<Report>),
 }
 
-/// One screen about one failure.
+/// A screen about one failure.
 #[derive(Debug)]
 pub(crate) struct Report {
     /// How the process ends.
     pub(crate) exit: Exit,
     /// A stable identifier; Belay's own are in the table of `belay_reasons`.
     pub(crate) code: String,
-    /// What failed, in one sentence.
+    /// The failure, in one sentence.
     pub(crate) message: String,
     /// The lines that the screen has instead of `error: MESSAGE`; empty for most.
     pub(crate) heading: Vec<Line>,
@@ -62,7 +62,7 @@ pub(crate) struct Report {
     pub(crate) next: Option<String>,
     /// Other commands that lead on; the screen has them below `next`.
     pub(crate) also: Vec<String>,
-    /// What is wrong with the plan.
+    /// The problems of the plan.
     pub(crate) violations: Vec<LocatedViolation>,
     /// The plan that is wrong.
     pub(crate) source: Option<Source>,

@@ -38,7 +38,7 @@ pub(crate) trait Watchable {
     fn reconnect(&mut self, tries: u32) -> impl Future<Output = Result<(), Failure>>;
 }
 
-/// What a follower sees.
+/// An item that a follower gets.
 #[derive(Debug, PartialEq)]
 pub(crate) enum WatchItem {
     /// The execution when the first watch began; comes once, before everything else.
@@ -49,7 +49,7 @@ pub(crate) enum WatchItem {
     Reset(i64),
     /// The connection broke; it is tried again after the wait.
     Lost {
-        /// What happened, in words.
+        /// The cause, in words.
         why: String,
         /// How long until the next try.
         wait: Duration,
@@ -171,7 +171,7 @@ fn wait_before(attempt: u32) -> Duration {
     FIRST_WAIT.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1))).min(MAX_WAIT)
 }
 
-/// What has been seen so far.
+/// The position in what has been received.
 struct Cursor {
     /// The last event seen; `None` before anything is known.
     last: Option<i64>,
@@ -186,12 +186,12 @@ struct Cursor {
     text: String,
 }
 
-/// What a message means to a follower.
+/// The meaning of a message for a follower.
 #[derive(Debug, PartialEq)]
 enum MessageEffect {
     /// Seen before.
     Known,
-    /// Nothing new; the server is alive.
+    /// No news; the server is alive.
     Alive,
     /// Has to be shown.
     New(WatchItem),

@@ -86,7 +86,7 @@ pub(crate) async fn read(
     }
 }
 
-/// What to say of a connection that broke or is back; `None` for what is not about it.
+/// The line about a connection that broke or is back; `None` for other items.
 pub(crate) fn news(seen: &WatchItem) -> Option<Line> {
     Some(match seen {
         WatchItem::Lost { why, wait } => {
@@ -119,7 +119,7 @@ fn with_next(failure: Failure, name: &str) -> Failure {
     }
 }
 
-/// One execution of a session, for `follow`.
+/// An execution of a session, for `follow`.
 struct FollowedExecution<'a> {
     session: &'a mut Session,
     name: &'a str,

@@ -14,7 +14,7 @@ use crate::{
 /// How many candidates an ambiguous prefix shows.
 pub(crate) const CANDIDATES: i32 = 5;
 
-/// What is named.
+/// The kind of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResourceKind {
     /// An execution.
@@ -33,7 +33,7 @@ impl ResourceKind {
     }
 }
 
-/// What a person types for a thing.
+/// A person's text for a resource.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ResourceText<'a> {
     /// `@last`.
@@ -94,7 +94,7 @@ pub(crate) fn similar<'a>(namespace: &str, known: &'a [String]) -> Option<&'a st
     (likely.0 >= ALIKE).then_some(likely.1)
 }
 
-/// What is wrong with a namespace that has no executions while others have, and what was typed with the namespace that was probably
+/// The problem of a namespace that has no executions while others have, and the command line with the namespace that was probably
 /// meant: ``namespace `defualt` has no executions; did you mean `default`?``. `None` where the namespace has executions, or none has.
 pub(crate) fn elsewhere(namespace: &str, known: &[String]) -> Option<(String, String)> {
     if known.is_empty() || known.iter().any(|known| known == namespace) {

@@ -16,7 +16,7 @@ use crate::{
 /// is not printed.
 pub(crate) type ContextFlag = (&'static str, String);
 
-/// What was typed.
+/// The command line as typed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CommandLine {
     /// The context flags that were given.
@@ -36,7 +36,7 @@ impl CommandLine {
     }
 }
 
-/// What this process was started with, and what makes the grammar of `belay`. Set once, before anything is printed; tests that set nothing
+/// The command line of this process, and the constructor of the grammar of `belay`. Set once, before anything is printed; tests that set nothing
 /// see plain commands.
 static STARTED: OnceLock<(CommandLine, fn() -> Command)> = OnceLock::new();
 
@@ -50,7 +50,7 @@ fn command_line() -> CommandLine {
     STARTED.get().map(|(typed, _)| typed.clone()).unwrap_or_default()
 }
 
-/// Which context flags a command needs to work at the same place.
+/// The context flags that a command needs to work at the same place.
 fn needs(words: &[String]) -> &'static [&'static str] {
     const SERVICES: &[&str] = &["--state-dir", "--server", "--gate", "--config", "--namespace"];
     const STATE: &[&str] = &["--state-dir", "--config"];
@@ -154,13 +154,13 @@ pub(crate) fn help_of(grammar: &Command, words: &[&str]) -> String {
     command(&[&found[..], &["--help"]].concat())
 }
 
-/// What was typed, with one word replaced.
+/// The command line as typed, with one word replaced.
 pub(crate) fn instead(wrong: &str, right: &str) -> String {
     let words = command_line().words;
     command(&words.iter().map(|word| if word == wrong { right } else { word }).collect::<Vec<_>>())
 }
 
-/// What was typed, for another namespace.
+/// The command line as typed, for another namespace.
 pub(crate) fn in_namespace(namespace: &str) -> String {
     let typed = command_line().in_namespace(namespace);
     join(&typed, &typed.words)

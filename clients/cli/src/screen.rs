@@ -21,7 +21,7 @@ use crate::{
 /// The two streams, and how to write to them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Screen {
-    /// What is asked for on standard output.
+    /// The format of standard output.
     pub(crate) format: Format,
     /// Whether standard output is a terminal that can redraw.
     pub(crate) output_moves: bool,
@@ -145,7 +145,7 @@ impl Screen {
         let _ = output.flush();
     }
 
-    /// What went wrong: a screen for people on standard error, an object for programs on standard output.
+    /// Reports a failure: a screen for people on standard error, an object for programs on standard output.
     pub(crate) fn report(&self, report: &Report) {
         match self.format {
             Format::Text => report.lines().iter().for_each(|line| self.say(line)),
@@ -154,7 +154,7 @@ impl Screen {
         }
     }
 
-    /// One message: as lines for people, in its canonical form for programs.
+    /// Shows a message: as lines for people, in its canonical form for programs.
     pub(crate) fn show<T: serde::Serialize>(
         &self,
         message: &T,

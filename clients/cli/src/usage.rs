@@ -291,7 +291,7 @@ mod tests {
         }
     }
 
-    /// What is suggested is a command.
+    /// Every suggestion is a command.
     #[test]
     fn every_word_of_other_tools_leads_to_a_command() {
         let root = Cli::command();

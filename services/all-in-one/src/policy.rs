@@ -66,7 +66,7 @@ pub struct PolicyViolation {
     pub field: String,
     /// The line, counted from 1; 0 if there is none.
     pub line: u32,
-    /// What is wrong, and the correct form.
+    /// The problem, and the correct form.
     pub message: String,
 }
 
@@ -87,7 +87,7 @@ pub struct PolicyFacts {
     pub settings: Vec<(&'static str, String)>,
     /// The ids of its rules, in order.
     pub rules: Vec<String>,
-    /// What namespaces with a section have, by name: all their settings, and the rules that the section adds.
+    /// The facts of namespaces with a section, by name: all their settings, and the rules that the section adds.
     pub namespaces: Vec<(String, PolicyFacts)>,
 }
 

@@ -1,4 +1,4 @@
-//! One service as a process of its own: `belay executor`, `belay tool-runner` or `belay approval-gate`.
+//! Runs one service as a process of its own: `belay executor`, `belay tool-runner` or `belay approval-gate`.
 
 use std::{
     error::Error,

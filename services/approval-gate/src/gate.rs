@@ -227,7 +227,7 @@ pub(crate) fn unwritable(error: &StoreFailure) -> Status {
     status::error(code, reason, format!("The change could not be stored, and nothing was changed: {error}.")).into()
 }
 
-/// What was to be deleted is deleted, and its bytes are still in a file.
+/// The error of a deletion whose bytes are still in a file.
 pub(crate) fn log_in_use() -> Status {
     let message = "The approvals are deleted, and a reader such as `belay store check` keeps their bytes in the store's write-ahead log \
                    until it ends: retry.";

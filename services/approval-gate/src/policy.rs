@@ -25,7 +25,7 @@ pub enum PolicyFileError {
     /// It cannot be read.
     #[error("the policy file {path} cannot be read")]
     Unreadable {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -33,7 +33,7 @@ pub enum PolicyFileError {
     /// It does not hold a valid policy.
     #[error("the policy file {path} is not valid:{}", listed(violations))]
     Refused {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// All violations, each with its field and line.
         violations: Vec<Violation>,

@@ -90,7 +90,7 @@ fn refused(call: &str, refusal: Status) -> Status {
     }
 }
 
-/// What a runner sent for a call, not verified yet.
+/// A runner's answer about a call, not verified yet.
 #[derive(Debug, Default)]
 pub(crate) struct RunnerAnswer {
     subject: Vec<u8>,

@@ -144,7 +144,7 @@ impl CommitLog {
     }
 }
 
-/// Which of our paths overlap with another call's change.
+/// Our paths that overlap with another call's change.
 fn overlapping<'o>(ours: &BTreeMap<&'o str, bool>, theirs: &ChangedPath) -> Vec<&'o str> {
     let same = ours.get_key_value(theirs.path.as_str()).map(|(path, _)| *path);
     let above = ancestors(&theirs.path).filter_map(|above| ours.get_key_value(above)).filter(|(_, whole)| **whole);

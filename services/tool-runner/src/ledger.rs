@@ -290,7 +290,7 @@ impl Ledger {
         self.write(Entry::FlushDeletes).await.map(drop)
     }
 
-    /// What is stored of a call that waits for approval; `None` if it does not wait.
+    /// Reads the stored approval of a call that waits for one; `None` if it does not wait.
     pub(crate) async fn pending_approval(
         &self,
         name: &str,

@@ -79,7 +79,7 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// The approval gate's public keys, which verify policies and grants. Without a policy no call runs: see [`PolicyHolder::offer`].
     pub keys: Keys,
-    /// Which directories may be workspaces.
+    /// The directories that may be workspaces.
     pub workspaces: Workspaces,
     /// How they are opened.
     pub directories: Arc<dyn WorkspaceDirectories>,

@@ -43,17 +43,17 @@ pub(crate) struct OutputBuffer {
     wake: watch::Sender<()>,
 }
 
-/// What the tool has written so far.
+/// The output of the tool so far.
 #[derive(Debug)]
 enum WrittenOutput {
-    /// Nothing yet. Most tools never write, so the buffers are allocated on the first write.
+    /// None yet. Most tools never write, so the buffers are allocated on the first write.
     Empty,
     Streams(Box<[StreamBuffer; 2]>),
     /// The tool has ended without output.
     EndedEmpty,
 }
 
-/// One stream: the redacted bytes, and those held back because they may be part of a secret.
+/// A stream: the redacted bytes, and those held back because they may be part of a secret.
 #[derive(Debug)]
 struct StreamBuffer {
     shown: Vec<u8>,

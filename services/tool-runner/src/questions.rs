@@ -45,7 +45,7 @@ struct Shared {
     /// Distinguishes the questions of this run of the call from those of one before it.
     run: String,
     state: Mutex<State>,
-    /// Those that are open, for those who follow the call.
+    /// The open questions, for those who follow the call.
     open: watch::Sender<Arc<[ToolCallQuestion]>>,
 }
 

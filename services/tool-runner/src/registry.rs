@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use crate::{StopRequest, ViewHandle, questions::Questions};
 
-/// What may be done about a call whose outcome is unknown.
+/// The recovery of a call whose outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
     /// It changes nothing: it may always run again, and needs no durable row.
@@ -41,7 +41,7 @@ impl Recovery {
     }
 }
 
-/// What callers may assume about a tool, in the terms of the Model Context Protocol.
+/// Assumptions that callers may make about a tool, in the terms of the Model Context Protocol.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Annotations {
     /// A short name for people; the tool's name when empty.
@@ -55,7 +55,7 @@ pub struct Annotations {
     pub open_world: bool,
 }
 
-/// What a tool does to a workspace.
+/// The use that a tool makes of a workspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Touches {
     /// It uses no workspace.
@@ -67,7 +67,7 @@ pub enum Touches {
     Changes,
 }
 
-/// What a call is about to do, in the terms of a policy. Paths are as the author wrote them.
+/// The intent of a call, in the terms of a policy. Paths are as the author wrote them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallIntent {
     /// The argument vector of a command; empty for other tools.
@@ -84,7 +84,7 @@ pub struct CallIntent {
 }
 
 impl CallIntent {
-    /// What a policy judges before the call runs.
+    /// The intent as a policy judges it before the call runs.
     pub(crate) fn for_policy<'a>(&'a self, tool: &'a RegisteredTool) -> Intent<'a> {
         Intent {
             tool: tool.spec.name,
@@ -103,7 +103,7 @@ impl CallIntent {
 pub struct PlannedProblem {
     /// The argument, as a JSON pointer.
     pub pointer: String,
-    /// What is wrong, and what to do.
+    /// The problem, and what to do.
     pub message: String,
     /// Whether the operator's settings reject the call as planned. Otherwise the problem may be gone when the call runs.
     pub refused: bool,
@@ -116,7 +116,7 @@ pub struct ToolSpec {
     pub name: &'static str,
     /// Other names.
     pub aliases: &'static [&'static str],
-    /// What it does, for people and models.
+    /// Its purpose, for people and models.
     pub description: &'static str,
     /// JSON Schema of the arguments.
     pub parameters: &'static str,
@@ -124,13 +124,13 @@ pub struct ToolSpec {
     pub result: &'static str,
     /// The recovery class.
     pub recovery: Recovery,
-    /// What it does to a workspace.
+    /// The use that it makes of a workspace.
     pub touches: Touches,
     /// The kind by which the policy's simple settings select it.
     pub kind: ToolKind,
     /// The default time limit of a call.
     pub default_timeout: Duration,
-    /// What callers may assume.
+    /// Assumptions that callers may make.
     pub annotations: Annotations,
 }
 
@@ -140,7 +140,7 @@ pub trait Output: Send + Sync {
     fn write(&self, stream: v1::tool_call_output::Stream, bytes: &[u8]);
 }
 
-/// One call, as a tool sees it.
+/// A call, as a tool sees it.
 #[derive(Clone)]
 pub struct Invocation {
     /// The call's name.
@@ -210,7 +210,7 @@ pub trait Tool: Send + Sync + 'static {
     /// The specification.
     fn spec(&self) -> ToolSpec;
 
-    /// What the call is about to do, for the policy to judge before the tool runs. The arguments are valid against the schema.
+    /// The intent of the call, for the policy to judge before the tool runs. The arguments are valid against the schema.
     fn intent(&self, _arguments: &Value) -> CallIntent {
         CallIntent::default()
     }
@@ -319,9 +319,9 @@ pub enum RegistryError {
     Schema {
         /// The tool.
         tool: &'static str,
-        /// Which schema: `parameters` or `result`.
+        /// The schema: `parameters` or `result`.
         part: &'static str,
-        /// What is wrong with it.
+        /// The problem of it.
         source: InvalidSchema,
     },
 }

@@ -25,12 +25,12 @@ use crate::output::Allowance;
 pub(crate) const MAX_OUTPUT_WINDOW: i64 = 1 << 20;
 /// A message is sent when it has this many bytes; one reply alone may have more.
 const FULL_MESSAGE_BYTES: usize = 256 << 10;
-/// What a message adds at most to a reply that it has alone.
+/// The most that a message adds to a reply that it has alone.
 const FRAME_BYTES: usize = 2 << 10;
 /// The delay before an executor sends an operation again that was one too many.
 const RETRY_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// What an executor has said and what it has not been answered.
+/// The executor's hello and operations, and the replies that are not sent yet.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     /// The executor's hello.
@@ -54,7 +54,7 @@ struct OpenOperation {
     abort: Option<AbortHandle>,
 }
 
-/// What is to be done with a message.
+/// The content of a message that is to be acted on.
 #[derive(Debug, Default)]
 pub(crate) struct SessionInput {
     /// It is the first.

@@ -27,7 +27,7 @@ const MAX_NAMED_PATHS: usize = 100;
 const MAX_LISTED_FILES: usize = 1_000;
 const MAX_LISTED_PATH_BYTES: usize = 64 * 1024;
 
-/// What an effect commits, path by path, as a receipt lists it.
+/// The files that an effect commits, path by path, as a receipt lists them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CommittedFiles {
     /// In the order of the paths.
@@ -180,9 +180,9 @@ impl SubjectContext<'_> {
 }
 
 impl SubjectContext<'_> {
-    /// What a subject of this kind hides of the call's words, and these as they are; `None` when it hides nothing.
+    /// The call's words that a subject of this kind hides, and these as they are; `None` when it hides nothing.
     ///
-    /// What an effect does is in its changes, so that its subject shows no arguments but a command.
+    /// The actions of an effect are in its changes, so that its subject shows no arguments but a command.
     pub(crate) fn hidden(self, kind: Kind) -> Option<(HiddenWords, CallWords)> {
         let arguments = json_of(self.call.arguments.as_ref());
         let CallIntent { command, working_directory, .. } = self.intent;
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(unlisted, 0);
     }
 
-    /// What an event has of an effect is bounded, and what is left out is counted and is the least grave.
+    /// The paths of an effect in an event are bounded, and those left out are counted and are the least grave.
     #[test]
     fn a_receipt_lists_at_most_a_thousand_paths_and_counts_the_rest() {
         let put = Act::Put { base: None, staged: fingerprint() };

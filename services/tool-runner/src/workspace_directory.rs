@@ -93,7 +93,7 @@ pub trait WorkspaceDirectory: Send + Sync {
     /// [`ViewError::LayerGone`], [`ViewError::LayerConflict`], [`ViewError::Stopped`], or an error of the file system.
     fn view_over(&self, id: &str, set: &str, layers: &[String], stop: Stop<'_>) -> Result<Box<dyn View>, ViewError>;
 
-    /// Of the changes in a view, those beyond the layers that it began with.
+    /// The changes in a view beyond the layers that it began with.
     fn own_changes(&self, view: &dyn View, manifest: &Manifest) -> OwnChanges;
 
     /// As [`WorkspaceDirectory::stage`], what a call changed itself, as a layer: applying it keeps it beside the workspace, which stays as it is.
@@ -110,7 +110,7 @@ pub trait WorkspaceDirectory: Send + Sync {
         stop: Stop<'_>,
     ) -> Result<(StagedEffect, String), CommitError>;
 
-    /// What was noted about layers.
+    /// The notes about layers.
     ///
     /// # Errors
     /// [`ViewError::LayerGone`].
@@ -136,7 +136,7 @@ pub trait WorkspaceDirectory: Send + Sync {
         Ok(())
     }
 
-    /// What the command of the call with this view left in caches, which is removed when the value is dropped.
+    /// The changes in caches by the command of the call with this view; they are removed when the value is dropped.
     ///
     /// # Errors
     /// An error of the file system.

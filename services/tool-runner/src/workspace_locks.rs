@@ -367,7 +367,7 @@ impl WorkspaceLocks {
         self.state().kept.remove(id);
     }
 
-    /// What the names of this runner's views, commits and sets of layers begin with.
+    /// The prefix of the names of this runner's views, commits and sets of layers.
     pub(crate) fn tag(&self) -> &str {
         &self.tag
     }

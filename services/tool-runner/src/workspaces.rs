@@ -1,4 +1,4 @@
-//! Which directories may be workspaces. Pure: it only compares paths.
+//! The directories that may be workspaces. Pure: it only compares paths.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -6,12 +6,12 @@ use belay_proto::runner_v1::MadeFolder;
 use belay_workspace::is_own;
 use thiserror::Error;
 
-/// Which directories a caller may name.
+/// The directories that a caller may name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedWorkspaces {
     /// Any but the forbidden ones: the caller is the user of this machine.
     Any,
-    /// Those below these directories, which are canonical paths.
+    /// Directories below these, which are canonical paths.
     Roots(Vec<PathBuf>),
 }
 
@@ -20,7 +20,7 @@ pub enum AllowedWorkspaces {
 pub struct Workspaces {
     /// The directory of the runner's own workspaces: one directory per namespace, and in it the folders that it has made.
     pub own: PathBuf,
-    /// Which other directories may be named.
+    /// The other directories that may be named.
     pub allowed: AllowedWorkspaces,
     /// Directories that a named workspace must not contain or lie in, such as the one with stores and keys.
     pub forbidden: Vec<PathBuf>,
@@ -52,7 +52,7 @@ pub enum WorkspaceRefusal {
     Elsewhere {
         /// The directory.
         path: String,
-        /// What to change.
+        /// The change that helps.
         why: &'static str,
     },
     /// The id of a folder or its namespace cannot be the name of a directory.

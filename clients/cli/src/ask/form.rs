@@ -27,7 +27,7 @@ enum FormPosition {
     Denying,
 }
 
-/// What to do after a line.
+/// The step that follows a line.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reply {
     /// Ask again; say this before, if it is not empty.
@@ -47,7 +47,7 @@ pub(crate) enum Reply {
 pub(crate) struct FormPrompt {
     shape: Shape,
     at: FormPosition,
-    /// What was typed so far, also in an answer that was not accepted.
+    /// The values typed so far, also in an answer that was not accepted.
     values: Map<String, Value>,
 }
 
@@ -76,7 +76,7 @@ impl FormPrompt {
         }
     }
 
-    /// What Enter alone means for a field.
+    /// The meaning of Enter alone for a field.
     fn default_of<'a>(&'a self, field: &'a Field) -> Option<&'a Value> {
         self.values.get(&field.name).or(field.default.as_ref())
     }
@@ -186,7 +186,7 @@ mod tests {
         })
     }
 
-    /// What the lines lead to: each but the last has to leave the question open.
+    /// The reply to the last of these lines: each before it has to leave the question open.
     fn after(prompt: &mut FormPrompt, lines: &[&str]) -> Reply {
         let (last, before) = lines.split_last().expect("a line");
         for line in before {

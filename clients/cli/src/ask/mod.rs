@@ -38,7 +38,7 @@ use crate::{
 /// The window width where there is no terminal.
 const COLUMNS: usize = 80;
 
-/// What each letter does.
+/// The meaning of each letter.
 const HELP: [&str; 5] = [
     "a  approve: what was shown is written to the workspace, and nothing else",
     "d  deny: nothing is written, the step fails, and your reason is sent to the planner",
@@ -47,7 +47,7 @@ const HELP: [&str; 5] = [
     "q  quit: nothing is decided; the execution waits, and you come back with `belay approve`",
 ];
 
-/// What each letter does for a form.
+/// The meaning of each letter for a form.
 const FORM_HELP: [&str; 4] = [
     "a  answer: you are asked for the fields, and send them after a look at the whole; the step continues with them",
     "d  deny: the step fails, and your reason is sent to the planner",
@@ -167,7 +167,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// One approval with everything that is to be shown.
+/// Gets an approval with everything that is to be shown.
 pub(crate) async fn get(gate: &mut Gate, name: &str) -> Result<Approval, Failure> {
     let request = GetApprovalRequest { name: name.to_owned(), view: ApprovalView::Full.into() };
     Ok(gate.get_approval(request).await?.into_inner())

@@ -15,7 +15,7 @@ pub(crate) enum Prompt {
     Denying,
 }
 
-/// What to do after a line.
+/// The step that follows a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// Ask again; say this before, if it is not empty.
@@ -75,7 +75,7 @@ impl Prompt {
 mod tests {
     use super::*;
 
-    /// What the lines lead to: each but the last has to leave the question open.
+    /// The reply to the last of these lines: each before it has to leave the question open.
     fn after(lines: &[&str]) -> Reply {
         let mut prompt = Prompt::default();
         let (last, before) = lines.split_last().expect("a line");

@@ -1,4 +1,4 @@
-//! What a person sees of an execution under way.
+//! The view that a person has of an execution under way.
 
 use std::{io, time::Duration};
 
@@ -33,7 +33,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// The most lines of each stream that are shown of a failed call's last output.
 const OUTPUT_SHOWN: usize = 20;
 
-/// What the user sees of an execution under way.
+/// The view that the user has of an execution under way.
 pub(super) struct View {
     screen: Screen,
     tracked: Option<TrackedExecution>,

@@ -1,4 +1,4 @@
-//! What the `list` commands share: the filter by state, the pages, and the output.
+//! Shared by the `list` commands: the filter by state, the pages, and the output.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
@@ -65,7 +65,7 @@ pub(super) async fn elsewhere<T>(context: &Context, client: &mut Client, found: 
     }
 }
 
-/// What was found, and the token of the next page; empty on the last.
+/// The entries, and the token of the next page; empty on the last.
 pub(super) struct ListPage<T> {
     pub(super) items: Vec<T>,
     pub(super) next_page_token: String,

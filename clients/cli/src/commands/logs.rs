@@ -103,7 +103,7 @@ struct WaitReport {
 }
 
 impl WaitReport {
-    /// What to say after an event: once what it waits for now, then what begins. What was waited for in the past is not said.
+    /// The lines after an event: once the current waits, then those that begin. Waits of the past are left out.
     fn see(&mut self, event: &ExecutionEvent, tracked: &TrackedExecution) -> Vec<Line> {
         let began_at = *self.began_at.get_or_insert(tracked.execution().last_sequence);
         let begins_wait = matches!(
@@ -129,7 +129,7 @@ struct Printer {
     is_raw: bool,
     /// How many outputs have been printed.
     count: usize,
-    /// What is printed as one object at the end.
+    /// The steps that are printed as one object at the end.
     steps: Vec<Value>,
 }
 

@@ -96,7 +96,7 @@ pub(crate) async fn graph(context: &Context, verb: Draw) -> Result<Exit, Failure
     Ok(Exit::OK)
 }
 
-/// What will go wrong when the plan is carried out, pointed at in its text.
+/// Warnings about calls that will go wrong when the plan is carried out, pointed at in its text.
 pub(crate) fn warnings(response: &ValidatePlanResponse, file: &PlanFile) -> Vec<Line> {
     let warnings = file.locate(response.warnings.clone());
     let shown = warnings.iter().flat_map(|warning| warning.lines(Some(&file.source)).into_iter().enumerate());

@@ -107,7 +107,7 @@ pub(crate) struct Run {
 /// The most steps of a plan that are shown before it runs.
 const STEPS_PREVIEWED: usize = 20;
 
-/// What to do when a call needs approval.
+/// The treatment of a call that needs approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Approve {
     /// What the policy allows without a person is approved, everything else denied; never a protected or flagged change

@@ -1,19 +1,19 @@
-//! What is being typed: which resource the word before the cursor names. Pure.
+//! Reads a command that is being typed: which resource the word before the cursor names. Pure.
 
 use clap::{Arg, Command};
 
-/// What a shell asks for.
+/// A shell's request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CompletionRequest {
-    /// What the word names.
+    /// The kind of resource that the word names.
     pub(crate) kind: ResourceKind,
-    /// What is typed of it.
+    /// The typed beginning of its name.
     pub(crate) prefix: String,
     /// The flags before it that lead to a server and a namespace.
     pub(crate) context: Vec<String>,
 }
 
-/// What a word names.
+/// The kind of resource that a word names.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ResourceKind {
     /// An execution.

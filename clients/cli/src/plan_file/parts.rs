@@ -95,7 +95,7 @@ struct Reader {
     real: PathBuf,
     sources: Vec<Arc<Source>>,
     problems: Vec<LocatedViolation>,
-    /// What each file has become, by its path without symbolic links; `None` when its problems are known.
+    /// The plan of each file, by its path without symbolic links; `None` when its problems are known.
     read: HashMap<PathBuf, Option<Arc<Composed>>>,
     /// The files around the one that is being read, the outermost first.
     around: Vec<EnclosingFile>,

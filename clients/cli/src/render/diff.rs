@@ -1,4 +1,4 @@
-//! What would change in files, for a person who decides about it: nothing in a name or a line can hide or fake anything.
+//! Changes of files, for a person who decides about them: nothing in a name or a line can hide or fake anything.
 
 use belay_proto::v1::{Approval, FileDiff, path_change};
 
@@ -10,7 +10,7 @@ use super::{
 /// How much of the changes is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// What fits a window: so many lines, long ones cut.
+    /// As much as fits a window: so many lines, long ones cut.
     Brief,
     /// All there is.
     Full,
@@ -82,7 +82,7 @@ fn counted(count: i32, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// What a line of a difference is.
+/// The kind of a line of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Removed,
@@ -92,7 +92,7 @@ enum Kind {
     Mark,
 }
 
-/// One line of a difference, with its number in the file where it has one.
+/// A line of a difference, with its number in the file where it has one.
 #[derive(Clone, Copy, Debug)]
 struct Row<'a> {
     kind: Kind,

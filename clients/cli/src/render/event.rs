@@ -1,4 +1,4 @@
-//! One event as one line.
+//! Renders an event as one line.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(crate) fn line(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option
 /// The most characters of one argument or result that [`details`] shows.
 const MAX_DETAIL: usize = 2_000;
 
-/// What an event has besides its line: the arguments of a call, one a line, or its result.
+/// The details of an event besides its line: the arguments of a call, one a line, or its result.
 pub(crate) fn details(event: &ExecutionEvent) -> Vec<Line> {
     let row = |name: &str, value: &str| {
         let name = if name.is_empty() { String::new() } else { format!("{}: ", clean(name)) };

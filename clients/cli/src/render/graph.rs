@@ -16,7 +16,7 @@ const MAX_NODE_CHARS: usize = 60;
 /// A plan's steps with their dependencies.
 pub(crate) struct Graph<'a> {
     plan: &'a Plan,
-    /// What each step depends on, by its place in the plan.
+    /// The dependencies of each step, by their places in the plan.
     depends_on: Vec<Vec<usize>>,
     /// The level of each step, from 1: one more than the highest of those that it depends on.
     levels: Vec<usize>,

@@ -13,7 +13,7 @@ const ERASE: &str = "\r\x1b[J";
 const NO_WRAP: &str = "\x1b[?7l";
 const WRAP: &str = "\x1b[?7h";
 
-/// What a window is measured by: its columns and rows.
+/// The size of a window: its columns and rows.
 pub(crate) type Size = (usize, usize);
 
 /// The moving part of a screen. Gone without a trace when it is dropped.

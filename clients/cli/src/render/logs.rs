@@ -1,4 +1,4 @@
-//! What the steps of an execution printed and returned, from its events, in the order in which they ended.
+//! The output of the steps of an execution, from its events, in the order in which they ended.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use super::{
 /// The longest call in a heading, in characters.
 const MAX_CALL_CHARS: usize = 60;
 
-/// Which outputs are wanted.
+/// The filter of outputs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OutputFilter {
     /// Only those of this step.
@@ -34,14 +34,14 @@ pub(crate) struct Logs {
     wanted: OutputFilter,
     /// When each step that has not ended started.
     started: HashMap<String, Timestamp>,
-    /// What each step that has not ended returned last.
+    /// The last result of each step that has not ended.
     results: HashMap<String, Payload>,
-    /// What each signal carried, by the number of its event.
+    /// The payload of each signal, by the number of its event.
     signals: HashMap<i64, Payload>,
 }
 
 impl Logs {
-    /// Nothing has been seen yet.
+    /// The state before any event.
     pub(crate) fn new(wanted: OutputFilter) -> Logs {
         Logs { wanted, ..Logs::default() }
     }
@@ -159,7 +159,7 @@ pub(crate) struct StepOutput {
     pub(crate) truncated: bool,
 }
 
-/// What a step or an attempt that has ended printed or returned. The value of a blob has to stand in its place.
+/// The output of a step or an attempt that has ended. The value of a blob has to stand in its place.
 pub(crate) fn printed(step: &Step) -> StepOutput {
     if let Some(last) = step.failure.as_ref().and_then(|failure| failure.last_output.as_ref()) {
         return StepOutput {
@@ -212,7 +212,7 @@ pub(crate) fn heading(ended: &Step, tracked: &TrackedExecution) -> Line {
         .verbatim()
 }
 
-/// What the log of one step says when it has printed nothing: ``build has not ended: running``.
+/// The line of a step's log that has no output: ``build has not ended: running``.
 pub(crate) fn nothing(wanted: &OutputFilter, tracked: &TrackedExecution) -> String {
     let Some(step) = wanted.step.as_deref().and_then(|id| tracked.step(id)) else {
         return match wanted.failed {

@@ -1,4 +1,4 @@
-//! What people and programs see. Everything but `live` is plain functions from the contract's messages to text.
+//! Renders what people and programs see. Everything but `live` is plain functions from the contract's messages to text.
 
 pub(crate) mod approval;
 pub(crate) mod artifact;

@@ -1,4 +1,4 @@
-//! What tools write while they work: pieces of streams, put together to lines.
+//! Output of tools at work: pieces of streams, put together to lines.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ impl Outputs {
         lines
     }
 
-    /// What a call had begun to write when it ended.
+    /// The line that a call had begun to write when it ended.
     pub(crate) fn end(&mut self, event: &ExecutionEvent) -> Vec<Line> {
         let mut lines = Vec::new();
         let ended = call_of(event);

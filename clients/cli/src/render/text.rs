@@ -14,7 +14,7 @@ pub(crate) const REDACTED: &str = "[REDACTED]";
 pub(crate) enum Style {
     /// As it comes.
     Plain,
-    /// What one looks for first: names, headings.
+    /// For what one looks for first: names, headings.
     Strong,
     /// Ended well.
     Good,
@@ -39,7 +39,7 @@ impl Style {
     }
 }
 
-/// One line. Its pieces are cleaned when they are added, so a `Line` is always safe to show.
+/// A line. Its pieces are cleaned when they are added, so a `Line` is always safe to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
     pieces: Vec<(Style, String)>,
@@ -247,7 +247,7 @@ pub(crate) fn name(path: &str) -> String {
     belay_text::visible(path)
 }
 
-/// What a program printed, with its lines and tabs, and without all that steers a terminal.
+/// The output of a program, with its lines and tabs, and without all that steers a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PrintableText(String);
 
@@ -282,7 +282,7 @@ impl PrintableText {
     }
 }
 
-/// What is seen of a line in the end: a carriage return writes over what stood there, as progress bars do.
+/// The part of a line that stays visible: a carriage return writes over what stood there, as progress bars do.
 fn visible_end(line: &str) -> &str {
     let text = line.trim_end_matches(['\n', '\r']);
     text.rsplit('\r').next().unwrap_or(text)

@@ -25,14 +25,14 @@ pub(crate) use steps::{has_ended, machine_time, waited_for_people};
 /// The widest column of step ids, and the widest part of a window that it takes.
 const ID_COLUMNS: usize = 16;
 
-/// What is known of an execution.
+/// The known state of an execution.
 pub(crate) struct TrackedExecution {
     execution: Execution,
     /// Where each step stands in `execution.steps`.
     places: HashMap<String, usize>,
-    /// What each step does, in words, in the order of `execution.steps`.
+    /// The call of each step, in words, in the order of `execution.steps`.
     calls: Vec<String>,
-    /// What each step waits for before it starts, in the same order.
+    /// The dependencies of each step, in the same order.
     depends_on: Vec<Vec<String>>,
     /// Since when each step is in its state, if that is known.
     since: Vec<Option<Timestamp>>,
@@ -44,7 +44,7 @@ pub(crate) struct TrackedExecution {
 }
 
 impl TrackedExecution {
-    /// What a snapshot in FULL view says.
+    /// The state in a snapshot in FULL view.
     pub(crate) fn new(execution: Execution) -> TrackedExecution {
         let places: HashMap<String, usize> =
             execution.steps.iter().enumerate().map(|(place, step)| (step.step_id.clone(), place)).collect();
@@ -96,7 +96,7 @@ impl TrackedExecution {
         self.execution.steps.get(*self.places.get(id)?)
     }
 
-    /// What a step does, in words.
+    /// The call of a step, in words.
     pub(crate) fn call(&self, id: &str) -> &str {
         self.places.get(id).map_or("", |&place| &self.calls[place])
     }
@@ -106,7 +106,7 @@ impl TrackedExecution {
         self.pause.total
     }
 
-    /// What holds the execution up, as the server says it.
+    /// Sets the reasons for which the execution waits, as the server reports them.
     pub(crate) fn wait_for(&mut self, waiting: Vec<WaitingReason>) {
         self.execution.waiting = waiting;
     }

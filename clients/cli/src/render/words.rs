@@ -93,7 +93,7 @@ pub(crate) fn ending(failure: &Failure) -> String {
     }
 }
 
-/// What else a failure says: what led to it, which quota is used up, and when a retry can succeed.
+/// Details of a failure: what led to it, which quota is used up, and when a retry can succeed.
 pub(crate) fn details(failure: &Failure) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(quota) = &failure.quota {
@@ -117,7 +117,7 @@ pub(crate) fn details(failure: &Failure) -> Vec<String> {
     lines
 }
 
-/// What a person calls an execution: its plan, else its id.
+/// A person's name for an execution: its plan, else its id.
 pub(crate) fn title(execution: &Execution) -> &str {
     match execution.plan_id.as_str() {
         "" => crate::names::id(&execution.name),
@@ -179,7 +179,7 @@ pub(crate) fn payload(payload: &Payload) -> String {
     }
 }
 
-/// What is waited for, and for how long: `waiting for the tool runner, which does not answer (12s)`.
+/// The cause of a wait, and its duration: `waiting for the tool runner, which does not answer (12s)`.
 pub(crate) fn waiting(reason: &WaitingReason, now: Duration) -> String {
     if reason.kind() == Kind::Resume {
         let ago = time::between(reason.begin_time.as_ref(), Some(now)).map(time::ago);
@@ -207,7 +207,7 @@ pub(crate) fn waiting(reason: &WaitingReason, now: Duration) -> String {
     }
 }
 
-/// What is waited for, without the seconds that pass.
+/// The cause of a wait, without the seconds that pass.
 pub(crate) fn waited_for(reason: &WaitingReason) -> String {
     match (reason.kind(), reason.who.as_str()) {
         (Kind::Timer, _) => "waiting for a timer".to_owned(),
@@ -350,7 +350,7 @@ pub(crate) fn effect(effect: &EffectSummary) -> String {
     if counts.is_empty() { "no file".to_owned() } else { counts.join(", ") }
 }
 
-/// What would change, after `would `: `create 2 files`, `modify 1 file`, or `change 3 files (2 created, 1 deleted)`.
+/// The changes of an effect, after `would `: `create 2 files`, `modify 1 file`, or `change 3 files (2 created, 1 deleted)`.
 pub(crate) fn would(effect: &EffectSummary) -> String {
     let total = effect.created.saturating_add(effect.modified).saturating_add(effect.deleted);
     let files = if total == 1 { "1 file".to_owned() } else { format!("{total} files") };

@@ -13,7 +13,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 use crate::server::Scripted;
 
 impl Scripted {
-    /// What an approval would change.
+    /// The changes of an approval.
     fn files(&self, name: &str) -> Vec<FileDiff> {
         let world = self.world.lock().unwrap();
         let approval = world.approvals.iter().find(|approval| approval.name == name);

@@ -130,7 +130,7 @@ fn every_printed_command_works_as_it_stands() {
     }
 }
 
-/// What has to be decided is shown with commands that decide it, without a terminal, too.
+/// A pending decision is shown with commands that decide it, without a terminal, too.
 #[test]
 fn a_decision_is_made_with_the_printed_command() {
     let home = Home::new();

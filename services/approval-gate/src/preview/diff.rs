@@ -26,7 +26,7 @@ const MAX_LINE_CHARS: usize = 2_000;
 /// as a whole, which is a correct diff as well.
 pub(super) const MAX_WORK: u64 = 1_000_000_000;
 
-/// What is left of the limits on output and work.
+/// The rest of the limits on output and work.
 #[derive(Debug)]
 pub(super) struct Budget {
     pub(super) lines: usize,
@@ -104,7 +104,7 @@ pub(super) fn difference(
     diff.difference
 }
 
-/// What is left of a file's share, in lines and bytes, for each kind of line.
+/// The rest of a file's share, in lines and bytes, for each kind of line.
 #[derive(Debug)]
 struct LineBudget {
     removed: (usize, usize),

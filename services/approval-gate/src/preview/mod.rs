@@ -184,7 +184,7 @@ fn path_change(place: usize, change: &Change) -> v1::PathChange {
     v1::PathChange { path: shown(&change.path), kind: kind.into(), flags, index }
 }
 
-/// What the call can access, derived from its sandbox layers.
+/// The resources that the call can access, derived from its sandbox layers.
 fn reach(subject: &Subject) -> Vec<String> {
     if subject.enforced.is_empty() {
         return vec!["runs inside the tool runner, confined to the workspace".into()];

@@ -160,7 +160,7 @@ impl Store {
         &self.id
     }
 
-    /// What watchers know the store by: another value when an operator has accepted it although it is behind.
+    /// The store's identity for watchers: another value when an operator has accepted it although it is behind.
     pub(crate) fn watched_as(&self) -> String {
         match self.stores.own().generation {
             0 => self.id.clone(),

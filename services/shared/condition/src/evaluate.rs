@@ -472,7 +472,7 @@ fn borrowed<'v>(value: &Val<'v>) -> Option<Val<'v>> {
     }
 }
 
-/// What it costs to copy a value.
+/// The cost of a copy of a value.
 fn size(value: &Value) -> u64 {
     match value {
         Value::Array(entries) => 1 + entries.iter().map(size).sum::<u64>(),

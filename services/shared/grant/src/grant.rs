@@ -19,7 +19,7 @@ pub struct Grant {
     pub call: String,
     /// The service that may accept it: `tool-runner`.
     pub audience: String,
-    /// Who approved, as the gate authenticated them.
+    /// The approver, as the gate authenticated them.
     pub approver: String,
     /// The revision of the policy that required the approval.
     pub policy_revision: i64,

@@ -1,4 +1,4 @@
-//! What a person approves, as bytes, and the signed permission that follows from it.
+//! The bytes that a person approves, and the signed permission that follows from them.
 //!
 //! A [`Subject`] says what is to be decided; its canonical bytes are digested, shown and stored. A [`Grant`] is signed over its own
 //! bytes and names the subject's digest. A service that has the gate's public key verifies it without calling another service. Nothing is
@@ -19,7 +19,7 @@ pub use subject::{CallWords, Change, ChangeKind, Folder, Gravity, HiddenWords, K
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// One message's canonical form: JSON with the fields in the order of their declaration, no white space, integers only.
+/// The canonical form of a message: JSON with the fields in the order of their declaration, no white space, integers only.
 pub(crate) fn canonical(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("strings, integers and lists are always JSON")
 }

@@ -10,11 +10,11 @@ use crate::shown;
 /// Bytes with a signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signed {
-    /// What is signed.
+    /// The signed bytes.
     pub body: Vec<u8>,
     /// 64 bytes.
     pub signature: Vec<u8>,
-    /// Which key signed.
+    /// The key that signed.
     pub key_id: String,
 }
 
@@ -33,11 +33,11 @@ pub enum InvalidSeal {
     /// It was signed for something else.
     #[error("it is for another {what}: {found}, not {expected}")]
     Mismatch {
-        /// Which field.
+        /// The field.
         what: &'static str,
-        /// What it says.
+        /// The value that it has.
         found: String,
-        /// What it should say.
+        /// The value that it should have.
         expected: String,
     },
     /// It is not valid yet, or has expired.
@@ -67,7 +67,7 @@ impl Keys {
         Self(keys.into_iter().map(|key| (key_id(&key), key)).collect())
     }
 
-    /// One key from its 32 bytes.
+    /// Reads a key from its 32 bytes.
     ///
     /// # Errors
     /// [`InvalidSeal::Malformed`] when they are not a public key, or one for which anyone can sign.

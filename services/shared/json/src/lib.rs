@@ -15,7 +15,7 @@ pub const MAX_DEPTH: usize = 127;
 pub struct Refused {
     /// Where in the value, as a JSON pointer (RFC 6901); empty for the value as a whole.
     pub pointer: String,
-    /// What is wrong, and what to do.
+    /// The problem, and what to do.
     pub message: String,
     /// The line, from 1.
     pub line: u32,

@@ -1,6 +1,6 @@
 //! Judges intents and effects.
 //!
-//! Of the rules that match, the strictest wins, and of equally strict ones the first. When none matches, the simple settings apply. A call that
+//! The strictest of the rules that match wins, and of equally strict ones the first. When none matches, the simple settings apply. A call that
 //! names or changes several paths is judged path by path, and the strictest verdict applies.
 
 use std::{

@@ -1,6 +1,6 @@
 //! Finds the secrets in a text.
 //!
-//! One pass of Aho-Corasick finds the rules' keywords; a rule's regular expression then looks at a window around its keyword, within the
+//! A pass of Aho-Corasick finds the rules' keywords; a rule's regular expression then looks at a window around its keyword, within the
 //! line. A second pass finds the exact values that were given.
 
 use std::{

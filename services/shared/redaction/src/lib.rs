@@ -4,7 +4,7 @@
 //! ([`Redactor::with_literals`]); an operator may add rules ([`Redactor::with_rules`]). It shows each as [`REDACTED`]: in text ([`Redactor::redact_text`]), in JSON, from where the value can be
 //! restored ([`Redactor::redact_json`], [`restore`]), and in output that arrives in pieces ([`Stream`]).
 //!
-//! What has to come back later is sealed: one [`SealKey`] an execution, itself wrapped by the [`MasterKey`].
+//! Values that have to come back later are sealed: one [`SealKey`] an execution, itself wrapped by the [`MasterKey`].
 //!
 //! Rules on text are best effort: what looks like prose passes. Two cases are certain: secrets that the platform itself issued are found by their
 //! value, and arguments that a schema marks as secret are hidden completely.

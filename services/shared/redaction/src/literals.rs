@@ -24,7 +24,7 @@ pub enum LiteralRefusal {
         "secret number {index} has {length} bytes, and only one of {SHORTEST} or more can be kept out of what is shown: use a longer one"
     )]
     TooShort {
-        /// Which of the values, from 0.
+        /// The index of the value, from 0.
         index: usize,
         /// How long it is.
         length: usize,
@@ -34,7 +34,7 @@ pub enum LiteralRefusal {
         "secret number {index} has {length} bytes, and only one of {LONGEST} or fewer can be kept out of what is shown: hand it over as a file"
     )]
     TooLong {
-        /// Which of the values, from 0.
+        /// The index of the value, from 0.
         index: usize,
         /// How long it is.
         length: usize,

@@ -36,7 +36,7 @@ const MAX_CONNECTIONS: usize = 16_384;
 pub(crate) struct Bounds {
     /// All connections. More are closed as they come.
     pub(crate) all: usize,
-    /// Those of callers that are not known yet. The oldest is closed for one more.
+    /// The connections of callers that are not known yet. The oldest is closed for one more.
     pub(crate) unknown: usize,
     pub(crate) first_request: Duration,
 }
@@ -56,7 +56,7 @@ impl Bounds {
     }
 }
 
-/// What is known of one connection.
+/// The knowledge about one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     is_known: AtomicBool,
@@ -91,7 +91,7 @@ impl Admission {
 struct Connections {
     bounds: Bounds,
     count: AtomicUsize,
-    /// Those that were not known when they were last looked at, the oldest first.
+    /// The connections whose callers were not known when they were last looked at, the oldest first.
     unknown: Mutex<VecDeque<Weak<Admission>>>,
 }
 
@@ -212,7 +212,7 @@ impl<C: AsyncWrite + Unpin> AsyncWrite for BoundedConnection<C> {
     }
 }
 
-/// What a connection's transport says of it, and whether its caller is known.
+/// The transport's information on a connection, and whether its caller is known.
 #[derive(Clone, Debug)]
 pub(crate) struct BoundedInfo<I> {
     info: I,

@@ -20,7 +20,7 @@ use crate::middleware::{Middleware, ResponseFuture};
 const MAX_BYTES: usize = 7 * 1024;
 /// The lengths to which each text of a status is cut in turn, in characters, until it fits.
 const LENGTHS: [usize; 3] = [600, 150, 40];
-/// What stands in place of the violations that do not fit.
+/// The text in place of the violations that do not fit.
 const NOT_LISTED: &str = "more problems are not listed, because the refusal would be too large";
 
 /// Cuts the refusals of all that it wraps.

@@ -31,7 +31,7 @@ use crate::{
 /// How long open requests have to end once a stop is requested.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What a listener yields: TCP, unix sockets, a simulated network.
+/// A connection as listeners yield them: TCP, unix sockets, a simulated network.
 pub trait Connection:
     AsyncRead + AsyncWrite + Connected<ConnectInfo: Clone + Send + Sync> + Unpin + Send + 'static
 {
@@ -42,7 +42,7 @@ impl<T: AsyncRead + AsyncWrite + Connected<ConnectInfo: Clone + Send + Sync> + U
 {
 }
 
-/// One service or several, ready to be served on one listener.
+/// A service or several, ready to be served on one listener.
 pub struct Hosted {
     routes: Routes,
     names: Vec<&'static str>,
@@ -52,7 +52,7 @@ pub struct Hosted {
 }
 
 impl Hosted {
-    /// One service: its methods, its full name (also the name of its health check), and its contract for reflection (an encoded
+    /// Hosts a service: its methods, its full name (also the name of its health check), and its contract for reflection (an encoded
     /// `FileDescriptorSet`).
     pub fn new(routes: Routes, name: &'static str, descriptors: &'static [u8]) -> Self {
         Self { routes, names: vec![name], descriptors: vec![descriptors], stores: None, measured: Vec::new() }
@@ -300,7 +300,7 @@ mod tests {
     }
 
     impl Ann {
-        /// One service on a unix socket and on TCP, which knows its owner by the token `own` and Ann by the token `ann` and by `uids`.
+        /// A service on a unix socket and on TCP, which knows its owner by the token `own` and Ann by the token `ann` and by `uids`.
         async fn known(uids: &[u32]) -> Self {
             let folder = tempfile::tempdir().unwrap();
             let register = folder.path().join(register_file::FILE);

@@ -100,14 +100,14 @@ pub struct Limit {
     principals: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-/// One unit of a [`Limit`], held until it is dropped.
+/// A unit of a [`Limit`], held until it is dropped.
 #[derive(Debug)]
 pub struct Taken {
     _permit: OwnedSemaphorePermit,
     _by: Option<PrincipalSlot>,
 }
 
-/// One unit that a principal has.
+/// A unit that a principal has.
 #[derive(Debug)]
 struct PrincipalSlot {
     principal: String,

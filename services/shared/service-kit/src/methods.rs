@@ -1,4 +1,4 @@
-//! Which method needs which role: one table for every service, decided without a server.
+//! The roles that methods need: one table for every service, decided without a server.
 //!
 //! A method of the contract that is missing here fails a test, and is refused when it is called.
 
@@ -11,7 +11,7 @@ use crate::{
     status,
 };
 
-/// Who may call a method.
+/// A method, and its callers.
 struct Method {
     /// `package.Service/Method`.
     name: &'static str,

@@ -76,7 +76,7 @@ impl Measured for StoreFiles {
     }
 }
 
-/// What is measured by several.
+/// Sources of metrics that are measured together.
 pub type AllMeasured = Arc<[Arc<dyn Measured>]>;
 
 /// The metrics of several services. Those with one name become one.

@@ -1,4 +1,4 @@
-//! One tower layer for everything around a request: a [`Middleware`] responds itself, or passes the request on and may change the response.
+//! A tower layer for everything around a request: a [`Middleware`] responds itself, or passes the request on and may change the response.
 
 use std::{
     pin::Pin,

@@ -25,7 +25,7 @@ use crate::{
 /// How many bytes one principal may leave unread on one listener: eight of the largest messages.
 const MAX_UNREAD: usize = 8 * crate::limits::MAX_MESSAGE_BYTES;
 
-/// What an answer that is not read takes beside the part that was handed to the transport, in bytes: the page that a watch has read.
+/// The size of an unread answer beside the part that was handed to the transport, in bytes: the page that a watch has read.
 const OVERHEAD: usize = 64 * 1024;
 
 /// Counts what each principal does not read. Services are not counted: they read what they ask each other.
@@ -41,7 +41,7 @@ impl Default for UnreadCounter {
     }
 }
 
-/// What one principal does not read.
+/// The unread bytes of one principal.
 #[derive(Debug)]
 struct Share {
     principal: String,
@@ -131,7 +131,7 @@ impl Middleware for UnreadCounter {
 /// An answer whose unread part is counted.
 struct CountedBody {
     inner: Body,
-    /// What the answer began with, until it is taken.
+    /// The first frame of the answer, until it is taken.
     first: Option<Option<Result<Frame<Bytes>, Status>>>,
     share: Arc<Share>,
     connection: Arc<Admission>,

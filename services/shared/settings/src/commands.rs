@@ -48,7 +48,7 @@ pub struct ViewBudget {
     pub files: Sourced<u64>,
 }
 
-/// What a command leaves free on each disk that it writes to. `None`: relative to the disk.
+/// The space that a command leaves free on each disk that it writes to. `None`: relative to the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reserve {
     /// Bytes.
@@ -72,7 +72,7 @@ pub struct Limits {
     pub cpu_time: Sourced<Option<u64>>,
 }
 
-/// What commands see, use and may set.
+/// The files that commands see, and the resources that they use and may set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commands {
     /// Whether commands see the toolchains on the caller's PATH. Only where the services run inside `belay`: a separate service has no
@@ -90,7 +90,7 @@ pub struct Commands {
     pub view: ViewBudget,
     /// Writable directories outside the workspace.
     pub scratch: Scratch,
-    /// What a command leaves free on each disk.
+    /// The space that a command leaves free on each disk.
     pub reserve: Reserve,
     /// Resource limits of one command.
     pub limits: Limits,

@@ -32,7 +32,7 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
     /// The searched locations, in order; empty if the caller named a file.
     pub looked_in: Vec<PathBuf>,
-    /// What hides secrets, with the rules of `secrets.rules_file`.
+    /// The redactor, with the rules of `secrets.rules_file`.
     pub redactor: Redactor,
 }
 
@@ -91,7 +91,7 @@ pub enum ConfigError {
     Exposed {
         /// The file.
         path: PathBuf,
-        /// Who can change it, and what to do.
+        /// The users that can change it, and what to do.
         problem: String,
     },
     /// The file is invalid.

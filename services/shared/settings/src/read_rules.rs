@@ -15,7 +15,7 @@ const RULE: &str = "name pattern";
 pub(crate) enum RulesError {
     /// It cannot be read, or others can write it.
     File(String),
-    /// What is in it.
+    /// Its content is invalid.
     Content(String, Vec<Violation>),
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn read(path: &std::path::Path) -> Result<Rules, RulesError> {
 pub(crate) struct Rules {
     /// Their names, in the order of the file.
     pub(crate) names: Vec<String>,
-    /// What hides what they match, and what the built-in rules do.
+    /// The redactor with these and the built-in rules.
     pub(crate) redactor: Redactor,
 }
 

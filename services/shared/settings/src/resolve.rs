@@ -74,7 +74,7 @@ impl Resolved {
         Self { commands, toolchains, path, env, caches }
     }
 
-    /// Which programs commands see.
+    /// The programs that commands see.
     pub fn view(&self) -> View {
         let own = self.commands.read_only.iter().map(|shown| shown.value.clone());
         let found = self.toolchains.shown.iter().map(|found| found.shown.clone());

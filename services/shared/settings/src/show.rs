@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::Path};
 
 use crate::{CacheUse, NamespaceBudget, Origin, Place, Resolved, SYSTEM_PATH, Settings, Sourced, Webhook, size};
 
-/// One setting.
+/// A setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Its name, as in the file: `commands.limits.processes`.

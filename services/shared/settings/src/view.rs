@@ -7,7 +7,7 @@ use crate::{VisiblePath, is_system, toolchains::Files};
 /// The host files that commands see, and their search path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// What is mounted besides the system directories.
+    /// The mounts besides the system directories.
     pub shown: Vec<VisiblePath>,
     /// The search path for a program name without a slash.
     pub path: Vec<PathBuf>,

@@ -18,14 +18,14 @@ use crate::{
     reserve::{self, DiskReserve},
 };
 
-/// What a database holds.
+/// The schema of a database.
 #[derive(Clone, Copy, Debug)]
 pub struct Schema {
     /// Identifies this kind of file (`PRAGMA application_id`).
     pub application_id: i32,
     /// The format's version (`PRAGMA user_version`); any other is refused.
     pub format: i64,
-    /// What an earlier format lacks, as the end of `it lacks …`.
+    /// The part that an earlier format lacks, as the end of `it lacks …`.
     pub earlier_lacks: &'static str,
     /// Makes an empty database ready, in one transaction.
     pub create: &'static str,
@@ -47,7 +47,7 @@ pub struct Store {
     _lock: Option<File>,
 }
 
-/// Which file it is: its device (major, minor) and its inode.
+/// The identity of a file: its device (major, minor) and its inode.
 type FileId = (u32, u32, u64);
 
 /// Asks the kernel for the inode alone. A process that reads a file's times makes the next write store finer ones (multigrain timestamps,

@@ -96,7 +96,7 @@ struct Place {
     inside: PathBuf,
     disk: usize,
     held: WriteBudget,
-    /// What it held at the first measurement, if it outlives the command: that is not attributed to the command.
+    /// The amount that it held at the first measurement, if it outlives the command: that is not attributed to the command.
     before: PriorBudget,
 }
 
@@ -305,7 +305,7 @@ impl DiskWatch {
         DiskLimit::of_place(bound, budget, held)
     }
 
-    /// What the command holds on a file system, as measured.
+    /// The amount that the command holds on a file system, as measured.
     fn held_on(&self, disk: usize) -> WriteBudget {
         self.places.iter().filter(|place| place.disk == disk).fold(NOTHING, |all, place| {
             let before = if let PriorBudget::Held(before) = place.before { before } else { NOTHING };

@@ -1,4 +1,4 @@
-//! What the launcher reports of a command: the layers that are active, its end, and what it used.
+//! The launcher's report on a command: the layers that are active, its end, and what it used.
 
 use std::{ops::AddAssign, time::Duration};
 

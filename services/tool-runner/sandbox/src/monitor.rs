@@ -289,7 +289,7 @@ fn stop(clock: &OwnedFd) -> io::Result<Option<Timespec>> {
 /// How long the rest of a message from the runner may take.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What disarms a timer.
+/// The time that disarms a timer.
 const DISARMED: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// The setting of a timer that expires once.

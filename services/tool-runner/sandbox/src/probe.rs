@@ -26,7 +26,7 @@ pub enum LayerState {
     },
 }
 
-/// One layer on this machine.
+/// A layer on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerReport {
     /// The layer.

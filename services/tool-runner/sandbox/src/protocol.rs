@@ -96,7 +96,7 @@ pub(crate) const CANARY: &str = "belay-canary";
 pub(crate) enum Message {
     /// Init exists; its pidfd is attached.
     Init,
-    /// Nothing was started.
+    /// The command was not started.
     Failed(Failure),
     /// The program is running.
     Started(EnforcedParts),

@@ -52,7 +52,7 @@ pub enum Status {
 pub struct Outcome {
     /// Its end.
     pub status: Status,
-    /// What it used.
+    /// The resources that it used.
     pub usage: Usage,
 }
 

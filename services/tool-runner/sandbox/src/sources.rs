@@ -31,10 +31,10 @@ use crate::{
 /// Where programs and libraries are. Links on most systems (`/bin` to `/usr/bin`), directories on some.
 const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
-/// What the administrator of the machine has installed.
+/// The folder of what the administrator of the machine has installed.
 const LOCAL: &str = "/usr/local";
 
-/// Those of [`SYSTEM`] that exist.
+/// The folders of [`SYSTEM`] that exist.
 pub(crate) fn system_folders() -> impl Iterator<Item = PathBuf> {
     SYSTEM.iter().map(PathBuf::from).filter(|place| place.exists())
 }
@@ -82,7 +82,7 @@ pub(crate) struct Sources {
     pub(crate) mounts: Vec<ConfiguredMount>,
 }
 
-/// Who takes the mounts.
+/// The process that takes the mounts.
 #[derive(Clone, Copy)]
 pub(crate) enum MountAuthority {
     /// Root, on behalf of the service user.

@@ -28,7 +28,7 @@ impl SingleThreaded {
     }
 }
 
-/// Which side of a [`clone`] this is.
+/// The side of a [`clone`].
 pub(crate) enum Side {
     Child,
     Parent { pid: i32, pidfd: OwnedFd },
@@ -135,7 +135,7 @@ struct MountAttr {
     userns: u64,
 }
 
-/// Which mounts at a descriptor are meant.
+/// The mounts at a descriptor that are meant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     One,

@@ -32,12 +32,12 @@ pub(super) enum EffectOutcome {
     Refused {
         /// Why.
         decision: Decision,
-        /// What to add to the policy's rules so that it is allowed; see [`Judge::allowing`].
+        /// Additions to the policy's rules that would allow it; see [`Judge::allowing`].
         allowing: Vec<String>,
     },
     /// The effect is staged.
     Staged(Box<Proposal>),
-    /// What a call of a step has changed is staged as a layer.
+    /// The changes of a call of a step are staged as a layer.
     Layer(Box<NewLayer>),
     /// The effect cannot be committed; it was discarded.
     Failed(Unsuccessful),
@@ -53,7 +53,7 @@ pub(super) struct Proposal {
     pub(super) decision: Decision,
     /// File contents for the approval; empty when the policy allows the effect.
     pub(super) contents: Vec<Content>,
-    /// What to add to the policy's rules so that no approval is needed.
+    /// Additions to the policy's rules with which no approval is needed.
     pub(super) allowing: Vec<String>,
     /// Set when it is the effect of a step.
     pub(super) of_step: Option<StepEffect>,
@@ -68,12 +68,12 @@ impl Proposal {
 /// A staged layer.
 pub(super) struct NewLayer {
     pub(super) staged: StagedEffect,
-    /// What later calls name it by.
+    /// The name by which later calls refer to it.
     pub(super) reference: String,
     pub(super) observed: ObservedEffect,
 }
 
-/// What the call has to do with layers.
+/// The relation of the call to layers.
 pub(super) enum Layering {
     /// Its effect is its own.
     None,
@@ -98,7 +98,7 @@ pub(super) struct Examination<'a> {
     pub(super) view_id: &'a str,
     pub(super) judge: &'a Judge,
     pub(super) layering: &'a Layering,
-    /// What people are not shown.
+    /// The secrets that people are not shown.
     pub(super) secrets: &'a CallSecrets,
     pub(super) window: &'a CommitWindow,
     /// Returns true once the call was cancelled or its time is up.
@@ -123,7 +123,7 @@ impl Examination<'_> {
         }
     }
 
-    /// What a view was changed to, as the policy and people see it; also the view of the workspace as it was, if that was needed.
+    /// Observes the changes in a view, as the policy and people see them; also the view of the workspace as it was, if that was needed.
     fn observe(&self, view: &dyn View, manifest: &Manifest) -> Result<Observation, Unsuccessful> {
         let Self { directory, secrets, window, .. } = *self;
         let mut facts = facts::facts(manifest);
@@ -222,7 +222,7 @@ impl Examination<'_> {
     }
 }
 
-/// What a view was changed to.
+/// The changes in a view.
 struct Observation {
     facts: Vec<facts::Fact>,
     observed: ObservedEffect,

@@ -1,4 +1,4 @@
-//! What the policy decides about a call that has not been made.
+//! The policy's decision about a call that has not been made.
 
 use belay_policy::{Decision, Verdict};
 use belay_proto::v1;

@@ -1,4 +1,4 @@
-//! Which calls the runner knows. Of a call that waits for approval it keeps the name, and the ledger everything else, while no caller asks about it: a
+//! The calls that the runner knows. Of a call that waits for approval it keeps the name, and the ledger everything else, while no caller asks about it: a
 //! million of them may wait for days.
 
 use std::{
@@ -11,9 +11,9 @@ use super::call::Call;
 /// The calls that the runner knows, by their names.
 #[derive(Default)]
 pub(super) struct Known {
-    /// Those in memory: they run, have ended, or a caller asks about them.
+    /// The calls in memory: they run, have ended, or a caller asks about them.
     pub(super) calls: HashMap<String, Call>,
-    /// Those that wait for approval and are in the ledger only, in order, so that those of an execution are together.
+    /// The calls that wait for approval and are in the ledger only, in order, so that those of an execution are together.
     held: BTreeSet<Box<str>>,
 }
 

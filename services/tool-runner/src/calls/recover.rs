@@ -205,7 +205,7 @@ impl Calls {
     }
 }
 
-/// What recovery does with a row.
+/// The result of the recovery of a row.
 enum RowRecovery {
     Deleted,
     OutcomeUnknown(Row),

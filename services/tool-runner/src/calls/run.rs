@@ -85,7 +85,7 @@ struct CallWorkspace<'a> {
     lock: Option<CommitLock>,
 }
 
-/// What a call is about to do, and the policy decision on it.
+/// The intent of a call, and the policy's decision on it.
 pub(super) struct JudgedIntent {
     pub(super) intent: CallIntent,
     pub(super) decision: Decision,
@@ -115,7 +115,7 @@ impl Job {
         Cow::Owned(Self { call, ..self.clone() })
     }
 
-    /// What to add to the policy's rules so that the call may run; nothing where that would show a secret.
+    /// Additions to the policy's rules with which the call may run; none where that would show a secret.
     pub(super) fn rules_for_intent(&self, intent: &JudgedIntent) -> Vec<String> {
         let asked = intent.intent.for_policy(&self.request.tool);
         self.unhidden(self.policy.policy.rules_for_intent(parts(&self.request.name).1, &asked))

@@ -1,4 +1,4 @@
-//! What is written to the ledger, and what it has when it is opened.
+//! Entries of the ledger, and its contents when it is opened.
 
 use std::{collections::HashMap, path::PathBuf};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{StagedEffect, contents::Content, subject::CommittedFiles};
 
-/// One write to the ledger.
+/// A write to the ledger.
 #[derive(Clone, Debug)]
 pub(crate) enum Entry {
     /// A call starts, waits for approval, ends, or gets a tombstone: the row replaces the one before.
@@ -66,7 +66,7 @@ pub(crate) struct LayerSet {
     pub(crate) workspace: PathBuf,
 }
 
-/// What is stored of a call that waits for approval.
+/// The stored part of a call that waits for approval.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PendingApproval {
     /// The canonical bytes of the subject of the approval.
@@ -75,7 +75,7 @@ pub(crate) struct PendingApproval {
     pub(crate) basis: JudgementInput,
     /// The result as JSON text, if the tool has run.
     pub(crate) result: Option<String>,
-    /// What it changed, unredacted; the subject has the redacted paths.
+    /// The changes, unredacted; the subject has the redacted paths.
     pub(crate) changes: Vec<Change>,
     /// The changes as its receipt lists them once they are committed.
     pub(crate) committed: CommittedFiles,
@@ -101,7 +101,7 @@ pub(crate) struct StepEffect {
     pub(crate) notes: Vec<LayerNote>,
 }
 
-/// What a call notes in its layer for the one that commits: what it has changed, and all that the policy judges that by. So the rules for its tool decide
+/// A call's note in its layer for the one that commits: its changes, and all that the policy judges them by. So the rules for its tool decide
 /// about it when the step is committed, as they would have without the step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LayerNote {
@@ -110,7 +110,7 @@ pub(crate) struct LayerNote {
     pub(crate) step: String,
     pub(crate) basis: JudgementInput,
     pub(crate) changes: Vec<Change>,
-    /// What is not shown of it.
+    /// The secrets that are not shown of it.
     pub(crate) secrets: SealedSecrets,
 }
 
@@ -144,7 +144,7 @@ pub(crate) enum WriteOutcome {
 pub(crate) struct Contents {
     /// The calls that do not wait for approval.
     pub(crate) calls: Vec<Row>,
-    /// Those that do.
+    /// The calls that do.
     pub(crate) held: Vec<HeldCall>,
     /// Rows that were moved to the table `set_aside`.
     pub(super) unreadable: Vec<UnreadableRow>,

@@ -66,7 +66,7 @@ fn work_tree_folder(path: &RelPath) -> Option<RelPath> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Named {
     path: Vec<u8>,
-    /// Of a folder that has the whole work tree in it, only the files count: Git looks for hooks in no folder below.
+    /// Whether the whole work tree is in the folder. Then only its files count: Git looks for hooks in no folder below.
     has_work_tree: bool,
 }
 
@@ -104,7 +104,7 @@ fn below<'a>(path: &'a [u8], folder: &[u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// What the repositories around each folder name.
+/// The paths that the repositories around each folder name.
 struct Repositories<'a> {
     view: &'a dyn View,
     root: &'a Path,
@@ -112,7 +112,7 @@ struct Repositories<'a> {
 }
 
 impl Repositories<'_> {
-    /// What the repositories name that a folder is in, or is the top of.
+    /// The paths named by the repositories that a folder is in, or is the top of.
     fn named(&mut self, folder: &RelPath) -> Rc<BTreeSet<Named>> {
         if let Some(known) = self.known.get(folder) {
             return Rc::clone(known);
@@ -124,7 +124,7 @@ impl Repositories<'_> {
         all
     }
 
-    /// What the repository names whose work tree is this folder; nothing if it is not one.
+    /// The paths named by the repository whose work tree is this folder; none if it is not one.
     fn of_repository(&self, folder: &RelPath) -> BTreeSet<Named> {
         let mut named = BTreeSet::new();
         let Some(git) = self.resolve(folder, b".git") else { return named };

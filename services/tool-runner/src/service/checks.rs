@@ -1,4 +1,4 @@
-//! What the fields of requests have to be.
+//! Checks of the fields of requests.
 
 use belay_proto::runner_v1::MadeFolder;
 use belay_service_kit::{names::CallName, status};

@@ -32,7 +32,7 @@ struct Declaration {
     spec: ToolSpec,
     declared: CommandTool,
     terminal: RunTerminal,
-    /// What has to hold before its program runs, and once that has ended well.
+    /// Requirements that have to hold before its program runs, and once that has ended well.
     before: Vec<Requirement>,
     after: Vec<Requirement>,
 }
@@ -232,7 +232,7 @@ impl Declaration {
         Some(Ok(filled))
     }
 
-    /// What the tool returns when its program has ended well.
+    /// The tool's result when its program has ended well.
     fn result(&self, ended: Value) -> ToolResult {
         let printed = ended["stdout"].as_str().unwrap_or_default();
         let unusable = |why: String| {

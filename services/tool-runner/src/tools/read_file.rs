@@ -37,7 +37,7 @@ struct Arguments {
     line_numbers: bool,
 }
 
-/// Which part of a file.
+/// The part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// All of it, up to the limit.

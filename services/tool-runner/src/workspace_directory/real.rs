@@ -211,7 +211,7 @@ fn into_workspace(view: Box<dyn View>) -> Box<belay_workspace::View> {
     view.downcast().expect("the view belongs to this workspace")
 }
 
-/// What is done with what was staged.
+/// The plan for what was staged.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Plan {

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::{hooks::*, support::*};
 
-/// What happens just before a commit is applied.
+/// An event just before a commit is applied.
 #[derive(Clone, Copy)]
 enum Interference {
     /// Someone saves `file`.

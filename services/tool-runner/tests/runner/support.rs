@@ -46,7 +46,7 @@ pub(crate) const COMMAND: &str = "command";
 
 /// Every call and effect needs approval.
 pub(crate) const ASK: &str = "file_write: prompt\nfile_delete: prompt\nterminal_commands: prompt\nrules: [{id: others, on: intent, tools: [keep, look], decide: auto}]\n";
-/// Nothing needs approval.
+/// A policy under which no call needs approval.
 pub(crate) const FREE: &str = "file_write: auto\nfile_delete: auto\nterminal_commands: auto\nrules: [{id: others, on: intent, tools: [keep, send, reach, look], decide: auto}]\n";
 
 /// The state shared by the tools and the test.

@@ -1,4 +1,4 @@
-//! Which directories calls may use as workspaces.
+//! The directories that calls may use as workspaces.
 
 use std::{fs, os::unix::fs::symlink, time::Duration};
 

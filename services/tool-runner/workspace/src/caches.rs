@@ -145,7 +145,7 @@ struct Merge<'a> {
     /// See [`REPLACED`], and how many directories are in it.
     replaced: OwnedFd,
     count: Cell<u64>,
-    /// Who owns the cache, if that may be somebody else.
+    /// The owner of the cache, if that may be somebody else.
     owner: Option<(u32, u32)>,
 }
 
@@ -435,7 +435,7 @@ mod tests {
     }
 
     proptest! {
-        /// What an overlay shows of a cache with changes is what the cache has after they are merged, whether files are moved or copied.
+        /// A cache has after a merge what an overlay with the changes showed, whether files are moved or copied.
         #[test]
         fn the_cache_becomes_what_the_command_saw(
             before in prop::collection::btree_map("[ab]/[ab]|[abc]", "[a-z]{0,3}", 0..6),

@@ -211,7 +211,7 @@ impl Disk {
     }
 }
 
-/// What may exist at the target of a rename.
+/// The entry that may exist at the target of a rename.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rename {
     /// Anything: it is replaced.

@@ -28,7 +28,7 @@ use crate::{
     stores,
 };
 
-/// What a workspace, its views and its commits share.
+/// The state that a workspace, its views and its commits share.
 pub(crate) struct Inner {
     pub(crate) disk: Disk,
     pub(crate) path: PathBuf,

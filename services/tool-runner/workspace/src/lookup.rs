@@ -137,7 +137,7 @@ pub(crate) struct PathEntry<'a> {
     pub(crate) entry: Option<Entry>,
 }
 
-/// Which links a lookup follows.
+/// The links that a lookup follows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Follow {
     /// All: to read content.

@@ -41,7 +41,7 @@ pub struct Change {
 pub enum Act {
     /// A file, a link or a whole directory is put there.
     Put {
-        /// What it replaces; `None` if nothing.
+        /// The entry that it replaces; `None` if there is none.
         base: Option<Fingerprint>,
         /// The new entry.
         staged: Fingerprint,

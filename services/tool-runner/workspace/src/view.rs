@@ -54,7 +54,7 @@ pub struct View {
     pub(crate) own: OwnedFd,
     /// The time of the file system when it began.
     pub(crate) began: FileTime,
-    /// What it began with, beyond the workspace: see [`crate::Workspace::view_over`].
+    /// The changes that it began with, beyond the workspace: see [`crate::Workspace::view_over`].
     pub(crate) before: Manifest,
     /// Its number in [`crate::retention::Retention`], by which replaced files are kept for it.
     number: u64,

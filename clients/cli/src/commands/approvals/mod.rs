@@ -25,7 +25,7 @@ pub(crate) struct ApprovalArg {
 }
 
 impl ApprovalArg {
-    /// What was typed.
+    /// The id as typed.
     fn id(&self) -> &str {
         &self.id
     }

@@ -37,7 +37,7 @@ pub(crate) struct List {
     extent: Extent,
 }
 
-/// Which artifacts.
+/// The artifacts to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Kind {
     /// The outputs of steps

@@ -15,7 +15,7 @@ use crate::{
     lookup, names, next,
 };
 
-/// Which artifact a command is about.
+/// The artifact that a command is about.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ArtifactArg {
     #[command(flatten)]

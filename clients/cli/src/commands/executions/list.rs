@@ -46,7 +46,7 @@ pub(crate) struct List {
     extent: Extent,
 }
 
-/// What a list is sorted by.
+/// The order of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Sort {
     /// When they were accepted
@@ -67,7 +67,7 @@ impl List {
     }
 }
 
-/// Which executions are wanted.
+/// The filter of executions.
 #[derive(clap::Args, Debug)]
 pub(super) struct ExecutionFilter {
     /// Only executions in this state; may be given more than once

@@ -61,7 +61,7 @@ const RETRIED: BulkAction = BulkAction {
     states: &[State::Failed, State::Partial, State::Cancelled, State::TimedOut],
 };
 
-/// What is left to do after the requests.
+/// The rest of the command after the requests.
 enum RetryEnd {
     /// Watch this execution.
     Watch(Box<Execution>),

@@ -39,7 +39,7 @@ pub(crate) struct Selection {
     pub(super) yes: bool,
 }
 
-/// What is done to executions, in words.
+/// An action on executions, in words.
 pub(crate) struct BulkAction {
     /// `cancel`.
     pub(crate) verb: &'static str,
@@ -51,9 +51,9 @@ pub(crate) struct BulkAction {
 
 /// The executions that a command line selects.
 pub(super) enum Choice {
-    /// Those that are named, by their full names, each once.
+    /// The named ones, by their full names, each once.
     Named(Vec<String>),
-    /// Those that match. When there are none, that was said.
+    /// The matching ones. When there are none, that was said.
     Matching(Vec<Execution>),
 }
 

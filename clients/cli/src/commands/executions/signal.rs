@@ -64,7 +64,7 @@ pub(crate) async fn signal(context: &Context, verb: Signal) -> Result<Exit, Fail
     Ok(Exit::OK)
 }
 
-/// What to say about a signal that no step of the plan waits for: its name may be mistyped.
+/// A warning about a signal that no step of the plan waits for: its name may be mistyped.
 fn unheard(plan: &Plan, signal: &str) -> Option<String> {
     let named = plan.steps.iter().filter_map(|step| match step.kind.as_ref()? {
         step_spec::Kind::Wait(wait) => match wait.condition.as_ref()? {

@@ -65,7 +65,7 @@ enum WatchEnd {
     Failed(Failure),
 }
 
-/// One watch, from the request's cursor on, which moves with what is printed.
+/// Follows a watch from the request's cursor on, which moves with what is printed.
 async fn follow(
     context: &Context,
     session: &mut Session,

@@ -34,7 +34,7 @@ pub(crate) async fn list(context: &Context, List {}: List) -> Result<Exit, Failu
     Ok(Exit::OK)
 }
 
-/// What plans may use.
+/// Lists the capabilities that plans may use.
 pub(super) async fn capabilities(client: &mut Client) -> Result<ListCapabilitiesResponse, Failure> {
     let mut all = ListCapabilitiesResponse::default();
     loop {

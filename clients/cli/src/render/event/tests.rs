@@ -1,4 +1,4 @@
-//! What the line of each event says.
+//! The line of each event.
 
 use belay_proto::v1::{
     Actor, ApprovalDecided, ApprovalNeed, ApprovalRequested, Decision, EffectSummary, Execution,

@@ -49,7 +49,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Those of an execution's steps, in the order of the plan.
+    /// The numbers of an execution's steps, in the order of the plan.
     pub(super) fn of(execution: &Execution) -> Numbers {
         let groups: HashMap<&str, &str> = execution
             .plan

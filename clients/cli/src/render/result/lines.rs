@@ -40,7 +40,7 @@ pub(crate) struct EventLines {
 }
 
 impl EventLines {
-    /// Nothing has been seen yet.
+    /// The state before any event.
     pub(crate) fn new(shape: EventShape) -> EventLines {
         EventLines { shape, ..EventLines::default() }
     }

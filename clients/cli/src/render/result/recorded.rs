@@ -26,7 +26,7 @@ pub(crate) struct RecordedExecution {
     pub(crate) now: Duration,
 }
 
-/// What the events of an execution say about the calls of its steps, by step.
+/// The calls of an execution's steps as its events describe them, by step.
 #[derive(Debug, Default)]
 pub(crate) struct Calls(HashMap<String, Call>);
 
@@ -165,7 +165,7 @@ pub(super) fn value(payload: &Payload) -> Value {
     }
 }
 
-/// What a program printed to its standard output; the result of a tool that is no command as text.
+/// The standard output of a program; the result of a tool that is no command as text.
 pub(super) fn text_of(step: &Step) -> String {
     let last = step.failure.as_ref().filter(|_| step.state() == State::Failed);
     if let Some(failure) = last {

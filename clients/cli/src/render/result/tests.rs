@@ -106,7 +106,7 @@ fn blog_post() -> RecordedExecution {
     RecordedExecution { execution, calls, audit: vec![entry], now: Duration::ZERO }
 }
 
-/// One step completed, one ran into a quota in its third attempt, one was cancelled, one was skipped, one waits.
+/// An execution with a step in each of these states: completed, out of quota in its third attempt, cancelled, skipped, waiting.
 fn failed() -> RecordedExecution {
     let failure = Failure {
         error_class: ErrorClass::RateLimit.into(),

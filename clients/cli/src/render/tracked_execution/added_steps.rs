@@ -15,7 +15,7 @@ use crate::render::{call, text::shorten, words};
 const MAX_ITEM_CHARS: usize = 40;
 
 impl TrackedExecution {
-    /// What steps have done is undone: for each there is a step that does so.
+    /// Adds a step for each step whose effects are undone.
     pub(super) fn compensation_started(&mut self, started: &ExecutionCompensationStarted, at: Option<Timestamp>) {
         self.execution.set_state(execution::State::Running);
         for id in &started.step_ids {

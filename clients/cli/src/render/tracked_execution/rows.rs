@@ -140,7 +140,7 @@ impl TrackedExecution {
         self.row(place, style, mark, Line::default().and(text_style, text), right, columns)
     }
 
-    /// What a step does: its title, if it has one, and its call.
+    /// A step in words: its title, if it has one, and its call.
     fn what(&self, place: usize) -> String {
         let step = &self.execution.steps[place];
         match step.title.as_str() {
@@ -194,12 +194,13 @@ impl TrackedExecution {
         at_the_edge(left.with(text), right, columns)
     }
 
-    /// What the execution waits for, other than its own calls and timers, each with the command to type next; without durations, and, if every event has been shown, without what events announce.
+    /// The waits of the execution, other than its own calls and timers, each with the command to type next; without durations, and, if every
+    /// event has been shown, without what events announce.
     pub(crate) fn waits_for(&self, events_shown: bool) -> Vec<String> {
         self.each_wait(|reason| !(events_shown && words::is_announced_by_event(reason)), words::waited_for)
     }
 
-    /// What the execution waits for, other than its own calls and timers; each with the command to type next.
+    /// The waits of the execution, other than its own calls and timers; each with the command to type next.
     fn each_wait(
         &self,
         wanted: impl Fn(&WaitingReason) -> bool,

@@ -1,4 +1,4 @@
-//! What stands on the screen while an execution runs.
+//! The screen while an execution runs.
 
 use std::time::Duration;
 

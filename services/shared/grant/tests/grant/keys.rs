@@ -1,4 +1,4 @@
-//! Which keys are trusted, and policies signed with them.
+//! Trusted keys, and policies signed with them.
 
 use belay_grant::{InvalidSeal, Keys, Signed, SigningKey, digest_of, key_id};
 

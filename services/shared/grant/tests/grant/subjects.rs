@@ -1,4 +1,4 @@
-//! What a person decides about has one spelling and one digest.
+//! A subject has one spelling and one digest.
 
 use belay_grant::{
     CallWords, Change, ChangeKind, Folder, Gravity, HiddenWords, InvalidSeal, Kind, Risk, Subject, digest_of,

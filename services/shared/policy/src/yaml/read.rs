@@ -24,7 +24,7 @@ const FILE: &str = "preset file_write file_delete terminal_commands allowed_comm
      namespaces";
 /// The keys of a namespace's section.
 const SECTION: &str = "preset file_write file_delete terminal_commands allowed_commands non_interactive_policy sandbox approvals protect rules";
-/// What a preset allows commands to start: the default of S2-X-10, or everything.
+/// The commands that a preset allows to start: the default of S2-X-10, or everything.
 const PRESETS: &[(&str, &[&str])] =
     &[("default", &[]), ("allow-list", &["dotnet", "npm", "yarn", "git", "make", "cargo", "go", "python", "node"])];
 /// The keys of a rule.
@@ -202,7 +202,7 @@ impl ReadPolicy for Reader {
         Some(Rule { id: id?, on: on?, decide: decide?, ..rule })
     }
 
-    /// One example: a mapping, or text for the rule's main condition.
+    /// Reads an example: a mapping, or text for the rule's main condition.
     fn example(&mut self, node: &Node, field: &str, rule: &Rule) -> Option<Example> {
         let mut example = Example::default();
         if let Value::Text(text) = &node.value {

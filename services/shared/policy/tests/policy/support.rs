@@ -60,7 +60,7 @@ pub(crate) fn command(policy: &Policy, words: &str) -> Decision {
     intent(policy, Terminal, words, &[])
 }
 
-/// One change with flags.
+/// A change with flags.
 pub(crate) type Changed<'a> = (&'a str, ChangeKind, &'a [&'a str]);
 
 pub(crate) fn effect(policy: &Policy, kind: ToolKind, said: Verdict, changes: &[Changed<'_>]) -> Decision {

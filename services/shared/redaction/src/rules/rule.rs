@@ -1,8 +1,8 @@
-//! One rule.
+//! A rule.
 
 use crate::values;
 
-/// One pattern.
+/// A pattern.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule {
     /// Short and stable: findings have it.
@@ -14,7 +14,7 @@ pub(crate) struct Rule {
     pub(crate) regex: &'static str,
     /// The position of the keyword in the pattern.
     pub(crate) at: KeywordPosition,
-    /// One of these must follow the keyword closely; empty means no condition. It avoids most searches in prose.
+    /// The texts of which one must follow the keyword closely; empty means no condition. They avoid most searches in prose.
     pub(crate) then: &'static [u8],
     /// The minimum entropy of the secret, in bits per character; 0 accepts any.
     pub(crate) entropy: f64,

@@ -42,7 +42,7 @@ impl Home {
         Caller { home: Some(self.path()), path, env }
     }
 
-    /// What is shown, relative to the home.
+    /// The visible paths, relative to the home.
     fn shown(&self, found: &Toolchains) -> Vec<String> {
         let mut shown: Vec<_> = found
             .shown

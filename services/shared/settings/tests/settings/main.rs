@@ -6,7 +6,7 @@ use belay_settings::{
     CacheUse, File, LogLevel, Origin, Place, Resolved, ToolOutput, ToolRecovery, Violation, rows, toolchains::Host,
 };
 
-/// What is said of a text, as `line field: message`.
+/// The violations of a text, as `line field: message`.
 fn rendered(text: &str) -> Vec<String> {
     let violations = File::parse(text, Some(Path::new("/home/me"))).expect_err(text);
     violations.iter().map(|Violation { field, line, message }| format!("{line} {field}: {message}")).collect()

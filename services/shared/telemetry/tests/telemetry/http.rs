@@ -37,7 +37,7 @@ impl Collector {
         Self::slow(status, Duration::ZERO).await
     }
 
-    /// One that answers so much later.
+    /// A collector that answers so much later.
     async fn slow(status: &'static str, delay: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());

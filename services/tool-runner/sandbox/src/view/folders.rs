@@ -92,7 +92,7 @@ fn lower(n: usize) -> String {
     format!("l{n}")
 }
 
-/// What is mounted below the lower layers: the layer, and the path in it. Parents come before their children.
+/// The mounts below the lower layers: the layer, and the path in it. Parents come before their children.
 fn mounts_below() -> io::Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     for line in fs::read("/proc/self/mountinfo")?.split(|byte| *byte == b'\n') {

@@ -1,4 +1,4 @@
-//! What builds and test suites of ordinary projects need: loopback, terminals, shared memory, disk space, toolchains.
+//! The needs of builds and test suites of ordinary projects: loopback, terminals, shared memory, disk space, toolchains.
 
 use std::{
     fs,

@@ -10,7 +10,7 @@ use similar::{
     udiff::UnifiedHunkHeader,
 };
 
-/// One edit.
+/// An edit.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Edit {
     pub(super) search: String,

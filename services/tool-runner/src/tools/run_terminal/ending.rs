@@ -169,7 +169,7 @@ fn no_network(loopback: bool) -> String {
     )
 }
 
-/// What resolvers, package managers and git print if they cannot reach the network or run in offline mode.
+/// Messages of resolvers, package managers and git that cannot reach the network or run in offline mode.
 const NETWORK_ERRORS: [&str; 17] = [
     "Name or service not known",
     "Temporary failure in name resolution",

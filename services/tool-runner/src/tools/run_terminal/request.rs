@@ -1,4 +1,4 @@
-//! What a call asks for, and the command that follows from it.
+//! The request of a call, and the command that follows from it.
 
 use std::{
     collections::BTreeMap,

@@ -24,7 +24,7 @@ use crate::{
     support::{Before, Deadly, Ground, Picture, Step, before, cases, script},
 };
 
-/// What the disk may be taken to keep, by which it is decided what is synced when.
+/// The orders that the disk may be taken to keep, by which it is decided what is synced when.
 const ORDERS: [Order; 2] = [Order::Kept, Order::Unknown];
 
 /// All that outlives the process besides the disk.
@@ -38,7 +38,7 @@ enum Row {
     TakenBack(String),
 }
 
-/// One call from beginning to end. Ends early when it dies; the row is what it had written by then.
+/// A call from beginning to end. Ends early when it dies; the row is what it had written by then.
 fn call(ground: &Ground, seam: Arc<dyn Seam>, script: &[Step], row: &mut Row) -> Option<()> {
     let workspace = Workspace::open_with(&ground.root, &[], seam).ok()?;
     let mut view = workspace.view("call").ok()?;
@@ -52,7 +52,7 @@ fn call(ground: &Ground, seam: Arc<dyn Seam>, script: &[Step], row: &mut Row) ->
     workspace.apply(&commit).ok()
 }
 
-/// What a new process does with what it finds.
+/// Recovers, as a new process does, with what it finds.
 fn recover(ground: &Ground, seam: Arc<dyn Seam>, row: &Row) -> Result<(), Box<dyn Error>> {
     let workspace = Workspace::open_with(&ground.root, &[], seam)?;
     workspace.sweep(|id| *row != Row::None && id == "call")?;
@@ -76,7 +76,7 @@ fn at_each_instant(order: Order, mut run: impl FnMut(Arc<Deadly>)) -> u64 {
     unreachable!("some run is not disturbed")
 }
 
-/// What must be there after each row.
+/// The content that must be there after each row.
 struct Expected {
     before: Picture,
     after: Picture,

@@ -82,7 +82,7 @@ fn unlock(folder: &Path) {
     }
 }
 
-/// What is in a folder, Belay's own aside: mode and contents by path.
+/// The contents of a folder, Belay's own aside: mode and contents by path.
 pub(crate) type Picture = BTreeMap<PathBuf, String>;
 
 pub(crate) fn picture(root: &Path) -> Picture {
@@ -118,7 +118,7 @@ pub(crate) fn path(text: &str) -> RelPath {
     RelPath::parse(text).unwrap()
 }
 
-/// One view's changes, committed.
+/// Commits the changes of a view.
 pub(crate) fn commit(workspace: &Workspace, id: &str, change: impl FnOnce(&mut View)) -> (Manifest, Commit) {
     let mut view = workspace.view(id).unwrap();
     change(&mut view);
@@ -134,7 +134,7 @@ pub(crate) fn cases(variable: &str, usual: u32) -> u32 {
         .map_or(usual, |set| set.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {set}")))
 }
 
-/// One change that a file tool makes.
+/// A change that a file tool makes.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Write(String, String, Option<u32>),
