@@ -26,7 +26,7 @@ pub use endpoint::Endpoint;
 pub use error::StartError;
 pub use policy::{PolicyChoice, PolicyFacts, PolicyViolation, RefusedPolicy, check_policy, is_same_policy};
 pub use principals::{IssuedToken, PrincipalEntry, PrincipalsFile, Role};
-pub use process::{SERVICES, Serving, serve_if_asked};
+pub use process::{SERVICES, ServiceFuture, serve_if_asked};
 pub use sizes::{MeasuredStore, Sizes, measure_stores};
 pub use spans::telemetry;
 pub use state_dir::{StateDir, find_running, is_state_dir, made_folder};

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use belay_policy::{Policies, Revised};
+use belay_policy::{Policies, RevisedPolicies};
 use serde_json::Value;
 
 /// The largest policy file that is read, in bytes; the limit of the policy is smaller, and its error is more precise.
@@ -105,7 +105,7 @@ pub fn check_policy(path: &Path) -> Result<PolicyFacts, RefusedPolicy> {
 /// [`RefusedPolicy`] if the file cannot be used.
 pub fn is_same_policy(path: &Path, published: &[u8]) -> Result<bool, RefusedPolicy> {
     let policies = read(path)?;
-    Ok(Revised::from_bytes(published).is_ok_and(|published| published.policies == policies))
+    Ok(RevisedPolicies::from_bytes(published).is_ok_and(|published| published.policies == policies))
 }
 
 fn read(path: &Path) -> Result<Policies, RefusedPolicy> {
@@ -136,7 +136,7 @@ fn read(path: &Path) -> Result<Policies, RefusedPolicy> {
 
 /// Reads the signed form, so that the summary shows what is in force.
 pub(crate) fn facts(policies: &Policies) -> PolicyFacts {
-    let signed = Revised { revision: 1, policies: policies.clone() }.to_bytes();
+    let signed = RevisedPolicies { revision: 1, policies: policies.clone() }.to_bytes();
     let signed: Value = serde_json::from_slice(&signed).expect("a policy's canonical form is JSON");
     let sections = signed["namespaces"].as_object().into_iter().flatten();
     let namespaces = sections.map(|(name, section)| (name.clone(), facts_of(section, Vec::new()))).collect();

@@ -277,9 +277,9 @@ pub(crate) mod tests {
 
     /// Goes with tokio's paused clock.
     #[derive(Debug)]
-    struct Paused(Instant);
+    struct PausedClock(Instant);
 
-    impl Clock for Paused {
+    impl Clock for PausedClock {
         fn now_micros(&self) -> i64 {
             i64::try_from(self.0.elapsed().as_micros()).unwrap()
         }
@@ -293,7 +293,7 @@ pub(crate) mod tests {
             key: SigningKey::from_bytes(&[1; 32]),
             policies: Policies::preset(),
             runner: RunnerClient::new(net::connect_lazy(&net::Address::Unix(folder.join("absent"))), None).unwrap(),
-            clock: Arc::new(Paused(Instant::now())),
+            clock: Arc::new(PausedClock(Instant::now())),
             ids: Ids::seeded(1),
             redactor: Redactor::new(),
             telemetry: Telemetry::off(|bytes| bytes.fill(1)),

@@ -66,7 +66,7 @@ use crate::{
 use call::{Call, cancel_requested, restore};
 use ended::{Blob, EndedCall};
 use kept_results::KeptResults;
-use known::{CallLookup, Known};
+use known::{CallLookup, KnownCalls};
 use recent_acknowledgements::RecentAcknowledgements;
 use record::{failure, payload};
 
@@ -84,7 +84,7 @@ pub struct Calls {
     /// Bounds the calls that run at once.
     limit: Limit,
     fences: Mutex<HashMap<i32, i64>>,
-    known: Mutex<Known>,
+    known: Mutex<KnownCalls>,
     /// Held while a call is read from the ledger, so that no caller gets it as it was before.
     loading: tokio::sync::Mutex<()>,
     recent: Mutex<RecentAcknowledgements>,
@@ -152,7 +152,7 @@ impl Calls {
         span.end(result, self.clock.now_micros());
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownCalls> {
         lock(&self.known)
     }
 

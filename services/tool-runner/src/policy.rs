@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
-use belay_grant::{InvalidSeal, Keys, Signed};
-use belay_policy::{InvalidPolicy, Policy, Revised};
+use belay_grant::{InvalidSeal, Keys, SignedBytes};
+use belay_policy::{InvalidPolicy, Policy, RevisedPolicies};
 use belay_proto::{
     gate_v1::{self, approval_gate_service_client::ApprovalGateServiceClient},
     v1,
@@ -33,7 +33,7 @@ pub struct PolicyHolder {
 
 #[derive(Clone)]
 struct ActivePolicy {
-    revised: Arc<Revised>,
+    revised: Arc<RevisedPolicies>,
     body: Vec<u8>,
 }
 
@@ -103,7 +103,7 @@ impl PolicyHolder {
     }
 
     /// The current policy, if there is one.
-    pub fn current(&self) -> Option<Arc<Revised>> {
+    pub fn current(&self) -> Option<Arc<RevisedPolicies>> {
         self.active().map(|active| active.revised)
     }
 
@@ -184,11 +184,11 @@ impl PolicyHolder {
 }
 
 /// Verifies and decodes a signed policy.
-fn read(keys: &Keys, offered: &v1::SignedPolicy) -> Result<Revised, PolicyRefusal> {
+fn read(keys: &Keys, offered: &v1::SignedPolicy) -> Result<RevisedPolicies, PolicyRefusal> {
     let v1::SignedPolicy { revision, body, signature, key_id } = offered.clone();
-    let signed = Signed { body, signature, key_id };
+    let signed = SignedBytes { body, signature, key_id };
     signed.verify_policy(keys)?;
-    let revised = Revised::from_bytes(&signed.body)?;
+    let revised = RevisedPolicies::from_bytes(&signed.body)?;
     if revised.revision != revision {
         return Err(PolicyRefusal::Revision { claimed: revision, signed: revised.revision });
     }

@@ -11,7 +11,7 @@ use belay_service_kit::{
     program, shutdown,
     telemetry::{self, LogFormat},
 };
-use belay_settings::{Resolved, toolchains::Host};
+use belay_settings::{ResolvedCommands, toolchains::Host};
 use belay_sqlite::{Location, SqliteError, Threads};
 use belay_telemetry::{LAST_FLUSH, MetricsExport, Telemetry};
 
@@ -49,7 +49,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     };
 
     // A separate service has no caller with toolchains: commands see what the operator's settings name.
-    let here = Resolved::of(operator.commands, None, &Host);
+    let here = ResolvedCommands::of(operator.commands, None, &Host);
     let commands = Arc::new(CommandSettings::of_runner(here, &loaded, &state_dir)?);
     let enforcement = Enforcement::probed(commands.sandbox());
     if let Err(refusal) = enforcement.launcher() {

@@ -53,7 +53,7 @@ const SETTLED_AFTER: Duration = Duration::from_secs(5);
 
 /// One round.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Parked {
+pub(crate) struct ParkedRound {
     pub(crate) executions: u32,
     /// From the start of the executor's process to the first healthy answer, in milliseconds.
     pub(crate) start_ms: f64,
@@ -112,7 +112,7 @@ const FILTERS: [&str; 24] = [
 /// The orders of lists; an empty one is that of creation, the newest first.
 const ORDERS: [&str; 3] = ["", "create_time", "end_time desc"];
 
-impl Parked {
+impl ParkedRound {
     pub(crate) fn slowest_list_ms(&self) -> f64 {
         self.pages.iter().map(|list| list.first_ms).fold(0.0, f64::max)
     }
@@ -122,7 +122,7 @@ impl Parked {
 ///
 /// # Errors
 /// When an execution does not park, a list has others than it should, or a signal does not continue its execution.
-pub(crate) async fn measure(binaries: &Path, root: &Path, executions: u32) -> Result<Parked> {
+pub(crate) async fn measure(binaries: &Path, root: &Path, executions: u32) -> Result<ParkedRound> {
     let place = Place::new(root)?;
     let mut belay = Belay::start(binaries, &place).await?;
     let now = SystemClock.now_micros();
@@ -156,7 +156,7 @@ pub(crate) async fn measure(binaries: &Path, root: &Path, executions: u32) -> Re
         belay.finish(std::slice::from_ref(&name), 1).await?;
         signalled.push(u64::try_from(SystemClock.now_micros() - began).unwrap_or(0));
     }
-    Ok(Parked {
+    Ok(ParkedRound {
         executions,
         start_ms: started.as_secs_f64() * 1000.0,
         started_kib,

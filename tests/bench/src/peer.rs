@@ -15,7 +15,7 @@ use crate::{
     restate_programs::Programs,
     rounds::{self, Scale, Side},
     shapes,
-    strace::{self, Counted},
+    strace::{self, FlushCount},
     subject::{Load, within},
 };
 
@@ -61,7 +61,7 @@ pub(crate) async fn check(programs: &Programs, root: &Path) -> Result<()> {
 }
 
 /// Counts Restate's flushes, apart from the rounds.
-pub(crate) async fn flushes(programs: &Programs, root: &Path, scale: Scale) -> Result<Counted> {
+pub(crate) async fn flushes(programs: &Programs, root: &Path, scale: Scale) -> Result<FlushCount> {
     let place = Place::new(root)?;
     let mut restate = Restate::start(programs, &place).await?;
     strace::flushes_per_step(&mut restate, scale.flushes, &place).await

@@ -66,7 +66,7 @@ pub(crate) struct Times {
 
 /// What has run in the service.
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub(crate) struct Ran {
+pub(crate) struct ServiceReport {
     /// How many bodies of steps, those that ran again included.
     pub(crate) bodies: u64,
     /// When the first body ran in an attempt that began after the time asked for.
@@ -106,7 +106,7 @@ impl Restate {
     }
 
     /// What has run, and when the first step ran in an attempt that began after `since`.
-    pub(crate) async fn ran(&mut self, since: u64) -> Result<Ran> {
+    pub(crate) async fn ran(&mut self, since: u64) -> Result<ServiceReport> {
         self.input.write_all(format!("{since}\n").as_bytes()).await?;
         Ok(serde_json::from_str(&next_line(&mut self.output, &self.service).await?)?)
     }

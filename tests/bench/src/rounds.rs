@@ -9,11 +9,11 @@ use crate::{
     belay::Belay,
     beside, children,
     floor::Floor,
-    journalled::Journalled,
+    journalled::JournalledFolder,
     looking, memory,
     place::Place,
     proc, shapes,
-    strace::{self, Counted},
+    strace::{self, FlushCount},
     subject::{Load, Sample, Subject, Work, measure},
     tools,
 };
@@ -169,11 +169,11 @@ impl<Other: Subject> Pair<Other> {
 #[derive(Serialize)]
 pub(crate) struct Flushes {
     /// Of the floor.
-    pub(crate) floor: Counted,
+    pub(crate) floor: FlushCount,
     /// Of Belay, for steps that do nothing.
-    pub(crate) belay: Counted,
+    pub(crate) belay: FlushCount,
     /// Of Belay, for steps that write one file.
-    pub(crate) writes: Counted,
+    pub(crate) writes: FlushCount,
 }
 
 /// Counts flushes, apart from the rounds, because strace slows down what it looks at.
@@ -184,7 +184,7 @@ pub(crate) async fn flushes(binaries: &Path, root: &Path, scale: Scale) -> Resul
     let mut belay = Belay::start(binaries, &place).await?;
     let of_belay = strace::flushes_per_step(&mut belay, scale.flushes, &place).await?;
     drop(belay);
-    let writes = match Journalled::near(root)? {
+    let writes = match JournalledFolder::near(root)? {
         Ok(journalled) => {
             let place = Place::new(journalled.folder())?;
             let mut belay = Belay::start(binaries, &place).await?;

@@ -16,6 +16,6 @@ mod watchdog;
 pub use belay::Home;
 pub use client::Client;
 pub use people::Person;
-pub use process::{As, Process, binary};
+pub use process::{Process, ProcessUser, binary};
 pub use runner::Runner;
 pub use services::{Service, Services};

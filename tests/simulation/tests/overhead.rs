@@ -7,8 +7,8 @@
 use std::{io, path::Path, sync::Arc, time::Duration};
 
 use belay_executor::{ExecutionRegistry, Gate, MasterKey, Redactor};
-use belay_grant::{Keys, Signed, SigningKey};
-use belay_policy::{Policies, Revised};
+use belay_grant::{Keys, SignedBytes, SigningKey};
+use belay_policy::{Policies, RevisedPolicies};
 use belay_proto::{
     runner_v1,
     v1::{
@@ -112,7 +112,7 @@ async fn runner(folder: &Path, clock: Arc<VirtualClock>, stop: &Shutdown, max_ca
     })
     .await
     .unwrap();
-    let signed = Signed::policy(&key, Revised { revision: 1, policies: Policies::preset() }.to_bytes());
+    let signed = SignedBytes::policy(&key, RevisedPolicies { revision: 1, policies: Policies::preset() }.to_bytes());
     let policy =
         v1::SignedPolicy { revision: 1, body: signed.body, signature: signed.signature, key_id: signed.key_id };
     calls.policy().offer(policy).await.unwrap();

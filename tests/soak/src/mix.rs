@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::{
-    check::{self, Ended},
+    check::{self, CommandEnd},
     readers::{refused, wait_for},
     soak::{Checked, Soak, Wrong, id},
 };
@@ -459,7 +459,7 @@ impl One {
     }
 
     /// Deletes most of the executions that have been compared, with all that they have started.
-    async fn delete_some(&mut self, ended: &Ended) -> Checked {
+    async fn delete_some(&mut self, ended: &CommandEnd) -> Checked {
         if !self.random.random_bool(DELETED) {
             return Ok(());
         }
@@ -538,7 +538,7 @@ fn lines(steps: &[String]) -> Vec<Value> {
     steps.iter().enumerate().map(step).collect()
 }
 
-fn require_output(ended: &Ended, step: &str, expected: &Value) -> Checked {
+fn require_output(ended: &CommandEnd, step: &str, expected: &Value) -> Checked {
     let output = ended.output(step);
     if output.as_ref() == Some(expected) {
         return Ok(());

@@ -90,7 +90,7 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let world = Arc::new(Mutex::new(world));
         let changed = Arc::new(watch::Sender::new(()));
-        let scripted = Scripted { world: world.clone(), changed: changed.clone() };
+        let scripted = ScriptedServer { world: world.clone(), changed: changed.clone() };
         let gate = ApprovalServiceServer::new(scripted.clone());
         let service = ExecutorServiceServer::new(scripted);
         let _inside = runtime.enter();
@@ -140,12 +140,12 @@ impl Server {
 }
 
 #[derive(Clone)]
-pub(crate) struct Scripted {
+pub(crate) struct ScriptedServer {
     pub(crate) world: Arc<Mutex<World>>,
     changed: Arc<watch::Sender<()>>,
 }
 
-impl Scripted {
+impl ScriptedServer {
     fn get(&self, name: &str) -> Result<Execution, Status> {
         let world = self.world.lock().unwrap();
         let found = world.executions.iter().find(|(execution, _)| execution.name == name);
@@ -169,7 +169,7 @@ fn watched(sent: i64, content: Content) -> WatchMessage {
 }
 
 #[tonic::async_trait]
-impl ExecutorService for Scripted {
+impl ExecutorService for ScriptedServer {
     async fn validate_plan(&self, _: Request<ValidatePlanRequest>) -> Result<Response<ValidatePlanResponse>, Status> {
         let violations = self.world.lock().unwrap().violations.clone();
         let plan = violations.is_empty().then(|| Plan { id: "p".to_owned(), ..Default::default() });

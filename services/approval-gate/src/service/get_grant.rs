@@ -1,4 +1,4 @@
-use belay_grant::{Grant, GrantExpectation, Scope, Signed, Subject};
+use belay_grant::{Grant, GrantExpectation, Scope, SignedBytes, Subject};
 use belay_proto::{
     gate_v1, runner_v1,
     v1::{Approval, approval::State},
@@ -49,7 +49,7 @@ pub(super) async fn get_grant(gate: &Gate, request: gate_v1::GetGrantRequest) ->
             policy_revision: subject.policy_revision,
             now,
         };
-        Grant::verify(&Signed { body, signature, key_id }, &gate.keys, expected)
+        Grant::verify(&SignedBytes { body, signature, key_id }, &gate.keys, expected)
     };
     let signed = |nonce: String| {
         let signed = grant(&approval, &subject, now, nonce).sign(&gate.key);

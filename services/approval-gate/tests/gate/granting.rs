@@ -1,6 +1,6 @@
 //! Grants: only for services, only for approved calls, always the same bytes.
 
-use belay_grant::{Grant, GrantExpectation, Keys, Signed};
+use belay_grant::{Grant, GrantExpectation, Keys, SignedBytes};
 use belay_proto::{
     gate_v1, runner_v1,
     v1::{self, Approval, Decision},
@@ -22,7 +22,7 @@ fn a_grant_is_signed_for_one_call_and_one_digest() {
         let asked = world.ask(&subject).await;
         let decided = decide(&world.person, &asked, Decision::Approve).await.unwrap();
         let given = grant(&world.executor, &asked).await.unwrap();
-        let signed = Signed { body: given.body, signature: given.signature, key_id: given.key_id };
+        let signed = SignedBytes { body: given.body, signature: given.signature, key_id: given.key_id };
 
         let published =
             world.executor.services().get_verification_keys(gate_v1::GetVerificationKeysRequest {}).await.unwrap();
@@ -114,7 +114,7 @@ fn an_expired_grant_is_renewed() {
         let (keys, call, digest) = (Keys::from_bytes(&key).unwrap(), call_of(&subject), subject.digest());
         let verify = |given: &runner_v1::Grant, now: i64| {
             let given = given.clone();
-            let signed = Signed { body: given.body, signature: given.signature, key_id: given.key_id };
+            let signed = SignedBytes { body: given.body, signature: given.signature, key_id: given.key_id };
             Grant::verify(
                 &signed,
                 &keys,

@@ -3,7 +3,7 @@
 use ed25519_dalek::SigningKey;
 use serde::{Deserialize, Serialize};
 
-use crate::{InvalidSeal, Keys, Signed, canonical, from_canonical, seal::GRANT};
+use crate::{InvalidSeal, Keys, SignedBytes, canonical, from_canonical, seal::GRANT};
 
 /// A permission for one call and one subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,15 +79,15 @@ impl Grant {
     }
 
     /// Signs it.
-    pub fn sign(&self, key: &SigningKey) -> Signed {
-        Signed::new(GRANT, key, canonical(self))
+    pub fn sign(&self, key: &SigningKey) -> SignedBytes {
+        SignedBytes::new(GRANT, key, canonical(self))
     }
 
     /// Returns the grant in signed bytes if it is valid for what is expected. The ledger checks by its nonce that it was not used before.
     ///
     /// # Errors
     /// [`InvalidSeal`], naming what does not fit.
-    pub fn verify(signed: &Signed, keys: &Keys, expected: GrantExpectation<'_>) -> Result<Self, InvalidSeal> {
+    pub fn verify(signed: &SignedBytes, keys: &Keys, expected: GrantExpectation<'_>) -> Result<Self, InvalidSeal> {
         keys.verify(GRANT, signed)?;
         let grant: Self = from_canonical(&signed.body, Self::MAX_BYTES)?;
         let same = |what, found: &str, expected: &str| match found == expected {

@@ -9,7 +9,7 @@ use crate::shown;
 
 /// Bytes with a signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signed {
+pub struct SignedBytes {
     /// The signed bytes.
     pub body: Vec<u8>,
     /// 64 bytes.
@@ -87,7 +87,7 @@ impl Keys {
         self.0.iter().map(|(id, key)| (id.as_str(), key))
     }
 
-    pub(crate) fn verify(&self, domain: &str, signed: &Signed) -> Result<(), InvalidSeal> {
+    pub(crate) fn verify(&self, domain: &str, signed: &SignedBytes) -> Result<(), InvalidSeal> {
         // The id only selects the key; the signature is the proof.
         let key = self.0.iter().find(|(id, _)| *id == signed.key_id);
         let (_, key) = key.ok_or_else(|| InvalidSeal::UnknownKey(shown(&signed.key_id)))?;
@@ -97,7 +97,7 @@ impl Keys {
     }
 }
 
-impl Signed {
+impl SignedBytes {
     pub(crate) fn new(domain: &str, key: &SigningKey, body: Vec<u8>) -> Self {
         let signature = key.sign(&message(domain, &body)).to_vec();
         Self { body, signature, key_id: key_id(&key.verifying_key()) }

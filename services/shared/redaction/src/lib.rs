@@ -39,7 +39,7 @@ pub use seal::{
     Bound, ChunkPlace, MasterKey, NotOpened, SEALED_LONGER, SealKey, blob_digest, open, open_chunk, seal, seal_chunk,
 };
 pub use stream::Stream;
-pub use text::Redacted;
+pub use text::RedactedText;
 
 /// The replacement for a secret.
 pub const REDACTED: &str = "[REDACTED]";

@@ -311,12 +311,12 @@ mod tests {
     use crate::{Access, Hosted, Shutdown, net};
 
     /// The first bytes of a request, after which nothing comes any more; or the whole of it.
-    struct Sent {
+    struct SentRequest {
         first: Option<Bytes>,
         whole: bool,
     }
 
-    impl HttpBody for Sent {
+    impl HttpBody for SentRequest {
         type Data = Bytes;
         type Error = Status;
 
@@ -341,7 +341,7 @@ mod tests {
         let request = Request::post("http://localhost/grpc.health.v1.Health/Check")
             .header("content-type", "application/grpc")
             .header("te", "trailers")
-            .body(Body::new(Sent { first: Some(first), whole }))
+            .body(Body::new(SentRequest { first: Some(first), whole }))
             .unwrap();
         let answer = channel.oneshot(request).await.map_err(|error| Status::unknown(error.to_string()))?;
         Status::from_header_map(answer.headers()).filter(|status| status.code() != Code::Ok).map_or(Ok(()), Err)

@@ -222,9 +222,9 @@ mod tests {
     use super::*;
     use crate::{Hosted, People, Shutdown, Trigger, net};
 
-    struct Fixed;
+    struct FixedMetrics;
 
-    impl Measured for Fixed {
+    impl Measured for FixedMetrics {
         fn metrics(&self) -> Reading<'_> {
             let help = "What it is.";
             let (counter, histogram) = (Counter::by("color", &["green", "red"]), Histogram::by("color"));
@@ -272,7 +272,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_scraper_with_the_token_reads_the_gauges_of_all_services() {
-        let (address, _trigger) = listen(hosted().with_metrics(Arc::new(Fixed))).await;
+        let (address, _trigger) = listen(hosted().with_metrics(Arc::new(FixedMetrics))).await;
         let (status, content_type, text) = ask(&address, Some("own")).await;
         assert_eq!((status, content_type.as_str()), (200, OPEN_METRICS));
         let expected = "\

@@ -42,7 +42,7 @@ pub enum RegisterError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// Whose it is.
+        /// The owner.
         uid: u32,
     },
     /// Its content is not a register.

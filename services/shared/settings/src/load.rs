@@ -25,7 +25,7 @@ const MAX_FILE: u64 = 1 << 20;
 
 /// Settings and their file.
 #[derive(Clone, Debug, Default)]
-pub struct Loaded {
+pub struct LoadedSettings {
     /// The settings.
     pub settings: Settings,
     /// The file; `None` if there is none, and every value is the default.
@@ -36,7 +36,7 @@ pub struct Loaded {
     pub redactor: Redactor,
 }
 
-impl Loaded {
+impl LoadedSettings {
     /// Refuses settings that show the state directory of a Belay to commands, whose keys and sockets decide what commands may do. `state_dir`
     /// is the service's own; `find` returns one that a path is, lies in, or contains.
     ///
@@ -138,13 +138,13 @@ fn messages(violations: &[Violation]) -> String {
 ///
 /// # Errors
 /// [`ConfigError`] if the file cannot be used. A file that the caller names must exist.
-pub fn load(named: Option<&Path>, env: &dyn Fn(&str) -> Option<OsString>) -> Result<Loaded, ConfigError> {
+pub fn load(named: Option<&Path>, env: &dyn Fn(&str) -> Option<OsString>) -> Result<LoadedSettings, ConfigError> {
     let from = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = from("HOME").filter(|home| home.is_absolute());
     // An empty variable counts as unset.
     if let Some(path) = named.filter(|path| !path.as_os_str().is_empty()) {
         let (settings, redactor) = read(path, home.as_deref())?;
-        return Ok(Loaded { settings, file: Some(path.to_owned()), looked_in: Vec::new(), redactor });
+        return Ok(LoadedSettings { settings, file: Some(path.to_owned()), looked_in: Vec::new(), redactor });
     }
     let own = from("XDG_CONFIG_HOME").filter(|folder| folder.is_absolute());
     let own = own.or_else(|| home.as_ref().map(|home| home.join(".config")));
@@ -154,7 +154,7 @@ pub fn load(named: Option<&Path>, env: &dyn Fn(&str) -> Option<OsString>) -> Res
     let file = looked_in.iter().find(|file| file.try_exists().unwrap_or(true)).cloned();
     let read = file.as_deref().map(|file| read(file, home.as_deref())).transpose()?;
     let (settings, redactor) = read.unwrap_or_default();
-    Ok(Loaded { settings, file, looked_in, redactor })
+    Ok(LoadedSettings { settings, file, looked_in, redactor })
 }
 
 fn read(path: &Path, home: Option<&Path>) -> Result<(Settings, Redactor), ConfigError> {

@@ -6,7 +6,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use belay_defects::{Defect, is_planted};
-use belay_grant::{Grant, GrantExpectation, InvalidSeal, Signed, Subject};
+use belay_grant::{Grant, GrantExpectation, InvalidSeal, SignedBytes, Subject};
 use belay_proto::{
     runner_v1,
     texts::{Text, Texts as _},
@@ -324,7 +324,7 @@ impl Calls {
             policy_revision: subject.policy_revision,
             now: self.clock.now_micros().div_euclid(1_000_000),
         };
-        let signed = Signed { body, signature, key_id };
+        let signed = SignedBytes { body, signature, key_id };
         let grant = Grant::verify(&signed, self.policy.keys(), expected).map_err(|error| match error {
             // A new grant fixes this: the executor requests one from the gate.
             InvalidSeal::Time { .. } => {

@@ -10,7 +10,7 @@ use super::call::Call;
 
 /// The calls that the runner knows, by their names.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownCalls {
     /// The calls in memory: they run, have ended, or a caller asks about them.
     pub(super) calls: HashMap<String, Call>,
     /// The calls that wait for approval and are in the ledger only, in order, so that those of an execution are together.
@@ -24,7 +24,7 @@ pub(super) enum CallLookup {
     Nowhere,
 }
 
-impl Known {
+impl KnownCalls {
     /// Adds a call that waits for approval and is in the ledger.
     pub(super) fn add_held(&mut self, name: &str) {
         self.held.insert(name.into());
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_call_that_waits_leaves_memory_when_nobody_asks_about_it() {
-        let mut known = Known::default();
+        let mut known = KnownCalls::default();
         assert!(known.add_new("held", &held()));
         let asking = known.look_up("held");
         known.unload("held");
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_call_that_does_not_wait_stays_in_memory() {
         for progress in [Progress::Running, Progress::Resolving, Progress::Unresolved] {
-            let mut known = Known::default();
+            let mut known = KnownCalls::default();
             assert!(known.add_new("a", &call(progress)));
             known.unload("a");
             assert!(known.calls.contains_key("a"));
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_calls_of_an_execution_are_found_among_others() {
-        let mut known = Known::default();
+        let mut known = KnownCalls::default();
         for name in ["e1/steps/a/calls/1.1", "e1/steps/b/calls/1.1", "e10/steps/a/calls/1.1", "e2/steps/a/calls/1.1"] {
             known.add_held(name);
         }

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use tonic::Status;
 
 use super::{
-    Call, Calls, Progress, call::restore, effect::not_committed, ended::EndedCall, known::Known, not_durable,
+    Call, Calls, Progress, call::restore, effect::not_committed, ended::EndedCall, known::KnownCalls, not_durable,
     record::failure,
 };
 use crate::{
@@ -77,7 +77,7 @@ impl Calls {
             .map_err(not_durable)?;
 
         contents.layer_sets.into_iter().for_each(|set| workspaces.keep_layers(set));
-        let mut known = Known::default();
+        let mut known = KnownCalls::default();
         for HeldCall { name, staged } in contents.held {
             if let Some(staged) = staged {
                 workspaces.keep_staged(&staged);

@@ -17,7 +17,7 @@ pub(crate) struct StepLayers {
     pub(super) round: i32,
     /// The layers that the call begins with, in their order.
     pub(crate) begin_with: Vec<String>,
-    /// Whose layer it leaves; `None` for the call that commits.
+    /// The entry whose layer it leaves; `None` for the call that commits.
     pub(crate) entry: Option<String>,
 }
 

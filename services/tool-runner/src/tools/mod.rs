@@ -29,7 +29,7 @@ pub use write_file::WriteFile;
 
 use std::sync::Arc;
 
-use belay_settings::{CommandTool, ConfigError, Loaded, Sourced};
+use belay_settings::{CommandTool, ConfigError, LoadedSettings, Sourced};
 use belay_workspace::RelPath;
 use serde_json::Value;
 
@@ -59,7 +59,7 @@ pub fn built_in(enforcement: &Enforcement, commands: &Arc<CommandSettings>) -> V
 pub fn registry(
     enforcement: &Enforcement,
     commands: &Arc<CommandSettings>,
-    loaded: &Loaded,
+    loaded: &LoadedSettings,
 ) -> Result<Registry, ConfigError> {
     let declared = &loaded.settings.tools;
     let terminal = RunTerminal::new(enforcement).with(Arc::clone(commands));

@@ -128,9 +128,9 @@ async fn a_commit_in_doubt_happens_as_a_whole_or_not_at_all() {
 
 /// A workspace whose disk does not take as many commits that are applied again, with this error of the system.
 #[derive(Clone)]
-struct Refusing(Arc<AtomicUsize>, i32);
+struct RefusedRedos(Arc<AtomicUsize>, i32);
 
-impl Hooks for Refusing {
+impl Hooks for RefusedRedos {
     fn redo(&self, place: &dyn WorkspaceDirectory, staged: &StagedEffect) -> Result<(), CommitError> {
         match self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
             Ok(_) => {
@@ -148,7 +148,7 @@ impl Hooks for Refusing {
 async fn a_commit_waits_for_the_disk_at_the_start() {
     let (enospc, eio, erofs) = (28, 5, 30);
     for error in [enospc, eio, erofs] {
-        let (mut bench, refusing) = (Bench::new(), Refusing(Arc::default(), error));
+        let (mut bench, refusing) = (Bench::new(), RefusedRedos(Arc::default(), error));
         bench.directories = Arc::new(Hooked(refusing.clone()));
         let todo = json!([["write", "a", "x"]]);
         let runner = bench.start(FREE).await;

@@ -411,9 +411,9 @@ struct Raw {
 }
 
 /// The bytes as they are sent.
-struct Sent(mpsc::UnboundedReceiver<Bytes>);
+struct SentMessages(mpsc::UnboundedReceiver<Bytes>);
 
-impl http_body::Body for Sent {
+impl http_body::Body for SentMessages {
     type Data = Bytes;
     type Error = Status;
 
@@ -431,7 +431,7 @@ impl Raw {
         let request = http::Request::post("http://localhost/belay.runner.v1.ToolRunnerService/Session")
             .header("content-type", "application/grpc")
             .header("te", "trailers")
-            .body(Body::new(Sent(bytes)))
+            .body(Body::new(SentMessages(bytes)))
             .unwrap();
         let mut channel = runner.channel();
         std::future::poll_fn(|context| GrpcService::<Body>::poll_ready(&mut channel, context)).await.unwrap();

@@ -13,8 +13,8 @@ use std::{
     time::Duration,
 };
 
-use belay_grant::{Grant, Keys, Scope, Signed, SigningKey, Subject};
-use belay_policy::{Policies, Revised, ToolKind};
+use belay_grant::{Grant, Keys, Scope, SignedBytes, SigningKey, Subject};
+use belay_policy::{Policies, RevisedPolicies, ToolKind};
 use belay_proto::{
     runner_v1::{self, call_tool_response::Event, tool_runner_service_client::ToolRunnerServiceClient},
     v1::{self, ErrorClass, tool_call::State, tool_call_output::Stream},
@@ -75,7 +75,7 @@ impl Signals {
 }
 
 /// Runs the steps in its arguments, in order: `{"do": [["write", path, text], …]}`.
-struct Scripted {
+struct ScriptedTool {
     name: &'static str,
     recovery: Recovery,
     touches: Touches,
@@ -87,7 +87,7 @@ fn paths(arguments: &Value) -> Vec<String> {
     arguments["paths"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-impl Tool for Scripted {
+impl Tool for ScriptedTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: self.name,
@@ -170,7 +170,7 @@ impl Tool for Scripted {
 
 fn tools(signals: &Signals) -> Vec<Box<dyn Tool>> {
     let tool = |name, recovery, touches, kind| -> Box<dyn Tool> {
-        Box::new(Scripted { name, recovery, touches, kind, signals: signals.clone() })
+        Box::new(ScriptedTool { name, recovery, touches, kind, signals: signals.clone() })
     };
     vec![
         tool(CHANGE, Recovery::Transactional, Touches::Changes, ToolKind::FileWrite),
@@ -394,7 +394,7 @@ impl Bench {
 
     pub(crate) fn signed(&self, revision: i64, policy: &str) -> v1::SignedPolicy {
         let policy = Policies::from_yaml(policy).unwrap_or_else(|wrong| panic!("{wrong:?}"));
-        let signed = Signed::policy(&self.key, Revised { revision, policies: policy }.to_bytes());
+        let signed = SignedBytes::policy(&self.key, RevisedPolicies { revision, policies: policy }.to_bytes());
         v1::SignedPolicy { revision, body: signed.body, signature: signed.signature, key_id: signed.key_id }
     }
 
@@ -423,7 +423,7 @@ impl Bench {
 }
 
 pub(crate) fn sign(key: &SigningKey, grant: &Grant) -> runner_v1::Grant {
-    let Signed { body, signature, key_id } = grant.sign(key);
+    let SignedBytes { body, signature, key_id } = grant.sign(key);
     runner_v1::Grant { body, signature, key_id }
 }
 

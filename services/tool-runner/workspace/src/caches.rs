@@ -20,7 +20,7 @@ use rustix::{
 };
 
 use crate::{
-    disk::{At as _, Disk, IoFailure, Rename},
+    disk::{Disk, IoContext as _, IoFailure, Rename},
     inner::Inner,
     kept_cache::CacheMerge,
     open::{DIRECTORY, names, open_beneath, open_entry, open_file, stat_entry},
@@ -258,7 +258,7 @@ mod tests {
     use rustix::fs::{FileType, Mode, mknodat};
 
     use super::*;
-    use crate::{Seam, Undisturbed, Workspace, disk::deadly::Deadly};
+    use crate::{QuietSeam, Seam, Workspace, disk::deadly::Deadly};
 
     /// A workspace, a cache beside it, and the changes of it that a command has left in a view.
     struct Scene {
@@ -271,7 +271,7 @@ mod tests {
 
     impl Scene {
         fn new() -> Self {
-            Self::with(Arc::new(Undisturbed))
+            Self::with(Arc::new(QuietSeam))
         }
 
         fn with(seam: Arc<dyn Seam>) -> Self {

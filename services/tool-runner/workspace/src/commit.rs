@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     conflict::{Fingerprint, Position},
-    disk::{At as _, IoFailure},
+    disk::{IoContext as _, IoFailure},
     inner::{Inner, retired_name},
     open::{DIRECTORY, open_entry, stat_entry},
     path::{RelPath, shown},

@@ -13,7 +13,7 @@ use rustix::fs::fstat;
 
 use crate::{
     conflict::Fingerprint,
-    disk::{At as _, IoFailure},
+    disk::{IoContext as _, IoFailure},
     manifest::{Act, Change, Flag, FlaggedPath, Manifest, collisions, flags},
     open::{DIRECTORY, names, open_entry, stat_entry},
     overlay_format::{is_opaque, is_whiteout, lies_elsewhere, open_for_reading, was_copied_up},

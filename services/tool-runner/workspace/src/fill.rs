@@ -17,7 +17,7 @@ use crate::{
     attributes::copy_attributes,
     commit::{self, CommitError, Op, slot_name},
     conflict::Position,
-    disk::{At as _, Disk, IoFailure},
+    disk::{Disk, IoContext as _, IoFailure},
     inner::Inner,
     layer::{Layer, RevertedPath},
     lookup::MergedFolder,

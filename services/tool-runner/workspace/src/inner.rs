@@ -16,7 +16,7 @@ use rustix::{
 };
 
 use crate::{
-    disk::{At as _, Disk, IoFailure, Rename},
+    disk::{Disk, IoContext as _, IoFailure, Rename},
     open::{DIRECTORY, names, open_beneath, stat_entry},
     open_error::OpenError,
     order::Order,

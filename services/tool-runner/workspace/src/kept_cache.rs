@@ -21,7 +21,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{Undisturbed, disk::Disk, open::stat_entry, remove::remove_tree, stat::Stat};
+use crate::{QuietSeam, disk::Disk, open::stat_entry, remove::remove_tree, stat::Stat};
 
 /// The end of a mark's name.
 const MARK: &str = ".merging";
@@ -41,7 +41,7 @@ pub fn prepare_cache(cache: &Path) -> io::Result<bool> {
     if stat_entry(&place.folder, &place.mark)?.is_none() {
         return Ok(false);
     }
-    let disk = Disk::of(&place.folder, Arc::new(Undisturbed));
+    let disk = Disk::of(&place.folder, Arc::new(QuietSeam));
     let (_lock, was_emptied) = place.lock(&disk)?;
     disk.unlink(&place.folder, &place.mark)?;
     Ok(was_emptied)

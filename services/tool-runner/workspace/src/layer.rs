@@ -16,7 +16,7 @@ use crate::{
 pub struct LayerPlace {
     /// The set of layers that are committed together.
     pub set: String,
-    /// Whose layer it is. A later layer of the same entry replaces an earlier one.
+    /// The entry whose layer it is. A later layer of the same entry replaces an earlier one.
     pub entry: String,
 }
 

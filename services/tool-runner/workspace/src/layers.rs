@@ -15,7 +15,7 @@ use rustix::{fs::OFlags, io::Errno};
 
 use crate::{
     commit::{self, CommitError},
-    disk::{At as _, IoFailure, Rename},
+    disk::{IoContext as _, IoFailure, Rename},
     effect::EffectError,
     fill::Fill,
     inner::Inner,

@@ -62,7 +62,7 @@ mod workspace;
 pub use caches::CacheChanges;
 pub use commit::{Commit, CommitError, Op};
 pub use conflict::Fingerprint;
-pub use disk::{Call, IoFailure, Seam, Undisturbed};
+pub use disk::{Call, IoFailure, QuietSeam, Seam};
 pub use effect::EffectError;
 pub use kept_cache::prepare_cache;
 pub use layer::{Layer, LayerPlace, OwnChanges, RevertedPath};

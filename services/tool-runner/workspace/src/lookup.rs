@@ -15,7 +15,7 @@ use std::{
 use rustix::{fs::readlinkat, io::Errno};
 
 use crate::{
-    disk::{At as _, Disk},
+    disk::{Disk, IoContext as _},
     open::{DIRECTORY, names, open_entry, stat_entry},
     overlay_format::{is_opaque, is_whiteout},
     path::{RelPath, is_own},

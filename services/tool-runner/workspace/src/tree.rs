@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    disk::{At as _, Disk, IoFailure},
+    disk::{Disk, IoContext as _, IoFailure},
     open::{DIRECTORY, NotAFile, names, open_entry, open_file, stat_entry},
     overlay_format::{is_whiteout, lies_elsewhere, open_for_reading},
     path::{self, RelPath},

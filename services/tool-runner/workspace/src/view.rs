@@ -20,7 +20,7 @@ use rustix::{
 };
 
 use crate::{
-    disk::{At as _, IoFailure, Rename},
+    disk::{IoContext as _, IoFailure, Rename},
     inner::Inner,
     lookup::{Entry, Follow, Layer, MergedFolder, PathEntry, find},
     manifest::Manifest,

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use belay_e2e::{Home, belay::Running};
+use belay_e2e::{Home, belay::RunningCommand};
 use serde_json::{Value, json};
 
 fn home(plan: &Value) -> Home {
@@ -143,7 +143,7 @@ fn limit_calls(home: &Home, calls: u64) {
     home.file("config.yaml", format!("budgets: [{{namespace: default, window: day, calls: {calls}}}]\n"));
 }
 
-fn serve(home: &Home) -> Running {
+fn serve(home: &Home) -> RunningCommand {
     home.serve_with(&["--config", "config.yaml"])
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use belay_e2e::{
-    As, Client, Home, Person, Process, Runner,
+    Client, Home, Person, Process, ProcessUser, Runner,
     belay::repository,
     binary,
     client::{name, serving},
@@ -86,9 +86,9 @@ impl Host {
     }
 
     /// The user of a unit, with its groups.
-    fn user(&self, unit: &str) -> As {
+    fn user(&self, unit: &str) -> ProcessUser {
         let groups = Self::setting(unit, "SupplementaryGroups");
-        As {
+        ProcessUser {
             id: self.id(&Self::setting(unit, "User")),
             groups: groups.split(' ').map(|group| self.id(group)).collect(),
         }

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
-use belay_e2e::{Home, belay::Running, binary};
+use belay_e2e::{Home, belay::RunningCommand, binary};
 use serde_json::Value;
 
 /// No change by a command requires approval.
@@ -37,7 +37,7 @@ fn run(home: &Home, workspace: &str, path: &str, more: &[&str]) -> Value {
     for variable in ["CARGO_HOME", "RUSTUP_HOME", "PYENV_ROOT", "NVM_DIR", "GOPATH", "GOMODCACHE", "JAVA_HOME"] {
         command.env_remove(variable);
     }
-    let ended = Running::start(command).end();
+    let ended = RunningCommand::start(command).end();
     serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
 }
 
@@ -183,7 +183,7 @@ fn every_setting_says_where_it_comes_from() {
     let show = |more: &[&str], variable: Option<&str>| {
         let mut command = home.belay(["config", "show", "-o", "json"].iter().chain(more));
         command.env("PATH", "/usr/bin:/bin").envs(variable.map(|value| ("BELAY_LOG", value)));
-        let ended = Running::start(command).end();
+        let ended = RunningCommand::start(command).end();
         serde_json::from_str::<Value>(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
     };
     let row = |shown: &Value, key: &str| {

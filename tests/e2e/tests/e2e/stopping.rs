@@ -12,7 +12,7 @@ use std::{
 
 use belay_e2e::{
     Home,
-    belay::{Running, count},
+    belay::{RunningCommand, count},
 };
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ fn plan(trap: &str, nap: &str) -> String {
 
 struct Scene {
     home: Home,
-    run: Running,
+    run: RunningCommand,
 }
 
 impl Scene {

@@ -1,11 +1,11 @@
 //! A grant is good for one call and what a person saw of it, and for nothing else.
 
-use belay_grant::{Grant, GrantExpectation, InvalidSeal, Keys, Scope, Signed, SigningKey, VerifyingKey};
+use belay_grant::{Grant, GrantExpectation, InvalidSeal, Keys, Scope, SignedBytes, SigningKey, VerifyingKey};
 use proptest::prelude::*;
 
 use crate::support::{CALL, GRANT, NOW, POLICY, digest, expected, gate, grant, signed, signed_by, trusted};
 
-fn verify(signed: &Signed) -> Result<Grant, InvalidSeal> {
+fn verify(signed: &SignedBytes) -> Result<Grant, InvalidSeal> {
     Grant::verify(signed, &trusted(), expected(&digest()))
 }
 
@@ -106,11 +106,11 @@ fn another_key_is_not_the_gates() {
     let forged = grant().sign(&other);
     assert_eq!(verify(&forged), Err(InvalidSeal::UnknownKey(forged.key_id.clone())));
     // The id of the gate's key does not make it the gate's signature.
-    let confused = Signed { key_id: grant().sign(&gate()).key_id, ..forged };
+    let confused = SignedBytes { key_id: grant().sign(&gate()).key_id, ..forged };
     assert_eq!(verify(&confused), Err(InvalidSeal::Signature));
     // Nor does a trusted key's signature under the id of another trusted key.
     let both = Keys::new([gate().verifying_key(), other.verifying_key()]);
-    let swapped = Signed { key_id: belay_grant::key_id(&other.verifying_key()), ..grant().sign(&gate()) };
+    let swapped = SignedBytes { key_id: belay_grant::key_id(&other.verifying_key()), ..grant().sign(&gate()) };
     assert_eq!(Grant::verify(&swapped, &both, expected(&digest())), Err(InvalidSeal::Signature));
     assert!(Grant::verify(&grant().sign(&other), &both, expected(&digest())).is_ok(), "both are trusted");
     assert_eq!(
@@ -126,7 +126,7 @@ fn a_signature_for_one_purpose_is_none_for_another() {
         assert_eq!(verify(&signed(domain, good.body.clone())), Err(InvalidSeal::Signature), "{domain:?}");
     }
     assert_eq!(good.verify_policy(&trusted()), Err(InvalidSeal::Signature));
-    let policy = Signed::policy(&gate(), good.body.clone());
+    let policy = SignedBytes::policy(&gate(), good.body.clone());
     assert_eq!(policy.verify_policy(&trusted()), Ok(()));
     assert_eq!(verify(&policy), Err(InvalidSeal::Signature));
     // What belongs to the prefix cannot be moved into the body.
@@ -196,7 +196,7 @@ fn what_is_huge_is_refused_in_few_words() {
         let said = verify(&signed(GRANT, body)).unwrap_err().to_string();
         assert!(said.len() < 4_000 && !said.contains(['\n', '\u{202e}']), "{said}");
     }
-    let named = Signed { key_id: "k\n".repeat(1 << 20), ..grant().sign(&gate()) };
+    let named = SignedBytes { key_id: "k\n".repeat(1 << 20), ..grant().sign(&gate()) };
     let said = verify(&named).unwrap_err().to_string();
     assert!(said.len() < 1_000 && !said.contains('\n'), "{said}");
 }
@@ -212,7 +212,7 @@ fn a_signature_has_one_spelling_and_one_length() {
         [good.signature.as_slice(), &[0]].concat(),
         plus_order(&good.signature),
     ] {
-        assert_eq!(verify(&Signed { signature, ..good.clone() }), Err(InvalidSeal::Signature));
+        assert_eq!(verify(&SignedBytes { signature, ..good.clone() }), Err(InvalidSeal::Signature));
     }
 }
 
@@ -239,7 +239,7 @@ fn a_weak_key_signs_nothing() {
     let weak = VerifyingKey::from_bytes(&identity).unwrap();
     let body = grant().sign(&gate()).body;
     let signature = [identity, [0; 32]].concat();
-    let forged = Signed { body: body.clone(), signature: signature.clone(), key_id: belay_grant::key_id(&weak) };
+    let forged = SignedBytes { body: body.clone(), signature: signature.clone(), key_id: belay_grant::key_id(&weak) };
     let loose = ed25519_dalek::Verifier::verify(
         &weak,
         &[GRANT.as_bytes(), &body].concat(),
@@ -290,12 +290,12 @@ proptest! {
         let at = place.index(bytes.len());
         bytes[at] ^= 1_u8 << bit;
         let signature = bytes.split_off(good.body.len());
-        prop_assert_eq!(verify(&Signed { body: bytes, signature, ..good }), Err(InvalidSeal::Signature));
+        prop_assert_eq!(verify(&SignedBytes { body: bytes, signature, ..good }), Err(InvalidSeal::Signature));
     }
 
     #[test]
     fn no_bytes_panic(body in prop::collection::vec(any::<u8>(), 0..200), signature in prop::collection::vec(any::<u8>(), 0..80)) {
-        let forged = Signed { signature, ..signed(GRANT, body.clone()) };
+        let forged = SignedBytes { signature, ..signed(GRANT, body.clone()) };
         prop_assert!(verify(&forged).is_err());
         prop_assert!(verify(&signed(GRANT, body)).is_err());
     }

@@ -1,6 +1,6 @@
 //! Trusted keys, and policies signed with them.
 
-use belay_grant::{InvalidSeal, Keys, Signed, SigningKey, digest_of, key_id};
+use belay_grant::{InvalidSeal, Keys, SignedBytes, SigningKey, digest_of, key_id};
 
 use crate::support::{GRANT, POLICY, gate, signed, trusted};
 
@@ -50,17 +50,17 @@ fn ids_and_digests_are_short_and_full_sha_256() {
 
 #[test]
 fn a_policy_is_believed_as_it_was_signed() {
-    let good = Signed::policy(&gate(), b"the policy".to_vec());
+    let good = SignedBytes::policy(&gate(), b"the policy".to_vec());
     assert_eq!(good, signed(POLICY, b"the policy"));
     assert_eq!(good.verify_policy(&trusted()), Ok(()));
     for wrong in [
-        Signed { body: b"the Policy".to_vec(), ..good.clone() },
-        Signed { body: Vec::new(), ..good.clone() },
+        SignedBytes { body: b"the Policy".to_vec(), ..good.clone() },
+        SignedBytes { body: Vec::new(), ..good.clone() },
         signed(GRANT, good.body.clone()),
         signed("", good.body.clone()),
     ] {
         assert_eq!(wrong.verify_policy(&trusted()), Err(InvalidSeal::Signature), "{wrong:?}");
     }
-    let other = Signed::policy(&SigningKey::from_bytes(&[8; 32]), b"the policy".to_vec());
+    let other = SignedBytes::policy(&SigningKey::from_bytes(&[8; 32]), b"the policy".to_vec());
     assert_eq!(other.verify_policy(&trusted()), Err(InvalidSeal::UnknownKey(other.key_id)));
 }

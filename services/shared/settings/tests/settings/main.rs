@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use belay_settings::{
-    CacheUse, File, LogLevel, Origin, Place, Resolved, ToolOutput, ToolRecovery, Violation, rows, toolchains::Host,
+    CacheUse, File, LogLevel, Origin, Place, ResolvedCommands, ToolOutput, ToolRecovery, Violation, rows,
+    toolchains::Host,
 };
 
 /// The violations of a text, as `line field: message`.
@@ -270,7 +271,7 @@ fn every_value_has_its_origin() {
     let settings = File::parse(text, None).unwrap();
     let env = |name: &str| (name == "BELAY_LOG").then(|| "belay=debug".into());
     let file = Path::new("/etc/belay/config.yaml");
-    let shown: Vec<_> = rows(&settings, &Resolved::of(settings.commands.clone(), None, &Host), &env)
+    let shown: Vec<_> = rows(&settings, &ResolvedCommands::of(settings.commands.clone(), None, &Host), &env)
         .into_iter()
         .map(|row| format!("{} = {} ({})", row.key, row.value, row.origin.shown(Some(file))))
         .collect();
@@ -371,7 +372,7 @@ tools:
     assert_eq!(seo.parameters["properties"]["low"]["minimum"], -1.5);
     assert_eq!(seo.shown(), "python3 seo.py -n 3 ${post} [--lang ${lang}]");
     let settings = File::parse(text, None).unwrap();
-    let rows = rows(&settings, &Resolved::of(settings.commands.clone(), None, &Host), &|_| None);
+    let rows = rows(&settings, &ResolvedCommands::of(settings.commands.clone(), None, &Host), &|_| None);
     let shown = rows.iter().find(|row| row.key == "tools.skills.seo").unwrap();
     assert_eq!((shown.value.as_str(), shown.origin.clone()), (seo.shown().as_str(), Origin::Line(3)));
 }

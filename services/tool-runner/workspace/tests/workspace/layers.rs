@@ -3,11 +3,11 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
 
 use belay_workspace::{
-    CommitError, Layer, LayerPlace, Limits, Manifest, Order, Seam, Undisturbed, View, ViewError, Workspace,
+    CommitError, Layer, LayerPlace, Limits, Manifest, Order, QuietSeam, Seam, View, ViewError, Workspace,
 };
 use proptest::prelude::*;
 
-use crate::support::{Before, Deadly, Ground, Step, before, cases, path, picture, script};
+use crate::support::{Deadly, Ground, InitialTree, Step, before, cases, path, picture, script};
 
 const SET: &str = "set";
 
@@ -60,7 +60,7 @@ fn calls_on_top_of_each_other_are_one_effect() {
     proptest!(config, |((before, first, second, third) in scripts)| one_effect(&before, &[first, second, third])?);
 }
 
-fn one_effect(before: &Before, scripts: &[Vec<Step>]) -> Result<(), TestCaseError> {
+fn one_effect(before: &InitialTree, scripts: &[Vec<Step>]) -> Result<(), TestCaseError> {
     let (apart, together) = (Ground::new(), Ground::new());
     before.build(&apart.root);
     before.build(&together.root);
@@ -236,7 +236,7 @@ fn a_layer_is_kept_whole_or_not_at_all() {
             let (mut row, seam) = (None, Deadly::at(instants, order));
             let done =
                 run(&ground, Arc::clone(&seam) as Arc<dyn Seam>, std::slice::from_ref(&first), &mut row).is_some();
-            let workspace = Workspace::open_with(&ground.root, &[], Arc::new(Undisturbed)).unwrap();
+            let workspace = Workspace::open_with(&ground.root, &[], Arc::new(QuietSeam)).unwrap();
             workspace.sweep(|id| row.is_some() && id == "second").unwrap();
             workspace.sweep_layers(|set| set == SET).unwrap();
             let layer: Option<Layer> = row.map(|row| serde_json::from_str(&row).unwrap());

@@ -17,7 +17,7 @@ use proptest::{
 use crate::{
     blocks::Blocks,
     lossy::{Loses, Power},
-    support::{Before, Ground, Picture, Step, before, cases, path, script},
+    support::{FolderContents, Ground, InitialTree, Step, before, cases, path, script},
 };
 
 /// The disk.
@@ -136,14 +136,14 @@ fn recover(ground: &Ground, seam: Arc<dyn Seam>, ledger: &mut Ledger) -> Result<
     Ok(())
 }
 
-fn ground(before: &Before) -> Ground {
+fn ground(before: &InitialTree) -> Ground {
     let ground = Ground::new();
     before.build(&ground.root);
     ground
 }
 
 /// The workspace after each commit, and how many calls to the disk there are.
-fn undisturbed(before: &Before, scripts: &[Vec<Step>], manner: Manner) -> (Vec<Picture>, u64) {
+fn undisturbed(before: &InitialTree, scripts: &[Vec<Step>], manner: Manner) -> (Vec<FolderContents>, u64) {
     let mut pictures = vec![ground(before).picture()];
     let mut reached = 0;
     for number in 1..=scripts.len() {
@@ -164,11 +164,11 @@ fn undisturbed(before: &Before, scripts: &[Vec<Step>], manner: Manner) -> (Vec<P
 
 /// Loses power once, and perhaps again in the recovery. Fails if the workspace is not what was committed.
 fn lose(
-    before: &Before,
+    before: &InitialTree,
     scripts: &[Vec<Step>],
     manner: Manner,
     [dies_at, kept, again, kept_again]: [u64; 4],
-    expected: &[Picture],
+    expected: &[FolderContents],
 ) -> Result<usize, String> {
     let ground = ground(before);
     let mut ledger = Ledger::default();
@@ -246,7 +246,7 @@ fn files(steps: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, steps)
 }
 
-fn outlives(disk: Disk, before: impl Strategy<Value = Before>, scripts: impl Strategy<Value = Vec<Vec<Step>>>) {
+fn outlives(disk: Disk, before: impl Strategy<Value = InitialTree>, scripts: impl Strategy<Value = Vec<Vec<Step>>>) {
     let mut runner = TestRunner::new(config(cases("BELAY_POWER_SCRIPTS", 40)));
     let (mut tried, mut with_rows) = (0, 0);
     let counts = (std::cell::RefCell::new(&mut tried), std::cell::RefCell::new(&mut with_rows));
@@ -269,7 +269,7 @@ fn outlives(disk: Disk, before: impl Strategy<Value = Before>, scripts: impl Str
 /// That it would show: a row that goes before its effect is on the disk, and a disk without order that is not synced everywhere.
 #[test]
 fn a_row_that_goes_too_early_is_missed() {
-    let ground = Before::default();
+    let ground = InitialTree::default();
     let scripts = [vec![Step::Write("a".into(), "x".into(), None)]];
     for (disk, forgets) in [(Disk::Ordered, true), (Disk::Mistaken, false), (Disk::Mistaken, true)] {
         let manner = Manner { disk, syncs: false, finishes_late: false, holds: false, forgets };

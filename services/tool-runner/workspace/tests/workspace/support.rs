@@ -56,7 +56,7 @@ impl Ground {
         Workspace::open(&self.root, &[]).unwrap()
     }
 
-    pub(crate) fn picture(&self) -> Picture {
+    pub(crate) fn picture(&self) -> FolderContents {
         picture(&self.root)
     }
 
@@ -83,15 +83,15 @@ fn unlock(folder: &Path) {
 }
 
 /// The contents of a folder, Belay's own aside: mode and contents by path.
-pub(crate) type Picture = BTreeMap<PathBuf, String>;
+pub(crate) type FolderContents = BTreeMap<PathBuf, String>;
 
-pub(crate) fn picture(root: &Path) -> Picture {
-    let mut picture = Picture::new();
+pub(crate) fn picture(root: &Path) -> FolderContents {
+    let mut picture = FolderContents::new();
     draw(root, Path::new(""), &mut picture);
     picture
 }
 
-fn draw(root: &Path, within: &Path, picture: &mut Picture) {
+fn draw(root: &Path, within: &Path, picture: &mut FolderContents) {
     for entry in fs::read_dir(root.join(within)).unwrap() {
         let path = within.join(entry.unwrap().file_name());
         if path == Path::new(".belay") {
@@ -210,28 +210,28 @@ pub(crate) fn script(steps: std::ops::Range<usize>) -> impl Strategy<Value = Vec
 
 /// The content of a directory before a script: files, directories and links, with modes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Before(Vec<(String, Thing)>);
+pub(crate) struct InitialTree(Vec<(String, InitialEntry)>);
 
 #[derive(Clone, Debug)]
-enum Thing {
+enum InitialEntry {
     File(String, u32),
     Folder(u32),
     Link(String),
 }
 
-pub(crate) fn before() -> impl Strategy<Value = Before> {
+pub(crate) fn before() -> impl Strategy<Value = InitialTree> {
     let thing = prop_oneof![
-        5 => ("[a-z]{0,12}", prop::sample::select(vec![0o644, 0o755, 0o600])).prop_map(|(text, mode)| Thing::File(text, mode)),
-        2 => prop::sample::select(vec![0o755, 0o700, 0o775]).prop_map(Thing::Folder),
-        1 => prop::sample::select(vec!["a", "../b", "/etc/passwd", "gone"]).prop_map(|to| Thing::Link(to.to_owned())),
+        5 => ("[a-z]{0,12}", prop::sample::select(vec![0o644, 0o755, 0o600])).prop_map(|(text, mode)| InitialEntry::File(text, mode)),
+        2 => prop::sample::select(vec![0o755, 0o700, 0o775]).prop_map(InitialEntry::Folder),
+        1 => prop::sample::select(vec!["a", "../b", "/etc/passwd", "gone"]).prop_map(|to| InitialEntry::Link(to.to_owned())),
     ];
-    prop::collection::vec((place(), thing), 0..8).prop_map(Before)
+    prop::collection::vec((place(), thing), 0..8).prop_map(InitialTree)
 }
 
-impl Before {
+impl InitialTree {
     /// With files that are there for sure.
     pub(crate) fn and_files(mut self, files: &[&str]) -> Self {
-        self.0.splice(0..0, files.iter().map(|at| ((*at).to_owned(), Thing::File("first".into(), 0o644))));
+        self.0.splice(0..0, files.iter().map(|at| ((*at).to_owned(), InitialEntry::File("first".into(), 0o644))));
         self
     }
 
@@ -246,9 +246,9 @@ impl Before {
             }
             let set = |mode| fs::set_permissions(&place, fs::Permissions::from_mode(mode));
             let made: io::Result<()> = match thing {
-                Thing::File(contents, mode) => fs::write(&place, contents).and_then(|()| set(*mode)),
-                Thing::Folder(mode) => fs::create_dir(&place).and_then(|()| set(*mode)),
-                Thing::Link(target) => symlink(target, &place),
+                InitialEntry::File(contents, mode) => fs::write(&place, contents).and_then(|()| set(*mode)),
+                InitialEntry::Folder(mode) => fs::create_dir(&place).and_then(|()| set(*mode)),
+                InitialEntry::Link(target) => symlink(target, &place),
             };
             made.unwrap();
         }
