@@ -99,8 +99,8 @@ impl FormPrompt {
                 "s" | "skip" => Reply::Decided(Decision::Skip, String::new()),
                 "?" | "h" | "help" => Reply::Help,
                 "q" | "quit" => Reply::Leave,
-                "" => again("nothing is answered; type a letter and Enter"),
-                _ => again("nothing is answered; type a, d, s, q or ?"),
+                "" => again("no answer yet: type a letter and Enter"),
+                _ => again("no answer yet: type a, d, s, q or ?"),
             },
             FormPosition::Field(place) => {
                 let place = *place;
@@ -108,19 +108,19 @@ impl FormPrompt {
             }
             FormPosition::Json => match belay_all_in_one::json::read(line) {
                 Ok(value) => self.confirm(value),
-                Err(refused) => Reply::Again(format!("this cannot be taken: {refused}")),
+                Err(refused) => Reply::Again(format!("this is not accepted: {refused}")),
             },
             FormPosition::Confirming(answer) => match line.to_lowercase().as_str() {
                 "y" | "yes" => Reply::Answered(answer.clone()),
                 "n" | "no" => {
                     self.at = FormPosition::Choosing;
-                    again("nothing is answered")
+                    again("no answer yet")
                 }
-                _ => again("nothing is answered yet; type y or n"),
+                _ => again("no answer yet: type y or n"),
             },
             FormPosition::Denying if line.is_empty() => {
                 self.at = FormPosition::Choosing;
-                again("nothing is answered")
+                again("no answer yet")
             }
             FormPosition::Denying if line.chars().count() > MAX_REASON_CHARS => {
                 again("a reason has at most 2,000 characters")
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn an_answer_is_confirmed_and_can_be_changed() {
         let mut form = prompt(&json!({"type": "object", "properties": {"n": {"type": "integer"}}}));
-        assert!(matches!(after(&mut form, &[""]), Reply::Again(hint) if hint.starts_with("nothing is answered")));
+        assert!(matches!(after(&mut form, &[""]), Reply::Again(hint) if hint.starts_with("no answer yet")));
         assert_eq!(after(&mut form, &["a", "1"]), Reply::Again("  {\"n\":1}".to_owned()));
         assert!(matches!(after(&mut form, &["", "x", "n"]), Reply::Again(_)));
         after(&mut form, &["a"]);

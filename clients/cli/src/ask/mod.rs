@@ -44,7 +44,7 @@ const HELP: [&str; 5] = [
     "d  deny: nothing is written, the step fails, and your reason is sent to the planner",
     "s  skip: nothing is written, and the step is left out",
     "v  view all: every change with its whole difference",
-    "q  quit: nothing is decided; the execution waits, and you come back with `belay approve`",
+    "q  quit without a decision: the execution waits, and you come back with `belay approve`",
 ];
 
 /// The meaning of each letter for a form.
@@ -52,7 +52,7 @@ const FORM_HELP: [&str; 4] = [
     "a  answer: you are asked for the fields, and send them after a look at the whole; the step continues with them",
     "d  deny: the step fails, and your reason is sent to the planner",
     "s  skip: the step is left out",
-    "q  quit: nothing is answered; the execution waits, and you come back with `belay approvals answer`",
+    "q  quit without an answer: the execution waits, and you come back with `belay approvals answer`",
 ];
 
 /// The outcome of a question.

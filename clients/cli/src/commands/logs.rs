@@ -38,7 +38,7 @@ pub(crate) struct Print {
     /// Only steps and attempts that failed
     #[arg(long)]
     failed: bool,
-    /// Go on until the execution or the step has ended
+    /// Continue until the execution or the step has ended
     #[arg(long, short)]
     follow: bool,
 }

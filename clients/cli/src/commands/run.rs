@@ -285,7 +285,7 @@ fn inputs(verb: &Run) -> Result<Option<Payload>, Failure> {
                     let why = refused.to_string();
                     let why = match why.strip_prefix("is ") {
                         Some(rest) => format!("are {rest}"),
-                        None => format!("cannot be taken: {why}"),
+                        None => format!("is not accepted: {why}"),
                     };
                     return Err(invalid(why).into());
                 }

@@ -198,7 +198,7 @@ fn what(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<(Style, St
             let what = match resolved.resolution() {
                 StepResolution::Completed => "the call had completed",
                 StepResolution::Failed => "the call had failed",
-                StepResolution::Again => "the call is made again",
+                StepResolution::Again => "the call is retried",
                 StepResolution::Unspecified => "in a way that this version of belay does not know",
             };
             (Style::Plain, format!("resolved: {what}{}{}", by(event), why(&resolved.reason)))
@@ -313,7 +313,7 @@ fn what(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<(Style, St
         // What says that it is started stands a line above.
         Kind::ChildCreated(_) => return None,
         Kind::ChildPaused(child) => {
-            let what = if child.resumed { "goes on" } else { "was paused" };
+            let what = if child.resumed { "was resumed" } else { "was paused" };
             (Style::Plain, format!("the execution of its plan {what} with this one"))
         }
         Kind::ChildEnded(ended) => match &ended.end {

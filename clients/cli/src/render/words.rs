@@ -185,7 +185,7 @@ pub(crate) fn waiting(reason: &WaitingReason, now: Duration) -> String {
         let ago = time::between(reason.begin_time.as_ref(), Some(now)).map(time::ago);
         let what = match reason.until_time.as_ref().and_then(time::since_epoch) {
             Some(until) => {
-                format!("{} (goes on by itself in {})", waited_for(reason), time::short(until.saturating_sub(now)))
+                format!("{} (resumes by itself in {})", waited_for(reason), time::short(until.saturating_sub(now)))
             }
             None => format!("{} {}", waited_for(reason), ago.unwrap_or_default()),
         };
@@ -486,7 +486,7 @@ mod tests {
         };
         assert_eq!(waiting(&paused("unix:0", 1_000), now), "paused by unix:0 just now");
         let queued = WaitingReason { until_time: at(1_060), ..paused("", 970) };
-        assert_eq!(waiting(&queued, now), format!("{} (goes on by itself in 1m)", waited_for(&queued)));
+        assert_eq!(waiting(&queued, now), format!("{} (resumes by itself in 1m)", waited_for(&queued)));
         assert_eq!(waiting(&paused("", 970), now), "paused 30s ago");
         let call = |who: &str| WaitingReason {
             kind: Kind::Call.into(),

@@ -82,7 +82,7 @@ fn given(value: String) -> Result<Value, Failure> {
         }
         _ => value.into_bytes(),
     };
-    json::read_bytes(&text).map_err(|refused| invalid(format!("--value cannot be taken: {refused}")).into())
+    json::read_bytes(&text).map_err(|refused| invalid(format!("--value is not accepted: {refused}")).into())
 }
 
 fn invalid(message: String) -> Report {

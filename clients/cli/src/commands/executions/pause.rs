@@ -19,16 +19,16 @@ use crate::{
 
 /// Pause executions: running calls end, nothing new starts
 ///
-/// They go on with `belay executions resume`, or by themselves with --until or --for.
+/// They continue with `belay executions resume`, or by themselves with --until or --for.
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay executions pause @last"))]
 pub(crate) struct Pause {
     #[command(flatten)]
     selection: Selection,
-    /// Go on by itself at this time, such as 2026-12-01T09:00:00Z
+    /// Resume by itself at this time, such as 2026-12-01T09:00:00Z
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, conflicts_with = "duration")]
     until: Option<Timestamp>,
-    /// Go on by itself after this time, such as 10m or 2h
+    /// Resume by itself after this time, such as 10m or 2h
     #[arg(long = "for", id = "duration", value_name = "D", value_parser = time::parse)]
     duration: Option<Duration>,
 }

@@ -14,7 +14,7 @@ use crate::{
     render::execution,
 };
 
-/// Go on with a step whose call had an unknown outcome
+/// Continue with a step whose call had an unknown outcome
 ///
 /// A call whose outcome is unknown may have had effects outside the workspace, so it is never made again by itself. Find out what it did, and say so.
 #[derive(clap::Args, Debug)]

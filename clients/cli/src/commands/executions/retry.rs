@@ -38,7 +38,7 @@ pub(crate) struct Retry {
     /// Skip the steps that failed, and run those that depend on them
     #[arg(long)]
     skip_failed: bool,
-    /// Go on with this plan; what has completed and is kept cannot change
+    /// Continue with this plan; what has completed and is kept cannot change
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     plan: Option<PathBuf>,
     /// Pause it before anything runs, to change its steps first

@@ -55,7 +55,7 @@ struct Change {
     /// Do not try again: the step fails as its last attempt did
     #[arg(long)]
     cancel: bool,
-    /// Do not try this call again: the step goes on with its next `fallback`
+    /// Do not try this call again: the step continues with its next `fallback`
     #[arg(long)]
     fallback: bool,
 }
