@@ -26,7 +26,7 @@ pub(crate) struct Slowest {
     pub(crate) command: u64,
 }
 
-/// One round.
+/// A round.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct CrowdedRound {
     pub(crate) alone: Slowest,

@@ -14,7 +14,7 @@ const AT_ONCE: usize = 64;
 /// When memory is read after the last approval was requested: the executions have left the executor's memory by then.
 const SETTLED_AFTER: Duration = Duration::from_secs(10);
 
-/// One round.
+/// A round.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PendingRound {
     pub(crate) approvals: u32,
@@ -25,7 +25,7 @@ pub(crate) struct PendingRound {
 }
 
 impl PendingRound {
-    /// What each of the later half of the approvals needs in gate, runner and executor, in bytes.
+    /// The memory for each of the later half of the approvals in gate, runner and executor, in bytes.
     pub(crate) fn bytes_of_one(&self) -> [f64; 3] {
         let later = f64::from(self.approvals - self.approvals / 2);
         std::array::from_fn(|process| (self.all_kib[process] as f64 - self.half_kib[process] as f64) * 1024.0 / later)

@@ -1,4 +1,4 @@
-//! What looking at a busy execution costs it: a poller, watchers that keep up, and watchers that never read.
+//! The cost of looking at a busy execution: a poller, watchers that keep up, and watchers that never read.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use crate::{
     subject::Load,
 };
 
-/// What a watcher of the bench decodes of a `WatchExecutionResponse`. Watchers are other people's machines: what they do with the events is not
+/// The part of a `WatchExecutionResponse` that a watcher of the bench decodes. Watchers are other people's machines: what they do with the events is not
 /// the execution's time.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct WatchMessage {
@@ -27,7 +27,7 @@ pub(crate) struct WatchMessage {
     pub(crate) event: Option<WatchEvent>,
 }
 
-/// What it decodes of an `ExecutionEvent`.
+/// The part of an `ExecutionEvent` that it decodes.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub(crate) struct WatchEvent {
     #[prost(int64, tag = "1")]
@@ -51,7 +51,7 @@ pub(crate) struct Scale {
     pub(crate) stuck: u32,
 }
 
-/// One round. Latencies are the p50 of a step in microseconds, memory is that of the executor in KiB while it is looked at.
+/// A round. Latencies are the p50 of a step in microseconds, memory is that of the executor in KiB while it is looked at.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct WatchedRound {
     /// Without anybody who looks: the mean of a run before the others and one after them.
@@ -96,7 +96,7 @@ pub(crate) async fn measure(binaries: &Path, root: &Path, scale: Scale, round: u
     Ok(WatchedRound { alone_us, polled_us, watched_us, stuck_us, watched_kib, stuck_kib, polls })
 }
 
-/// One execution beside a poller: the p50 of its steps, and the number of answers.
+/// Runs an execution beside a poller: the p50 of its steps, and the number of answers.
 async fn poll_one(belay: &Belay, address: &Address, load: Load) -> Result<(u64, u64)> {
     let mut polls = JoinSet::new();
     let (p50, _) = run(belay, load, async |name| {
@@ -107,7 +107,7 @@ async fn poll_one(belay: &Belay, address: &Address, load: Load) -> Result<(u64, 
     Ok((p50, polls.join_next().await.ok_or("no poller ran")???))
 }
 
-/// One execution beside watchers that read every event: the p50 of its steps, and the executor's memory.
+/// Runs an execution beside watchers that read every event: the p50 of its steps, and the executor's memory.
 async fn watch_one(belay: &Belay, address: &Address, load: Load, watchers: u32) -> Result<(u64, u64)> {
     let mut readers = JoinSet::new();
     let (p50, last) = run(belay, load, async |name| {
@@ -127,7 +127,7 @@ async fn watch_one(belay: &Belay, address: &Address, load: Load, watchers: u32) 
     Ok((p50, resident_kib))
 }
 
-/// One execution beside watchers that never read: the p50 of its steps, and the executor's memory.
+/// Runs an execution beside watchers that never read: the p50 of its steps, and the executor's memory.
 async fn ignore_one(belay: &Belay, address: &Address, load: Load, watchers: u32) -> Result<(u64, u64)> {
     let mut stuck = Vec::new();
     let (p50, _) = run(belay, load, async |name| {

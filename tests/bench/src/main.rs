@@ -103,7 +103,7 @@ struct Settings {
     dir: Option<PathBuf>,
 }
 
-/// What Belay can be measured beside, apart from the floor.
+/// The systems that Belay can be measured beside, apart from the floor.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Competitor {
     Restate,

@@ -51,7 +51,7 @@ const SIGNALLED: u32 = 100;
 /// When the executor's memory is read after its start: it has looked at its timers by then, and at what it owes to the other services.
 const SETTLED_AFTER: Duration = Duration::from_secs(5);
 
-/// One round.
+/// A round.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ParkedRound {
     pub(crate) executions: u32,
@@ -81,7 +81,7 @@ pub(crate) struct List {
     pub(crate) listed: usize,
 }
 
-/// What is listed: filters that match all executions, many, few, one and none.
+/// The filters of lists: they match all executions, many, few, one and none.
 const FILTERS: [&str; 24] = [
     "",
     "state = RUNNING",

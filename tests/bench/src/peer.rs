@@ -22,7 +22,7 @@ use crate::{
 /// The interval in which the service is asked what has run.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// One round.
+/// A round.
 #[derive(Serialize)]
 pub(crate) struct Peer {
     pub(crate) restate: Side,
@@ -33,7 +33,7 @@ pub(crate) struct Peer {
     pub(crate) shapes: Shapes,
 }
 
-/// What Belay's long and wide plans take with Restate: what [`shapes::Shapes`] has, without a kill late in the long one.
+/// The times of Belay's long and wide plans with Restate: as [`shapes::Shapes`], without a kill late in the long one.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Shapes {
     pub(crate) first_us: u64,

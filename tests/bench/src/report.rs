@@ -43,7 +43,7 @@ pub(crate) struct Measurements {
     pub(crate) peer_flushes: Option<FlushCount>,
 }
 
-/// What is told: the table's rows, and what they were made from.
+/// The report: the table's rows, and what they were made from.
 #[derive(Serialize)]
 pub(crate) struct Report<'a> {
     pub(crate) cores: usize,
@@ -340,10 +340,10 @@ fn beside(metric: &'static str, rounds: &[CrowdedRound], of: fn(&Slowest) -> u64
     }
 }
 
-/// What the executor stage of another planner allows for reading or writing a file, in microseconds: its target. Its maximum is four times that.
+/// The time that the executor stage of another planner allows for reading or writing a file, in microseconds: its target. Its maximum is four times that.
 const STAGE_FILE_US: f64 = 50_000.0;
 
-/// What it allows for the dispatch of a tool, the smaller of its targets for a step, in microseconds.
+/// The time that it allows for the dispatch of a tool, the smaller of its targets for a step, in microseconds.
 const STAGE_STEP_US: f64 = 25_000.0;
 
 /// `most`: the most microseconds that the executor stage of another planner allows for it.

@@ -136,9 +136,9 @@ pub fn count(events: &[Value], kind: &str, step: &str) -> usize {
 pub struct CommandEnd {
     /// Its exit code; -1 when a signal ended it.
     pub code: i32,
-    /// What it wrote to standard output.
+    /// Its standard output.
     pub out: String,
-    /// What it wrote to standard error.
+    /// Its standard error.
     pub talk: String,
 }
 

@@ -166,7 +166,7 @@ pub async fn serving(socket: &Path, service: &str) {
 /// Retries while the service is unavailable, for three minutes.
 ///
 /// # Errors
-/// What the service says.
+/// The status of the service.
 pub async fn retry<T, F>(mut ask: impl FnMut() -> F) -> Result<T, Status>
 where
     F: Future<Output = Result<tonic::Response<T>, Status>>,

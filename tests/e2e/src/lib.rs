@@ -1,6 +1,6 @@
 //! Support for the end-to-end tests: the real programs in their own processes, and clients of the contract.
 //!
-//! Nothing here depends on the internals of a service. A test may kill any of the processes at any time; the others are killed when the test ends.
+//! No test depends on the internals of a service. A test may kill any of the processes at any time; the others are killed when the test ends.
 
 pub mod belay;
 pub mod client;

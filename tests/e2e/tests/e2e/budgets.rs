@@ -82,7 +82,7 @@ fn the_plan_of_a_step_uses_the_budget_of_the_outer_plan() {
     }
 }
 
-/// What calls return is counted, whatever their size, and more than there was is reported with the amount.
+/// Results of calls are counted, whatever their size, and more than there was is reported with the amount.
 #[test]
 fn output_beyond_the_budget_is_an_overrun() {
     let step = |id: &str| json!({"id": id, "tool": "noop", "arguments": {"output": "x".repeat(20_000)}});

@@ -1,4 +1,4 @@
-//! What a monitoring system gets: metrics over OTLP and at `/metrics`.
+//! Metrics for a monitoring system: over OTLP and at `/metrics`.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What follows failures by their class, with the real services.
+//! Reactions to failures by their class, with the real services.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 

@@ -1,4 +1,4 @@
-//! Who may call a server, and what each may do, over the real program.
+//! The principals that may call a server, and what each may do, over the real program.
 
 use std::{path::Path, time::Duration};
 

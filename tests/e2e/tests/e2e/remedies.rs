@@ -1,4 +1,4 @@
-//! What a refusal prints as the way through is tried: it lets exactly that through. And what may start at all.
+//! Remedies that a refusal prints are tried: each lets exactly that through. And what may start at all.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 

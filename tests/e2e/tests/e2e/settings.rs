@@ -41,7 +41,7 @@ fn run(home: &Home, workspace: &str, path: &str, more: &[&str]) -> Value {
     serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
 }
 
-/// What a step printed.
+/// The standard output of a step.
 fn printed(execution: &Value, step: usize) -> String {
     let step = &execution["steps"][step];
     let said = step["output"]["stdout"].as_str();

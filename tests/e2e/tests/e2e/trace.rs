@@ -1,4 +1,4 @@
-//! One trace for each execution: from the command that starts it to the process in the sandbox, and across a restart. And its log.
+//! A trace for each execution: from the command that starts it to the process in the sandbox, and across a restart. And its log.
 
 use std::process::Command;
 
