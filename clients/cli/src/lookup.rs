@@ -94,7 +94,7 @@ pub(crate) fn similar<'a>(namespace: &str, known: &'a [String]) -> Option<&'a st
     (likely.0 >= ALIKE).then_some(likely.1)
 }
 
-/// The problem of a namespace that has no executions while others have, and the command line with the namespace that was probably
+/// The problem with a namespace that has no executions while others have, and the command line with the namespace that was probably
 /// meant: ``namespace `defualt` has no executions; did you mean `default`?``. `None` where the namespace has executions, or none has.
 pub(crate) fn elsewhere(namespace: &str, known: &[String]) -> Option<(String, String)> {
     if known.is_empty() || known.iter().any(|known| known == namespace) {

@@ -31,7 +31,7 @@ impl Form {
     /// Reads a subject.
     ///
     /// # Errors
-    /// The problem of the subject.
+    /// The problem with the subject.
     pub(crate) fn parse(subject: &[u8]) -> Result<Self, String> {
         if subject.len() > MAX_SUBJECT_BYTES {
             return Err(format!("has {} bytes and the limit is {MAX_SUBJECT_BYTES}", subject.len()));
@@ -47,7 +47,7 @@ impl Form {
     /// The violations of an answer; empty when it can be accepted.
     ///
     /// # Errors
-    /// The problem of the schema, which was checked when the form was created.
+    /// The problem with the schema, which was checked when the form was created.
     pub(crate) fn violations(&self, answer: &Value) -> Result<Vec<Violation>, String> {
         Ok(self.schema()?.violations(answer))
     }

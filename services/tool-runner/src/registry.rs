@@ -321,7 +321,7 @@ pub enum RegistryError {
         tool: &'static str,
         /// The schema: `parameters` or `result`.
         part: &'static str,
-        /// The problem of it.
+        /// The problem.
         source: InvalidSchema,
     },
 }

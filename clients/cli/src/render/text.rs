@@ -14,7 +14,7 @@ pub(crate) const REDACTED: &str = "[REDACTED]";
 pub(crate) enum Style {
     /// As it comes.
     Plain,
-    /// For what one looks for first: names, headings.
+    /// Text that one looks for first: names, headings.
     Strong,
     /// Ended well.
     Good,

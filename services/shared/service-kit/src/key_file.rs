@@ -129,7 +129,7 @@ pub fn load(path: &Path, prefix: &'static str, random: impl FnOnce() -> [u8; 32]
     }
 }
 
-/// The problem of a key's text.
+/// The problem with a key's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidKey {
     /// The file does not hold a key.

@@ -45,7 +45,7 @@ pub const TOKEN_PREFIX: &str = "belay-token-";
 /// The least length of a token that a person chooses, in bytes. Failed attempts are not counted, so a short one can be guessed.
 pub const MIN_TOKEN_BYTES: usize = 16;
 
-/// The problem of a token that a person has chosen. `name`: the flag or the file that it is from. The message does not contain the token.
+/// The problem with a token that a person has chosen. `name`: the flag or the file that it is from. The message does not contain the token.
 pub fn token_problem(name: &str, token: &str) -> Option<String> {
     let fix = "use 32 random bytes, such as from `openssl rand -hex 32`";
     if token.len() < MIN_TOKEN_BYTES {

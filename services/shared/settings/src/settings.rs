@@ -9,7 +9,7 @@ pub enum LogLevel {
     Off,
     /// Failures.
     Error,
-    /// For what an operator should check.
+    /// Events that an operator should check.
     Warn,
     /// Events.
     Info,

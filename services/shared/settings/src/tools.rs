@@ -133,7 +133,7 @@ impl CommandTool {
 /// Takes a word apart: `${NAME}` stands for an argument, `$${` for `${` itself.
 ///
 /// # Errors
-/// The problem of the word.
+/// The problem with the word.
 pub(crate) fn pieces(text: &str) -> Result<Word, String> {
     let mut pieces = Vec::new();
     let mut literal = String::new();

@@ -17,7 +17,7 @@ pub enum LaunchError {
     Spec {
         /// The field of the spec or the settings, as a path.
         field: String,
-        /// The problem of it.
+        /// The problem.
         problem: String,
     },
     /// The program does not exist in the view of the command.

@@ -14,7 +14,7 @@ pub enum ViewError {
     Id {
         /// As given.
         id: String,
-        /// The problem of it.
+        /// The problem.
         why: &'static str,
     },
     /// The path does not exist.
