@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(unsafe { libmimalloc_sys::mi_option_get(PURGE_DELAY) }, chosen.unwrap_or(10));
     }
 
-    /// What this process has in memory, in bytes.
+    /// The resident memory of this process, in bytes.
     fn resident() -> usize {
         let pages = fs::read_to_string("/proc/self/statm").unwrap();
         pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096

@@ -1,4 +1,4 @@
-//! What every command takes, and what several do.
+//! Arguments of every command, and of several.
 
 use std::path::PathBuf;
 
@@ -137,9 +137,9 @@ const CONTEXT: [&str; 5] = ["--state-dir", "--server", "--gate", "--config", "--
 /// Flags of every command that do not: a secret, which is never printed, and the output format.
 const NO_CONTEXT: [&str; 3] = ["--token", "--output", "-o"];
 
-/// What was typed, whether it can be parsed or not: the flags that lead to the same place, and all other words. What the environment says is
-/// not among them, since later commands see it as well.
-pub(crate) fn typed(arguments: &[String]) -> CommandLine {
+/// Reads the words as typed, also when they cannot be parsed: the flags that lead to the same place, and all other words. The environment is
+/// not included, since later commands see it as well.
+pub(crate) fn command_line(arguments: &[String]) -> CommandLine {
     let mut typed = CommandLine::default();
     let mut rest = arguments.iter().skip(1);
     while let Some(word) = rest.next() {
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn what_was_typed_is_told_apart_from_where() {
         let read = |line: &str| {
-            let typed = typed(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+            let typed = command_line(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
             let context: Vec<_> = typed.context.iter().map(|(flag, value)| format!("{flag} {value}")).collect();
             (typed.words.join(" "), context.join(" "))
         };

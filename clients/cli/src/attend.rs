@@ -24,11 +24,11 @@ use crate::{
     args::Format,
     ask::{self, Question, Queue, Terminal},
     clock,
-    connect::{Client, Session, ToGate},
+    connect::{Client, GateConnector, Session},
     context::Context,
     exit::Exit,
     failure::{Failure, Report},
-    follow::{self, HEARTBEAT, Seen, Watchable},
+    follow::{self, HEARTBEAT, WatchItem, Watchable},
     history, names, next, read,
     refused::refused,
     render::{
@@ -192,7 +192,7 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
         question(screen, to_gate, &terminal, name, turn, &attendance.name)
     };
     let mut questions = Queue::default();
-    let watched = Watched { session, attendance, connection: &connection };
+    let watched = AttendedExecution { session, attendance, connection: &connection };
     let mut seen = std::pin::pin!(follow::follow(watched, Some(attendance.after)));
     let mut ticks = tokio::time::interval(REDRAW);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -222,7 +222,7 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
                     None => return End::Finished,
                     Some(Err(failure)) => return End::Failed(failure),
                     Some(Ok(next)) => {
-                        if next == Seen::Back {
+                        if next == WatchItem::Back {
                             questions.begin_again();
                         }
                         view.show(next)
@@ -260,7 +260,7 @@ async fn watch(session: &mut Session, signals: &mut Signals, attendance: &Attend
 /// Asks the person at the terminal, who watches an execution, about one approval.
 fn question(
     screen: Screen,
-    to_gate: ToGate,
+    to_gate: GateConnector,
     terminal: &Rc<Mutex<Terminal>>,
     name: &str,
     turn: Turn,
@@ -281,7 +281,7 @@ struct Connection {
     /// For questions beside the watch.
     client: RefCell<Client>,
     /// For questions to a person.
-    to_gate: RefCell<ToGate>,
+    to_gate: RefCell<GateConnector>,
     /// The services, where they run in this process.
     embedded: RefCell<Option<Rc<Embedded>>>,
 }
@@ -301,14 +301,14 @@ impl Connection {
     }
 }
 
-/// One execution of a session, for `follow`.
-struct Watched<'a> {
+/// An execution of a session, for `follow`.
+struct AttendedExecution<'a> {
     session: &'a mut Session,
     attendance: &'a Attendance,
     connection: &'a Connection,
 }
 
-impl Watchable for Watched<'_> {
+impl Watchable for AttendedExecution<'_> {
     type Messages = Streaming<WatchExecutionResponse>;
 
     async fn watch(&mut self, cursor: &str, include_earlier_events: bool) -> Result<Self::Messages, Status> {

@@ -1,4 +1,4 @@
-//! What can be typed: the commands, and the policy, the format and the span of each.
+//! The grammar of the command line: the commands, and the policy, the format and the span of each.
 
 use clap::{Parser, Subcommand};
 
@@ -90,7 +90,7 @@ impl Command {
         }
     }
 
-    /// What its span is called, if it changes something.
+    /// The name of its span, if it changes something.
     pub(crate) fn span(&self) -> Option<&'static str> {
         Some(match self {
             Command::Run(verb) if !verb.dry_run => "belay run",

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use belay_all_in_one::{ConfigSource, Embedded, Endpoint, Opened, Options, PolicyChoice, StateDir, TraceContext};
+use belay_all_in_one::{ConfigSource, Embedded, Endpoint, Options, PolicyChoice, StateDir, StateOpening, TraceContext};
 use belay_proto::{
     contract,
     v1::{
@@ -59,7 +59,7 @@ pub(crate) type Policy = PolicyServiceClient<Wire>;
 pub(crate) struct Target {
     /// The server, if one is named.
     pub(crate) server: Option<Address>,
-    /// What to show it.
+    /// The token to show it.
     pub(crate) token: Option<String>,
     /// The state directory, if one is named.
     pub(crate) state_dir: Option<PathBuf>,
@@ -97,13 +97,13 @@ impl Target {
 
 /// The way to the approval gate; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct ToGate {
+pub(crate) struct GateConnector {
     beside_executor: Wire,
     elsewhere: Option<(Address, Option<String>)>,
     trace: Option<TraceContext>,
 }
 
-impl ToGate {
+impl GateConnector {
     /// The client of its approvals.
     pub(crate) async fn client(&self) -> Result<Gate, Failure> {
         Ok(Gate::new(self.wire().await?).max_decoding_message_size(MAX_MESSAGE_BYTES))
@@ -123,9 +123,9 @@ impl ToGate {
     }
 }
 
-/// What a command needs of the services, and so of the state directory.
+/// The parts of the services, and so of the state directory, that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Needs {
+pub(crate) enum Requirement {
     /// A state directory; created if it does not exist.
     StateDir,
     /// The records of an existing state directory: without one the command is refused, and none is created.
@@ -147,15 +147,15 @@ pub(crate) struct Session {
 
 impl Session {
     /// Connects to the server that is named. Without one, to the holder of the state directory, or becomes its holder.
-    pub(crate) async fn open(target: &Target, needs: Needs) -> Result<Session, Failure> {
+    pub(crate) async fn open(target: &Target, needs: Requirement) -> Result<Session, Failure> {
         if let Some(address) = &target.server {
             let wire = connect(address, target.token.as_deref(), target.trace.as_ref()).await?;
             return Ok(Session::over(wire, target, None));
         }
         let mut state_dir = target.state_dir()?;
         let mut passing = None;
-        if needs != Needs::StateDir && !belay_all_in_one::is_state_dir(&state_dir) {
-            if needs == Needs::Records {
+        if needs != Requirement::StateDir && !belay_all_in_one::is_state_dir(&state_dir) {
+            if needs == Requirement::Records {
                 return Err(nothing_kept(&state_dir).into());
             }
             let folder = tempfile::Builder::new().prefix("belay-").tempdir();
@@ -177,11 +177,11 @@ impl Session {
                 accept_older_store: false,
             };
             match belay_all_in_one::open(options).await? {
-                Opened::Holder(embedded) => {
+                StateOpening::Holder(embedded) => {
                     let wire = connect_to(embedded.endpoint(), target.trace.as_ref()).await?;
                     return Ok(Session { passing, ..Session::over(wire, target, Some(Rc::new(embedded))) });
                 }
-                Opened::Held(endpoint) => match connect_to(&endpoint, target.trace.as_ref()).await {
+                StateOpening::Held(endpoint) => match connect_to(&endpoint, target.trace.as_ref()).await {
                     Ok(wire) => return Ok(Session::over(wire, target, None)),
                     Err(failure) if tries == HOLDER_TRIES => return Err(failure),
                     Err(_) => tries += 1,
@@ -209,9 +209,9 @@ impl Session {
     }
 
     /// The way to the approval gate.
-    pub(crate) fn to_gate(&self) -> ToGate {
+    pub(crate) fn to_gate(&self) -> GateConnector {
         let elsewhere = self.target.gate.clone().map(|address| (address, self.target.token.clone()));
-        ToGate { beside_executor: self.wire.clone(), elsewhere, trace: self.target.trace.clone() }
+        GateConnector { beside_executor: self.wire.clone(), elsewhere, trace: self.target.trace.clone() }
     }
 
     /// Whether the services run in this process, and end with it.
@@ -234,7 +234,7 @@ impl Session {
             Some(endpoint) => {
                 *self = Session::over(connect_to(&endpoint, self.target.trace.as_ref()).await?, &self.target, None)
             }
-            None if take_its_place => *self = Session::open(&self.target, Needs::Records).await?,
+            None if take_its_place => *self = Session::open(&self.target, Requirement::Records).await?,
             None => {}
         }
         Ok(())

@@ -1,12 +1,12 @@
-//! What every command is given, and how it reaches the services.
+//! The context of every command, and how it reaches the services.
 
 use crate::{
-    connect::{Client, Gate, Needs, Session, Target},
+    connect::{Client, Gate, Requirement, Session, Target},
     failure::Failure,
     screen::Screen,
 };
 
-/// What every verb is given.
+/// The context of every verb.
 pub(crate) struct Context {
     /// Where to write.
     pub(crate) screen: Screen,
@@ -20,7 +20,7 @@ impl Context {
     /// Makes short requests to the services, and closes the session.
     pub(crate) async fn ask<T>(
         &self,
-        needs: Needs,
+        needs: Requirement,
         question: impl AsyncFnOnce(&mut Client) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         self.with_session(needs, async |session| question(&mut session.client).await).await
@@ -29,7 +29,7 @@ impl Context {
     /// Uses the services through a session, and closes it.
     pub(crate) async fn with_session<T>(
         &self,
-        needs: Needs,
+        needs: Requirement,
         work: impl AsyncFnOnce(&mut Session) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let mut session = Session::open(&self.target, needs).await?;
@@ -43,7 +43,7 @@ impl Context {
         &self,
         question: impl AsyncFnOnce(&mut Gate, &mut Client) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut session = Session::open(&self.target, Needs::Records).await?;
+        let mut session = Session::open(&self.target, Requirement::Records).await?;
         let answer = match session.to_gate().client().await {
             Ok(mut gate) => question(&mut gate, &mut session.client).await,
             Err(failure) => Err(failure),

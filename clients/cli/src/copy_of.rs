@@ -49,7 +49,7 @@ pub(crate) fn make(source: &Path, home: &Path) -> Result<PathBuf, Failure> {
         .map_err(|error| cannot(&home.display().to_string(), &error))?;
     let copied = match source.join(".git").exists() && clone(&source, &target) {
         true => Ok(()),
-        false => Copying::default().folder(&source, &target),
+        false => CopyProgress::default().folder(&source, &target),
     };
     match copied {
         Ok(()) => Ok(target),
@@ -91,12 +91,12 @@ fn clone(source: &Path, target: &Path) -> bool {
 }
 
 #[derive(Default)]
-struct Copying {
+struct CopyProgress {
     bytes: u64,
     entries: u64,
 }
 
-impl Copying {
+impl CopyProgress {
     fn folder(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         for entry in fs::read_dir(from)? {
             let entry = entry?;

@@ -4,14 +4,14 @@ mod lost;
 
 use std::{io, time::Duration};
 
-use belay_all_in_one::{ConfigError, PolicyRefused, StartError};
+use belay_all_in_one::{ConfigError, RefusedPolicy, StartError};
 use belay_proto::{code_name, v1::PlanViolation};
 use belay_reasons as reasons;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use self::lost::Lost;
+use self::lost::LostRequest;
 use crate::{
     exit::Exit,
     next,
@@ -19,11 +19,11 @@ use crate::{
         json,
         text::{Line, Style},
         time,
-        violation::{Located, Source},
+        violation::{LocatedViolation, Source},
     },
 };
 
-/// What a plan from standard input is called.
+/// The name of a plan from standard input.
 pub(crate) const STDIN: &str = "<stdin>";
 /// The most violations that are shown on a screen; `-o json` has them all.
 const VIOLATIONS_SHOWN: usize = 6;
@@ -39,14 +39,14 @@ pub(crate) enum Failure {
     Report(Box<Report>),
 }
 
-/// One screen about one failure.
+/// A screen about one failure.
 #[derive(Debug)]
 pub(crate) struct Report {
     /// How the process ends.
     pub(crate) exit: Exit,
     /// A stable identifier; Belay's own are in the table of `belay_reasons`.
     pub(crate) code: String,
-    /// What failed, in one sentence.
+    /// The failure, in one sentence.
     pub(crate) message: String,
     /// The lines that the screen has instead of `error: MESSAGE`; empty for most.
     pub(crate) heading: Vec<Line>,
@@ -62,8 +62,8 @@ pub(crate) struct Report {
     pub(crate) next: Option<String>,
     /// Other commands that lead on; the screen has them below `next`.
     pub(crate) also: Vec<String>,
-    /// What is wrong with the plan.
-    pub(crate) violations: Vec<Located>,
+    /// The problems of the plan.
+    pub(crate) violations: Vec<LocatedViolation>,
     /// The plan that is wrong.
     pub(crate) source: Option<Source>,
 }
@@ -131,7 +131,7 @@ impl Report {
     }
 
     /// A plan that the server refused.
-    pub(crate) fn of_plan(source: &Source, violations: Vec<Located>) -> Report {
+    pub(crate) fn of_plan(source: &Source, violations: Vec<LocatedViolation>) -> Report {
         let problems =
             if violations.len() == 1 { "1 problem".to_owned() } else { format!("{} problems", violations.len()) };
         Report {
@@ -144,10 +144,10 @@ impl Report {
     }
 
     /// A policy that cannot be used.
-    pub(crate) fn of_policy(refused: &PolicyRefused) -> Report {
+    pub(crate) fn of_policy(refused: &RefusedPolicy) -> Report {
         let name = refused.path.display().to_string();
         let source = Source { name: name.clone(), text: refused.text.clone() };
-        let violations: Vec<Located> = refused
+        let violations: Vec<LocatedViolation> = refused
             .violations
             .iter()
             .map(|violation| placed(&violation.field, violation.line, &violation.message, &source.text).into())
@@ -174,7 +174,7 @@ impl Report {
             ConfigError::RulesRefused { text, violations, .. } => ("file of rules", text, violations),
             _ => return Report::new(reasons::CONFIG_INVALID, error.to_string()),
         };
-        let violations: Vec<Located> = violations
+        let violations: Vec<LocatedViolation> = violations
             .iter()
             .map(|violation| placed(&violation.field, violation.line, &violation.message, text).into())
             .collect();
@@ -192,7 +192,7 @@ impl Report {
 
     /// A refusal by the services.
     pub(crate) fn of_status(status: &Status) -> Report {
-        if let Some(lost) = Lost::of(status) {
+        if let Some(lost) = LostRequest::of(status) {
             return Report::gone(&lost);
         }
         let details = status.get_error_details();
@@ -242,14 +242,14 @@ impl Report {
     }
 
     /// The server was there when the command began, and is not any more.
-    fn gone(lost: &Lost) -> Report {
+    fn gone(lost: &LostRequest) -> Report {
         let (message, cause, advice) = match lost {
-            Lost::BeforeAsked(cause) => (
+            LostRequest::BeforeAsked(cause) => (
                 "the server ended before the request was sent, and no other has taken its place",
                 cause,
                 "nothing was sent: give the command again",
             ),
-            Lost::BeforeAnswered(cause) => (
+            LostRequest::BeforeAnswered(cause) => (
                 "the connection to the server broke before it had answered",
                 cause,
                 "the server may have ended, before or after it did what was requested: check, or give the command again",
@@ -335,7 +335,7 @@ impl Report {
             value["retryAfter"] = json::duration(wait);
         }
         if !self.violations.is_empty() {
-            value["violations"] = self.violations.iter().filter_map(Located::json).collect();
+            value["violations"] = self.violations.iter().filter_map(LocatedViolation::json).collect();
         }
         value
     }
@@ -369,19 +369,19 @@ impl From<ConfigError> for Failure {
     }
 }
 
-impl From<PolicyRefused> for Failure {
-    fn from(refused: PolicyRefused) -> Self {
+impl From<RefusedPolicy> for Failure {
+    fn from(refused: RefusedPolicy) -> Self {
         Report::of_policy(&refused).into()
     }
 }
 
-impl From<json::Unwritable> for Failure {
-    fn from(error: json::Unwritable) -> Self {
+impl From<json::JsonError> for Failure {
+    fn from(error: json::JsonError) -> Self {
         Failure::internal(error.to_string())
     }
 }
 
-fn first_field(violations: &[Located]) -> Option<String> {
+fn first_field(violations: &[LocatedViolation]) -> Option<String> {
     violations.first().map(|found| found.violation.field.clone()).filter(|field| !field.is_empty())
 }
 
@@ -507,7 +507,7 @@ mod tests {
             line,
             message: message.to_owned(),
         };
-        let refused = PolicyRefused {
+        let refused = RefusedPolicy {
             path: "policy.yaml".into(),
             text: "file_write: auto\nrules:\n  - {id: a, decide: maybe}\n".to_owned(),
             violations: vec![violation("rules[0].decide", 3, "must be auto, preview, prompt or deny")],
@@ -524,7 +524,7 @@ mod tests {
              code: POLICY_INVALID (belay explain POLICY_INVALID)\n"
         );
         assert_eq!((report.exit, report.field.as_deref()), (Exit::REFUSED, Some("rules[0].decide")));
-        let missing = PolicyRefused { unreadable: Some("no such file".to_owned()), violations: vec![], ..refused };
+        let missing = RefusedPolicy { unreadable: Some("no such file".to_owned()), violations: vec![], ..refused };
         assert!(Report::of_policy(&missing).message.ends_with("cannot be read: no such file"));
     }
 

@@ -38,9 +38,9 @@ pub(crate) trait Watchable {
     fn reconnect(&mut self, tries: u32) -> impl Future<Output = Result<(), Failure>>;
 }
 
-/// What a follower sees.
+/// An item that a follower gets.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Seen {
+pub(crate) enum WatchItem {
     /// The execution when the first watch began; comes once, before everything else.
     Snapshot(Box<Execution>),
     /// The next event.
@@ -49,7 +49,7 @@ pub(crate) enum Seen {
     Reset(i64),
     /// The connection broke; it is tried again after the wait.
     Lost {
-        /// What happened, in words.
+        /// The cause, in words.
         why: String,
         /// How long until the next try.
         wait: Duration,
@@ -60,7 +60,10 @@ pub(crate) enum Seen {
 
 /// Yields everything after an event, or with `None` what is new, to the end of the execution. Ends in an error only when the server refuses permanently or stays
 /// unreachable.
-pub(crate) fn follow<W: Watchable>(mut watched: W, after: Option<i64>) -> impl Stream<Item = Result<Seen, Failure>> {
+pub(crate) fn follow<W: Watchable>(
+    mut watched: W,
+    after: Option<i64>,
+) -> impl Stream<Item = Result<WatchItem, Failure>> {
     try_stream! {
         let mut cursor = Cursor::new(after);
         let mut lost = false;
@@ -76,13 +79,13 @@ pub(crate) fn follow<W: Watchable>(mut watched: W, after: Option<i64>) -> impl S
                         Ok(None) => break Status::unavailable("the server ended the watch before the execution ended"),
                         Ok(Some(Ok(message))) => {
                             if std::mem::take(&mut lost) {
-                                yield Seen::Back;
+                                yield WatchItem::Back;
                             }
                             match cursor.take(message) {
-                                Taken::Known => {}
-                                Taken::Alive => tries = 0,
-                                Taken::New(seen) => {
-                                    if matches!(seen, Seen::Event(_)) {
+                                MessageEffect::Known => {}
+                                MessageEffect::Alive => tries = 0,
+                                MessageEffect::New(seen) => {
+                                    if matches!(seen, WatchItem::Event(_)) {
                                         tries = 0;
                                     }
                                     yield seen;
@@ -90,15 +93,15 @@ pub(crate) fn follow<W: Watchable>(mut watched: W, after: Option<i64>) -> impl S
                                         return;
                                     }
                                 }
-                                Taken::Anew(execution) => {
-                                    yield Seen::Reset(execution.last_sequence);
-                                    yield Seen::Snapshot(execution);
+                                MessageEffect::Anew(execution) => {
+                                    yield WatchItem::Reset(execution.last_sequence);
+                                    yield WatchItem::Snapshot(execution);
                                     if cursor.is_at_the_end() {
                                         return;
                                     }
                                 }
-                                Taken::OutOfRange { after, last } => Err(out_of_range(after, last))?,
-                                Taken::Gap => break Status::unavailable("the server left out an event"),
+                                MessageEffect::OutOfRange { after, last } => Err(out_of_range(after, last))?,
+                                MessageEffect::Gap => break Status::unavailable("the server left out an event"),
                             }
                         }
                     }
@@ -113,7 +116,7 @@ pub(crate) fn follow<W: Watchable>(mut watched: W, after: Option<i64>) -> impl S
             }
             let wait = wait_before(tries);
             lost = true;
-            yield Seen::Lost { why: why.message().to_owned(), wait };
+            yield WatchItem::Lost { why: why.message().to_owned(), wait };
             tokio::time::sleep(wait).await;
             // What fails here is tried again, unless it was the last time.
             if let (Err(failure), true) = (watched.reconnect(tries).await, tries == MAX_TRIES) {
@@ -168,7 +171,7 @@ fn wait_before(attempt: u32) -> Duration {
     FIRST_WAIT.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1))).min(MAX_WAIT)
 }
 
-/// What has been seen so far.
+/// The position in what has been received.
 struct Cursor {
     /// The last event seen; `None` before anything is known.
     last: Option<i64>,
@@ -183,15 +186,15 @@ struct Cursor {
     text: String,
 }
 
-/// What a message means to a follower.
+/// The meaning of a message for a follower.
 #[derive(Debug, PartialEq)]
-enum Taken {
+enum MessageEffect {
     /// Seen before.
     Known,
-    /// Nothing new; the server is alive.
+    /// No news; the server is alive.
     Alive,
     /// Has to be shown.
-    New(Seen),
+    New(WatchItem),
     /// This is instead of everything that was seen before.
     Anew(Box<Execution>),
     /// The caller named an event that does not exist.
@@ -214,15 +217,15 @@ impl Cursor {
         self.text.is_empty() && self.last.is_some()
     }
 
-    fn take(&mut self, message: WatchExecutionResponse) -> Taken {
+    fn take(&mut self, message: WatchExecutionResponse) -> MessageEffect {
         let taken = self.take_content(message.content);
-        if taken != Taken::Gap {
+        if taken != MessageEffect::Gap {
             self.text = message.cursor;
         }
         taken
     }
 
-    fn take_content(&mut self, content: Option<Content>) -> Taken {
+    fn take_content(&mut self, content: Option<Content>) -> MessageEffect {
         match content {
             Some(Content::Snapshot(execution)) => {
                 let last = execution.last_sequence;
@@ -231,38 +234,38 @@ impl Cursor {
                     *self = Cursor::new(Some(last));
                 }
                 if let Some(after) = self.last.filter(|after| !self.snapshot_seen && *after > last) {
-                    return Taken::OutOfRange { after, last };
+                    return MessageEffect::OutOfRange { after, last };
                 }
                 self.last = self.last.or(Some(last));
                 self.had = execution.last_sequence;
                 self.end = is_over(execution.state()).then_some(execution.last_sequence);
                 match std::mem::replace(&mut self.snapshot_seen, true) {
-                    true => Taken::Known,
-                    false if is_anew => Taken::Anew(Box::new(execution)),
-                    false => Taken::New(Seen::Snapshot(Box::new(execution))),
+                    true => MessageEffect::Known,
+                    false if is_anew => MessageEffect::Anew(Box::new(execution)),
+                    false => MessageEffect::New(WatchItem::Snapshot(Box::new(execution))),
                 }
             }
-            Some(Content::Event(event)) if event.ephemeral => Taken::New(Seen::Event(Box::new(event))),
+            Some(Content::Event(event)) if event.ephemeral => MessageEffect::New(WatchItem::Event(Box::new(event))),
             Some(Content::Event(event)) => {
                 let last = self.last.unwrap_or(event.sequence - 1);
                 if event.sequence <= last {
-                    return Taken::Known;
+                    return MessageEffect::Known;
                 }
                 if event.sequence > last + 1 {
-                    return Taken::Gap;
+                    return MessageEffect::Gap;
                 }
                 self.last = Some(event.sequence);
                 if matches!(event.kind, Some(Kind::ExecutionFinished(_))) && event.sequence >= self.had {
                     self.end = Some(event.sequence);
                 }
-                Taken::New(Seen::Event(Box::new(event)))
+                MessageEffect::New(WatchItem::Event(Box::new(event)))
             }
             Some(Content::Reset(_)) => {
                 self.is_reset = true;
-                Taken::Known
+                MessageEffect::Known
             }
-            Some(Content::Heartbeat(_)) => Taken::Alive,
-            None => Taken::Known,
+            Some(Content::Heartbeat(_)) => MessageEffect::Alive,
+            None => MessageEffect::Known,
         }
     }
 }
@@ -341,11 +344,11 @@ mod tests {
         let mut words = Vec::new();
         while let Some(next) = seen.next().await {
             words.push(match next {
-                Ok(Seen::Snapshot(_)) => "snapshot".to_owned(),
-                Ok(Seen::Event(event)) => event.sequence.to_string(),
-                Ok(Seen::Lost { why, wait }) => format!("lost({why}, {}ms)", wait.as_millis()),
-                Ok(Seen::Back) => "back".to_owned(),
-                Ok(Seen::Reset(last)) => format!("reset({last})"),
+                Ok(WatchItem::Snapshot(_)) => "snapshot".to_owned(),
+                Ok(WatchItem::Event(event)) => event.sequence.to_string(),
+                Ok(WatchItem::Lost { why, wait }) => format!("lost({why}, {}ms)", wait.as_millis()),
+                Ok(WatchItem::Back) => "back".to_owned(),
+                Ok(WatchItem::Reset(last)) => format!("reset({last})"),
                 Err(Failure::Report(report)) => format!("error({})", report.code),
                 Err(other) => format!("{other:?}"),
             });

@@ -10,19 +10,19 @@ use tonic::{Status, Streaming};
 use crate::{
     connect::{Client, Session},
     failure::{Failure, Report},
-    follow::{self, HEARTBEAT, Seen, Watchable, is_over},
+    follow::{self, HEARTBEAT, WatchItem, Watchable, is_over},
     names, next,
     render::{
-        picture::Picture,
         text::{Line, Style},
         time,
+        tracked_execution::TrackedExecution,
     },
     screen::Screen,
 };
 
 /// How far events are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Until {
+pub(crate) enum ReadEnd {
     /// To the last event there is when the reading begins.
     Now,
     /// To the end of the execution.
@@ -39,13 +39,14 @@ pub(crate) async fn read(
     screen: &Screen,
     name: &str,
     after: i64,
-    until: Until,
-    mut see: impl AsyncFnMut(&mut Client, &Picture, &ExecutionEvent) -> Result<ControlFlow<()>, Failure>,
-) -> Result<Picture, Failure> {
+    until: ReadEnd,
+    mut see: impl AsyncFnMut(&mut Client, &TrackedExecution, &ExecutionEvent) -> Result<ControlFlow<()>, Failure>,
+) -> Result<TrackedExecution, Failure> {
     let is_driven = !session.is_embedded();
     let client = RefCell::new(session.client.clone());
-    let mut messages = std::pin::pin!(follow::follow(Watched { session, name, client: &client }, Some(after)));
-    let mut known: Option<Picture> = None;
+    let mut messages =
+        std::pin::pin!(follow::follow(FollowedExecution { session, name, client: &client }, Some(after)));
+    let mut known: Option<TrackedExecution> = None;
     let (mut last, mut end) = (after, None);
     while let Some(seen) = messages.next().await {
         let seen = seen.map_err(|failure| with_next(failure, name))?;
@@ -53,52 +54,52 @@ pub(crate) async fn read(
             screen.say(&line);
         }
         match seen {
-            Seen::Snapshot(execution) => {
-                end = (until == Until::Now || !(is_driven || is_over(execution.state())))
+            WatchItem::Snapshot(execution) => {
+                end = (until == ReadEnd::Now || !(is_driven || is_over(execution.state())))
                     .then_some(execution.last_sequence);
                 known = Some(match known.take() {
-                    Some(picture) => picture.renewed(*execution),
-                    None => Picture::new(*execution),
+                    Some(tracked) => tracked.renewed(*execution),
+                    None => TrackedExecution::new(*execution),
                 });
             }
-            Seen::Event(event) if event.ephemeral => {}
-            Seen::Event(event) => {
-                let Some(picture) = &mut known else { continue };
-                picture.apply(&event);
+            WatchItem::Event(event) if event.ephemeral => {}
+            WatchItem::Event(event) => {
+                let Some(tracked) = &mut known else { continue };
+                tracked.apply(&event);
                 last = event.sequence;
                 let mut client = client.borrow().clone();
-                if see(&mut client, picture, &event).await?.is_break() {
+                if see(&mut client, tracked, &event).await?.is_break() {
                     break;
                 }
             }
-            Seen::Reset(event) => last = event,
-            Seen::Lost { .. } | Seen::Back => {}
+            WatchItem::Reset(event) => last = event,
+            WatchItem::Lost { .. } | WatchItem::Back => {}
         }
         if end.is_some_and(|end| last >= end) {
             break;
         }
     }
-    let picture = known.ok_or_else(|| Failure::internal("the watch of an execution began without the execution"))?;
-    match until == Until::End && end.is_some_and(|end| last >= end) && !is_over(picture.execution().state()) {
+    let tracked = known.ok_or_else(|| Failure::internal("the watch of an execution began without the execution"))?;
+    match until == ReadEnd::End && end.is_some_and(|end| last >= end) && !is_over(tracked.execution().state()) {
         true => Err(not_driven(name).into()),
-        false => Ok(picture),
+        false => Ok(tracked),
     }
 }
 
-/// What to say of a connection that broke or is back; `None` for what is not about it.
-pub(crate) fn news(seen: &Seen) -> Option<Line> {
+/// The line about a connection that broke or is back; `None` for other items.
+pub(crate) fn news(seen: &WatchItem) -> Option<Line> {
     Some(match seen {
-        Seen::Lost { why, wait } => {
+        WatchItem::Lost { why, wait } => {
             Line::default().and(Style::Warn, format!("connection lost ({why}); retrying in {}", time::short(*wait)))
         }
-        Seen::Back => Line::default().and(Style::Good, "connected again"),
-        Seen::Reset(last) => {
+        WatchItem::Back => Line::default().and(Style::Good, "connected again"),
+        WatchItem::Reset(last) => {
             let message = format!(
                 "the server's journal was lost or restored: it ends at event {last}, and the events shown after that one no longer exist"
             );
             Line::default().and(Style::Warn, message)
         }
-        Seen::Snapshot(_) | Seen::Event(_) => return None,
+        WatchItem::Snapshot(_) | WatchItem::Event(_) => return None,
     })
 }
 
@@ -118,15 +119,15 @@ fn with_next(failure: Failure, name: &str) -> Failure {
     }
 }
 
-/// One execution of a session, for `follow`.
-struct Watched<'a> {
+/// An execution of a session, for `follow`.
+struct FollowedExecution<'a> {
     session: &'a mut Session,
     name: &'a str,
     /// For requests beside the watch.
     client: &'a RefCell<Client>,
 }
 
-impl Watchable for Watched<'_> {
+impl Watchable for FollowedExecution<'_> {
     type Messages = Streaming<WatchExecutionResponse>;
 
     async fn watch(&mut self, cursor: &str, include_earlier_events: bool) -> Result<Self::Messages, Status> {

@@ -14,28 +14,28 @@ use crate::{
 /// How many candidates an ambiguous prefix shows.
 pub(crate) const CANDIDATES: i32 = 5;
 
-/// What is named.
+/// The kind of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Noun {
+pub(crate) enum ResourceKind {
     /// An execution.
     Execution,
     /// An approval.
     Approval,
 }
 
-impl Noun {
+impl ResourceKind {
     /// The word for one, and the collection in names.
     fn words(self) -> (&'static str, &'static str) {
         match self {
-            Noun::Execution => ("execution", "executions"),
-            Noun::Approval => ("approval", "approvals"),
+            ResourceKind::Execution => ("execution", "executions"),
+            ResourceKind::Approval => ("approval", "approvals"),
         }
     }
 }
 
-/// What a person types for a thing.
+/// A person's text for a resource.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Typed<'a> {
+pub(crate) enum ResourceText<'a> {
     /// `@last`.
     Last,
     /// `namespaces/*/…/*`.
@@ -48,8 +48,8 @@ pub(crate) enum Typed<'a> {
 ///
 /// # Errors
 /// When it can name nothing.
-pub(crate) fn read(noun: Noun, text: &str) -> Result<Typed<'_>, Failure> {
-    let (word, collection) = noun.words();
+pub(crate) fn read(kind: ResourceKind, text: &str) -> Result<ResourceText<'_>, Failure> {
+    let (word, collection) = kind.words();
     let is_id = |id: &str| {
         !id.is_empty()
             && id.len() <= 64
@@ -57,11 +57,11 @@ pub(crate) fn read(noun: Noun, text: &str) -> Result<Typed<'_>, Failure> {
             && !id.starts_with('-')
     };
     match text.split('/').collect::<Vec<_>>().as_slice() {
-        ["@last"] => Ok(Typed::Last),
+        ["@last"] => Ok(ResourceText::Last),
         ["namespaces", namespace, kind, id] if *kind == collection && !namespace.is_empty() && is_id(id) => {
-            Ok(Typed::Full(text))
+            Ok(ResourceText::Full(text))
         }
-        [id] if is_id(id) => Ok(Typed::Prefix(text)),
+        [id] if is_id(id) => Ok(ResourceText::Prefix(text)),
         _ => Err(Report::new(
             reasons::INVALID_USAGE,
             format!("`{text}` is not valid: use the {word}'s id, the beginning of its id, or @last"),
@@ -94,7 +94,7 @@ pub(crate) fn similar<'a>(namespace: &str, known: &'a [String]) -> Option<&'a st
     (likely.0 >= ALIKE).then_some(likely.1)
 }
 
-/// What is wrong with a namespace that has no executions while others have, and what was typed with the namespace that was probably
+/// The problem with a namespace that has no executions while others have, and the command line with the namespace that was probably
 /// meant: ``namespace `defualt` has no executions; did you mean `default`?``. `None` where the namespace has executions, or none has.
 pub(crate) fn elsewhere(namespace: &str, known: &[String]) -> Option<(String, String)> {
     if known.is_empty() || known.iter().any(|known| known == namespace) {
@@ -114,10 +114,10 @@ pub(crate) fn elsewhere(namespace: &str, known: &[String]) -> Option<(String, St
 /// The full name of the execution a person means.
 pub(crate) async fn resolve(client: &mut Client, namespace: &str, text: &str) -> Result<String, Failure> {
     let parent = parent(namespace);
-    let (prefix, page_size) = match read(Noun::Execution, text)? {
-        Typed::Full(name) => return Ok(name.to_owned()),
-        Typed::Last => ("", 1),
-        Typed::Prefix(prefix) => {
+    let (prefix, page_size) = match read(ResourceKind::Execution, text)? {
+        ResourceText::Full(name) => return Ok(name.to_owned()),
+        ResourceText::Last => ("", 1),
+        ResourceText::Prefix(prefix) => {
             let name = format!("{parent}/executions/{prefix}");
             let request = GetExecutionRequest { name: name.clone(), view: ExecutionView::Basic.into() };
             match client.get_execution(request).await {
@@ -143,7 +143,7 @@ pub(crate) async fn resolve(client: &mut Client, namespace: &str, text: &str) ->
         request.page_token = page.next_page_token;
     }
     let is_missing = found.is_empty();
-    match choose(Noun::Execution, namespace, prefix, found) {
+    match choose(ResourceKind::Execution, namespace, prefix, found) {
         Err(Failure::Report(report)) if is_missing => {
             Err(in_another_namespace(*report, namespace, &namespaces(client).await).into())
         }
@@ -163,23 +163,28 @@ pub(crate) fn in_another_namespace(report: Report, namespace: &str, known: &[Str
 ///
 /// # Errors
 /// When there is none or more than one, with the command to type next.
-pub(crate) fn choose(noun: Noun, namespace: &str, prefix: &str, mut found: Vec<String>) -> Result<String, Failure> {
-    let (word, collection) = noun.words();
-    let missing = match noun {
-        Noun::Execution => reasons::EXECUTION_NOT_FOUND,
-        Noun::Approval => reasons::APPROVAL_NOT_FOUND,
+pub(crate) fn choose(
+    kind: ResourceKind,
+    namespace: &str,
+    prefix: &str,
+    mut found: Vec<String>,
+) -> Result<String, Failure> {
+    let (word, collection) = kind.words();
+    let missing = match kind {
+        ResourceKind::Execution => reasons::EXECUTION_NOT_FOUND,
+        ResourceKind::Approval => reasons::APPROVAL_NOT_FOUND,
     };
-    let ambiguous = match noun {
-        Noun::Execution => reasons::EXECUTION_AMBIGUOUS,
-        Noun::Approval => reasons::APPROVAL_AMBIGUOUS,
+    let ambiguous = match kind {
+        ResourceKind::Execution => reasons::EXECUTION_AMBIGUOUS,
+        ResourceKind::Approval => reasons::APPROVAL_AMBIGUOUS,
     };
     match (found.len(), prefix) {
         (1, _) => Ok(found.remove(0)),
         (0, "") => {
             let report = Report::new(missing, format!("there is no {word} in namespace {namespace} yet"));
-            let next = match noun {
-                Noun::Execution => next::command(&["run", "--help"]),
-                Noun::Approval => next::command(&["executions", "list"]),
+            let next = match kind {
+                ResourceKind::Execution => next::command(&["run", "--help"]),
+                ResourceKind::Approval => next::command(&["executions", "list"]),
             };
             Err(report.next(next).into())
         }
@@ -207,23 +212,23 @@ mod tests {
 
     #[test]
     fn reads_what_people_type() {
-        assert_eq!(read(Noun::Execution, "@last").unwrap(), Typed::Last);
-        assert_eq!(read(Noun::Execution, "a1-b").unwrap(), Typed::Prefix("a1-b"));
+        assert_eq!(read(ResourceKind::Execution, "@last").unwrap(), ResourceText::Last);
+        assert_eq!(read(ResourceKind::Execution, "a1-b").unwrap(), ResourceText::Prefix("a1-b"));
         assert_eq!(
-            read(Noun::Execution, "namespaces/x/executions/a").unwrap(),
-            Typed::Full("namespaces/x/executions/a")
+            read(ResourceKind::Execution, "namespaces/x/executions/a").unwrap(),
+            ResourceText::Full("namespaces/x/executions/a")
         );
         for wrong in ["", "@first", "A", "-a", "a/b", "namespaces/x/executions/", "namespaces//executions/a", "a b"] {
-            assert_eq!(read(Noun::Execution, wrong).unwrap_err().report().code, "INVALID_USAGE", "{wrong}");
+            assert_eq!(read(ResourceKind::Execution, wrong).unwrap_err().report().code, "INVALID_USAGE", "{wrong}");
         }
     }
 
     #[test]
     fn an_approval_is_not_an_execution() {
         let name = "namespaces/x/approvals/a";
-        assert_eq!(read(Noun::Approval, name).unwrap(), Typed::Full(name));
-        assert!(read(Noun::Execution, name).is_err());
-        let report = choose(Noun::Approval, "default", "x", vec![]).unwrap_err().report();
+        assert_eq!(read(ResourceKind::Approval, name).unwrap(), ResourceText::Full(name));
+        assert!(read(ResourceKind::Execution, name).is_err());
+        let report = choose(ResourceKind::Approval, "default", "x", vec![]).unwrap_err().report();
         assert_eq!(
             (report.code.as_str(), report.next.as_deref()),
             ("APPROVAL_NOT_FOUND", Some("belay approvals list"))
@@ -251,16 +256,20 @@ mod tests {
         let names =
             |ids: &[&str]| ids.iter().map(|id| format!("namespaces/default/executions/{id}")).collect::<Vec<_>>();
         assert_eq!(
-            choose(Noun::Execution, "default", "a", names(&["ab"])).unwrap(),
+            choose(ResourceKind::Execution, "default", "a", names(&["ab"])).unwrap(),
             "namespaces/default/executions/ab"
         );
-        assert_eq!(choose(Noun::Execution, "default", "a", vec![]).unwrap_err().report().code, "EXECUTION_NOT_FOUND");
         assert_eq!(
-            choose(Noun::Execution, "default", "", vec![]).unwrap_err().report().next.as_deref(),
+            choose(ResourceKind::Execution, "default", "a", vec![]).unwrap_err().report().code,
+            "EXECUTION_NOT_FOUND"
+        );
+        assert_eq!(
+            choose(ResourceKind::Execution, "default", "", vec![]).unwrap_err().report().next.as_deref(),
             Some("belay run --help")
         );
-        let report =
-            choose(Noun::Execution, "default", "a", names(&["a1", "a2", "a3", "a4", "a5", "a6"])).unwrap_err().report();
+        let report = choose(ResourceKind::Execution, "default", "a", names(&["a1", "a2", "a3", "a4", "a5", "a6"]))
+            .unwrap_err()
+            .report();
         assert_eq!(
             (report.code.as_str(), report.details.join(" ")),
             ("EXECUTION_AMBIGUOUS", "a1 a2 a3 a4 a5 … type more of the id".to_owned())

@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     if complete::print_if_asked(&arguments) {
         return Exit::OK.into();
     }
-    next::remember(args::typed(&arguments), Cli::command);
+    next::remember(args::command_line(&arguments), Cli::command);
     let cli = match usage::parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return usage::print(&error, &arguments).into(),

@@ -16,7 +16,7 @@ use crate::{
 /// is not printed.
 pub(crate) type ContextFlag = (&'static str, String);
 
-/// What was typed.
+/// The command line as typed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CommandLine {
     /// The context flags that were given.
@@ -36,7 +36,7 @@ impl CommandLine {
     }
 }
 
-/// What this process was started with, and what makes the grammar of `belay`. Set once, before anything is printed; tests that set nothing
+/// The command line of this process, and the constructor of the grammar of `belay`. Set once, before anything is printed; tests that set nothing
 /// see plain commands.
 static STARTED: OnceLock<(CommandLine, fn() -> Command)> = OnceLock::new();
 
@@ -46,11 +46,11 @@ pub(crate) fn remember(typed: CommandLine, grammar: fn() -> Command) {
     drop(STARTED.set((typed, grammar)));
 }
 
-fn typed() -> CommandLine {
+fn command_line() -> CommandLine {
     STARTED.get().map(|(typed, _)| typed.clone()).unwrap_or_default()
 }
 
-/// Which context flags a command needs to work at the same place.
+/// The context flags that a command needs to work at the same place.
 fn needs(words: &[String]) -> &'static [&'static str] {
     const SERVICES: &[&str] = &["--state-dir", "--server", "--gate", "--config", "--namespace"];
     const STATE: &[&str] = &["--state-dir", "--config"];
@@ -95,13 +95,13 @@ fn owned<S: AsRef<str>>(words: &[S]) -> Vec<String> {
 
 /// `belay` with these words, and what leads to the same place.
 pub(crate) fn command<S: AsRef<str>>(words: &[S]) -> String {
-    join(&typed(), &owned(words))
+    join(&command_line(), &owned(words))
 }
 
 /// A command about an execution or an approval, by its full name: `about(&["executions", "get"], name, &["-o", "json"])`. The namespace is the
 /// name's own.
 pub(crate) fn about(verb: &[&str], name: &str, rest: &[&str]) -> String {
-    about_in(&typed(), verb, name, rest)
+    about_in(&command_line(), verb, name, rest)
 }
 
 fn about_in(typed: &CommandLine, verb: &[&str], name: &str, rest: &[&str]) -> String {
@@ -133,7 +133,7 @@ pub(crate) fn explain(code: &str) -> String {
 
 /// The help of the command that was typed.
 pub(crate) fn help() -> String {
-    let words = typed().words;
+    let words = command_line().words;
     let is_verb = |word: &&String| {
         word.starts_with(|c: char| c.is_ascii_lowercase()) && word.chars().all(|c| c.is_ascii_lowercase() || c == '-')
     };
@@ -154,15 +154,15 @@ pub(crate) fn help_of(grammar: &Command, words: &[&str]) -> String {
     command(&[&found[..], &["--help"]].concat())
 }
 
-/// What was typed, with one word replaced.
+/// The command line as typed, with one word replaced.
 pub(crate) fn instead(wrong: &str, right: &str) -> String {
-    let words = typed().words;
+    let words = command_line().words;
     command(&words.iter().map(|word| if word == wrong { right } else { word }).collect::<Vec<_>>())
 }
 
-/// What was typed, for another namespace.
+/// The command line as typed, for another namespace.
 pub(crate) fn in_namespace(namespace: &str) -> String {
-    let typed = typed().in_namespace(namespace);
+    let typed = command_line().in_namespace(namespace);
     join(&typed, &typed.words)
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn in_namespace(namespace: &str) -> String {
 pub(crate) fn run_again(flags: &[&str]) -> Option<String> {
     const ID: [(&str, bool); 2] = [("--id", true), ("--request-id", true)];
     const APPROVALS: [(&str, bool); 2] = [("--approve", true), ("--no-input", false)];
-    let words = typed().words;
+    let words = command_line().words;
     let is_run = words.first().is_some_and(|word| word == "run") && !words.iter().any(|word| word == "-");
     let replaced = if flags.is_empty() { ID.to_vec() } else { [ID, APPROVALS].concat() };
     is_run.then(|| command(&reflagged(&words, &replaced, flags)))

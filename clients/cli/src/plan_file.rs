@@ -16,11 +16,11 @@ use belay_reasons as reasons;
 use crate::{
     failure::{Failure, Report, STDIN},
     next,
-    render::violation::{Located, Source},
+    render::violation::{LocatedViolation, Source},
 };
 
-use parts::Whole;
-use text::{NotText, format_of, read_text, text_format};
+use parts::ComposedPlan;
+use text::{TextError, format_of, read_text, text_format};
 
 /// A plan as its author wrote it.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct PlanFile {
     pub(crate) source: Arc<Source>,
     format: PlanFormat,
     /// The whole plan, when its steps name files.
-    whole: Option<Whole>,
+    whole: Option<ComposedPlan>,
 }
 
 impl PlanFile {
@@ -57,7 +57,7 @@ impl PlanFile {
 
     fn read_from(name: String, format: PlanFormat, reader: impl Read) -> Result<PlanFile, Failure> {
         let text = read_text(reader).map_err(|error| match error {
-            NotText::TooLong => Report::new(reasons::PLAN_TOO_LARGE, format!("the plan {name} is longer than 4 MiB")),
+            TextError::TooLong => Report::new(reasons::PLAN_TOO_LARGE, format!("the plan {name} is longer than 4 MiB")),
             other => unreadable(&name, &other.to_string()),
         })?;
         Ok(PlanFile { source: Arc::new(Source { name, text }), format, whole: None })
@@ -79,11 +79,11 @@ impl PlanFile {
 
     /// Violations of [`PlanFile::document`] with the file, the field and the place where their author finds them: once each, also when several
     /// steps name the same file.
-    pub(crate) fn locate(&self, violations: Vec<PlanViolation>) -> Vec<Located> {
-        let Some(whole) = &self.whole else { return violations.into_iter().map(Located::from).collect() };
-        let mut located: Vec<Located> = Vec::with_capacity(violations.len());
+    pub(crate) fn locate(&self, violations: Vec<PlanViolation>) -> Vec<LocatedViolation> {
+        let Some(whole) = &self.whole else { return violations.into_iter().map(LocatedViolation::from).collect() };
+        let mut located: Vec<LocatedViolation> = Vec::with_capacity(violations.len());
         for found in violations.into_iter().map(|violation| whole.locate(violation)) {
-            let is_known = |known: &Located| {
+            let is_known = |known: &LocatedViolation| {
                 known.violation == found.violation
                     && match (&known.part, &found.part) {
                         (Some(known), Some(found)) => Arc::ptr_eq(known, found),

@@ -29,7 +29,7 @@ pub(crate) async fn execution(client: &mut Client, name: &str, format: Format) -
     Ok(execution)
 }
 
-/// One step with its output. `name` is `namespaces/*/executions/*/steps/*`.
+/// Reads a step with its output. `name` is `namespaces/*/executions/*/steps/*`.
 pub(crate) async fn step(client: &mut Client, name: &str) -> Result<Step, Status> {
     let request = GetStepRequest { name: name.to_owned(), view: StepView::Full.into() };
     let mut step = client.get_step(request).await?.into_inner();

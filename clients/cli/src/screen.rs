@@ -14,14 +14,14 @@ use crate::{
     failure::{Failure, Report},
     render::{
         json,
-        text::{self, Harmless, Line},
+        text::{self, Line, PrintableText},
     },
 };
 
 /// The two streams, and how to write to them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Screen {
-    /// What is asked for on standard output.
+    /// The format of standard output.
     pub(crate) format: Format,
     /// Whether standard output is a terminal that can redraw.
     pub(crate) output_moves: bool,
@@ -129,12 +129,12 @@ impl Screen {
     }
 
     /// Data as a program printed it, not folded.
-    pub(crate) fn print_text(&self, text: &Harmless) -> io::Result<()> {
+    pub(crate) fn print_text(&self, text: &PrintableText) -> io::Result<()> {
         put(&ended(text.as_str()))
     }
 
     /// The same as talk.
-    pub(crate) fn say_text(&self, text: &Harmless) {
+    pub(crate) fn say_text(&self, text: &PrintableText) {
         let _ = io::stderr().write_all(ended(text.as_str()).as_bytes());
     }
 
@@ -145,7 +145,7 @@ impl Screen {
         let _ = output.flush();
     }
 
-    /// What went wrong: a screen for people on standard error, an object for programs on standard output.
+    /// Reports a failure: a screen for people on standard error, an object for programs on standard output.
     pub(crate) fn report(&self, report: &Report) {
         match self.format {
             Format::Text => report.lines().iter().for_each(|line| self.say(line)),
@@ -154,7 +154,7 @@ impl Screen {
         }
     }
 
-    /// One message: as lines for people, in its canonical form for programs.
+    /// Shows a message: as lines for people, in its canonical form for programs.
     pub(crate) fn show<T: serde::Serialize>(
         &self,
         message: &T,

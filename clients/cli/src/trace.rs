@@ -43,7 +43,7 @@ impl Trace {
         Ok(Self { span })
     }
 
-    /// What every request carries.
+    /// The trace context of every request.
     pub(crate) fn context(&self) -> Option<&TraceContext> {
         self.span.as_ref().map(|span| &span.context)
     }

@@ -11,7 +11,7 @@ use clap::{
 };
 
 use crate::{
-    args::{Format, typed, wants_json},
+    args::{Format, command_line, wants_json},
     cli::Cli,
     exit::Exit,
     failure::Report,
@@ -116,7 +116,7 @@ pub(crate) fn print(error: &Error, arguments: &[String]) -> Exit {
         }
         _ => {
             let format = if wants_json(arguments) { Format::Json } else { Format::Text };
-            let report = report(error, &typed(arguments).words);
+            let report = report(error, &command_line(arguments).words);
             Screen::of_process(format).report(&report);
             report.exit
         }
@@ -233,16 +233,16 @@ fn missing(words: &[String]) -> Report {
 mod tests {
     use super::*;
 
-    fn told(line: &str) -> String {
+    fn report_of(line: &str) -> String {
         let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let error = parse(arguments.iter().map(OsString::from)).expect_err("mistyped");
-        report(&error, &typed(&arguments).words).lines().iter().map(|line| line.render(false) + "\n").collect()
+        report(&error, &command_line(&arguments).words).lines().iter().map(|line| line.render(false) + "\n").collect()
     }
 
     #[test]
     fn a_mistyped_command_gets_a_suggestion_and_no_usage() {
         assert_eq!(
-            told("belay executions lst --limit 3"),
+            report_of("belay executions lst --limit 3"),
             "error: there is no command `executions lst`\n\
              \x20 did you mean `belay executions list`?\n\
              next: belay executions list --limit 3\n\
@@ -260,7 +260,7 @@ mod tests {
             ("--namespace= executions list", "`--namespace`"),
             ("executions cancel ", "`ID`"),
         ] {
-            let told = told(&format!("belay {line}"));
+            let told = report_of(&format!("belay {line}"));
             assert!(
                 told.starts_with(&format!("error: {name} is empty: give it a value, or leave it out\n")),
                 "{line}: {told}"
@@ -286,12 +286,12 @@ mod tests {
             ("zzzz", "belay --help"),
             ("executions zzzz", "belay executions --help"),
         ] {
-            let told = told(&format!("belay {typed}"));
+            let told = report_of(&format!("belay {typed}"));
             assert!(told.contains(&format!("\nnext: {next}\n")), "{typed}: {told}");
         }
     }
 
-    /// What is suggested is a command.
+    /// Every suggestion is a command.
     #[test]
     fn every_word_of_other_tools_leads_to_a_command() {
         let root = Cli::command();
@@ -306,18 +306,18 @@ mod tests {
 
     #[test]
     fn a_group_alone_lists_its_commands() {
-        let told = told("belay executions");
+        let told = report_of("belay executions");
         assert!(told.starts_with("error: `belay executions` needs a command\n  list        List executions"), "{told}");
         assert!(
             told.contains("\n  cancel      Stop executions") && told.contains("\nnext: belay executions list\n"),
             "{told}"
         );
-        assert!(self::told("belay plan").contains("\nnext: belay plan --help\n"));
+        assert!(self::report_of("belay plan").contains("\nnext: belay plan --help\n"));
     }
 
     #[test]
     fn a_wrong_value_says_how_to_write_it() {
-        let told = told("belay run plan.yaml --wait-timeout soon");
+        let told = report_of("belay run plan.yaml --wait-timeout soon");
         assert!(told.contains("write it like 90s, 15m, 1h30m or 2d"), "{told}");
         assert!(told.contains("next: belay run --help\n") && !told.contains("Usage"), "{told}");
     }

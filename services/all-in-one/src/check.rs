@@ -7,12 +7,12 @@ use belay_sqlite::{CheckReport, Location};
 
 use crate::{StartError, state_dir::BLOBS};
 
-/// What the check of one store found.
+/// The result of the check of one store.
 #[derive(Debug)]
 pub struct CheckedStore {
     /// Its file, or the folder of the blobs.
     pub path: PathBuf,
-    /// What is damaged; `None` when there is no such file, or no blob.
+    /// The damage; `None` when there is no such file, or no blob.
     pub report: Option<CheckReport>,
 }
 

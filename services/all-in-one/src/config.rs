@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
 use belay_settings::{
-    Loaded, Resolved,
+    LoadedSettings, ResolvedCommands,
     toolchains::{Caller, Host, VARIABLES},
 };
 
@@ -27,9 +27,9 @@ pub struct ConfigSource {
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The settings and their file.
-    pub loaded: Loaded,
+    pub loaded: LoadedSettings,
     /// The section `commands`, resolved with the toolchains and caches of the user who started the services.
-    pub commands: Resolved,
+    pub commands: ResolvedCommands,
     env: BTreeMap<&'static str, OsString>,
 }
 
@@ -53,7 +53,7 @@ impl ConfigSource {
     ///
     /// # Errors
     /// [`ConfigError`] if the file cannot be used.
-    pub fn read(&self) -> Result<Loaded, ConfigError> {
+    pub fn read(&self) -> Result<LoadedSettings, ConfigError> {
         belay_settings::load(self.named.as_deref(), &|name| self.variable(name))
     }
 
@@ -64,7 +64,7 @@ impl ConfigSource {
     pub fn load(&self) -> Result<Config, ConfigError> {
         let loaded = self.read()?;
         let caller = self.caller();
-        let commands = Resolved::of(loaded.settings.commands.clone(), Some(&caller), &Host);
+        let commands = ResolvedCommands::of(loaded.settings.commands.clone(), Some(&caller), &Host);
         Ok(Config { loaded, commands, env: self.env.clone() })
     }
 }

@@ -13,7 +13,7 @@ use belay_tool_runner::{CommandSettings, Enforcement, HostDirectories, Workspace
 
 use crate::{
     config::{Config, ConfigError, ConfigSource},
-    policy::{PolicyChoice, PolicyFacts, PolicyRefused, facts},
+    policy::{PolicyChoice, PolicyFacts, RefusedPolicy, facts},
     state_dir::StateDir,
 };
 
@@ -45,7 +45,7 @@ pub struct Diagnosis {
     /// The state directory.
     pub state_dir: Folder,
     /// The policy, or why it cannot be used.
-    pub policy: Result<PolicyFacts, PolicyRefused>,
+    pub policy: Result<PolicyFacts, RefusedPolicy>,
     /// The source of the policy, as text.
     pub policy_source: String,
     /// The operator's settings, or why they cannot be used.

@@ -15,10 +15,10 @@ use belay_service_kit::{key_file::KeyFileError, net::BindError, register_file::R
 use belay_settings::ConfigError;
 use belay_sqlite::SqliteError;
 use belay_telemetry::TelemetryError;
-use belay_tool_runner::{LedgerError, Refused};
+use belay_tool_runner::{LedgerError, PolicyRefusal};
 use thiserror::Error;
 
-use crate::policy::PolicyRefused;
+use crate::policy::RefusedPolicy;
 
 /// Why the services cannot start.
 #[derive(Debug, Error)]
@@ -70,7 +70,7 @@ pub enum StartError {
     SealKey(KeyFileError),
     /// The policy file cannot be used.
     #[error("{0}")]
-    Policy(PolicyRefused),
+    Policy(RefusedPolicy),
     /// The operator's settings cannot be used.
     #[error(transparent)]
     Config(ConfigError),
@@ -135,9 +135,9 @@ impl StartError {
 
     /// The runner rejects the policy of the gate. Without a bug, this happens only if the store of the gate is older than that of the
     /// runner.
-    pub(crate) fn refused_policy(approvals: &Path, error: &Refused) -> Self {
+    pub(crate) fn refused_policy(approvals: &Path, error: &PolicyRefusal) -> Self {
         match error {
-            Refused::NotNewer { .. } => {
+            PolicyRefusal::NotNewer { .. } => {
                 Self::Store { code: reasons::FENCED, message: format!("{}: {error}", approvals.display()) }
             }
             _ => Self::Internal(error.to_string()),

@@ -24,9 +24,9 @@ pub use config::{Config, ConfigError, ConfigSource, Origin, Row, Violation};
 pub use doctor::{Diagnosis, Folder, Probe, Program, doctor};
 pub use endpoint::Endpoint;
 pub use error::StartError;
-pub use policy::{PolicyChoice, PolicyFacts, PolicyRefused, PolicyViolation, check_policy, is_same_policy};
-pub use principals::{PrincipalEntry, PrincipalsFile, Role, WithToken};
-pub use process::{SERVICES, Serving, serve_if_asked};
+pub use policy::{PolicyChoice, PolicyFacts, PolicyViolation, RefusedPolicy, check_policy, is_same_policy};
+pub use principals::{IssuedToken, PrincipalEntry, PrincipalsFile, Role};
+pub use process::{SERVICES, ServiceFuture, serve_if_asked};
 pub use sizes::{MeasuredStore, Sizes, measure_stores};
 pub use spans::telemetry;
 pub use state_dir::{StateDir, find_running, is_state_dir, made_folder};
@@ -57,12 +57,12 @@ use belay_service_kit::{
 use belay_settings::{GateLimits, RunnerLimits};
 use belay_sqlite::Threads;
 use belay_tool_runner::{
-    Allowed, Calls, CommandSettings, Enforcement, HostDirectories, Ledger, Registry, Workspaces, tools,
+    AllowedWorkspaces, Calls, CommandSettings, Enforcement, HostDirectories, Ledger, Registry, Workspaces, tools,
 };
 use tokio::task::JoinHandle;
 
 use spans::{MetricsExports, Spans};
-use state_dir::{Held, Holding};
+use state_dir::{StateHolder, StateLock};
 use stores::OpenStores;
 
 /// The options of a start.
@@ -85,7 +85,7 @@ pub struct Options {
 }
 
 /// The result of opening a state directory.
-pub enum Opened {
+pub enum StateOpening {
     /// This process holds it and runs the services.
     Holder(Embedded),
     /// Another process holds it; its services listen here.
@@ -104,18 +104,18 @@ pub struct Embedded {
     serving: Vec<JoinHandle<Result<(), ServeError>>>,
     spans: Spans,
     metrics: MetricsExports,
-    _held: Held,
+    _held: StateLock,
 }
 
 /// Opens a state directory, creating it if needed, and starts the services unless another process runs them.
 ///
 /// # Errors
 /// [`StartError`]; its message says what to do.
-pub async fn open(options: Options) -> Result<Opened, StartError> {
+pub async fn open(options: Options) -> Result<StateOpening, StartError> {
     let state_dir = StateDir::prepare(&options.state_dir)?;
     let held = match state_dir.hold().await? {
-        Holding::Ours(held) => held,
-        Holding::Theirs(endpoint) => return Ok(Opened::Held(endpoint)),
+        StateHolder::Ours(held) => held,
+        StateHolder::Theirs(endpoint) => return Ok(StateOpening::Held(endpoint)),
     };
     // Before anything is created: an invalid policy changes nothing.
     let policies = options.policy.read().map_err(StartError::Policy)?;
@@ -238,7 +238,7 @@ pub async fn open(options: Options) -> Result<Opened, StartError> {
         None => None,
     };
     serving.push(tokio::spawn(executor_listener.serve(hosted(), people, stop)));
-    Ok(Opened::Holder(Embedded {
+    Ok(StateOpening::Holder(Embedded {
         endpoint: Endpoint::Unix(state_dir.executor_socket()),
         listening,
         executions,
@@ -296,7 +296,7 @@ async fn runner(
         keys: Keys::new([key.verifying_key()]),
         workspaces: Workspaces {
             own: state_dir.workspaces()?,
-            allowed: Allowed::Any,
+            allowed: AllowedWorkspaces::Any,
             forbidden: vec![state_dir.path().to_owned()],
         },
         directories: Arc::new(HostDirectories),

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use belay_policy::{Policies, Revised};
+use belay_policy::{Policies, RevisedPolicies};
 use serde_json::Value;
 
 /// The largest policy file that is read, in bytes; the limit of the policy is smaller, and its error is more precise.
@@ -36,7 +36,7 @@ impl PolicyChoice {
     }
 
     /// The policy; `None` for the last policy in force.
-    pub(crate) fn read(&self) -> Result<Option<Policies>, PolicyRefused> {
+    pub(crate) fn read(&self) -> Result<Option<Policies>, RefusedPolicy> {
         match self {
             Self::Keep => Ok(None),
             // One user on one machine: the user who starts executions also approves them.
@@ -48,7 +48,7 @@ impl PolicyChoice {
 
 /// A policy file that cannot be used. The services do not start, and no other policy replaces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PolicyRefused {
+pub struct RefusedPolicy {
     /// The file.
     pub path: PathBuf,
     /// The text; empty if it cannot be read.
@@ -66,11 +66,11 @@ pub struct PolicyViolation {
     pub field: String,
     /// The line, counted from 1; 0 if there is none.
     pub line: u32,
-    /// What is wrong, and the correct form.
+    /// The problem, and the correct form.
     pub message: String,
 }
 
-impl std::fmt::Display for PolicyRefused {
+impl std::fmt::Display for RefusedPolicy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "the policy {} ", self.path.display())?;
         match &self.unreadable {
@@ -87,29 +87,29 @@ pub struct PolicyFacts {
     pub settings: Vec<(&'static str, String)>,
     /// The ids of its rules, in order.
     pub rules: Vec<String>,
-    /// What namespaces with a section have, by name: all their settings, and the rules that the section adds.
+    /// The facts of namespaces with a section, by name: all their settings, and the rules that the section adds.
     pub namespaces: Vec<(String, PolicyFacts)>,
 }
 
 /// Reads a policy file, as a start does.
 ///
 /// # Errors
-/// [`PolicyRefused`] with every violation.
-pub fn check_policy(path: &Path) -> Result<PolicyFacts, PolicyRefused> {
+/// [`RefusedPolicy`] with every violation.
+pub fn check_policy(path: &Path) -> Result<PolicyFacts, RefusedPolicy> {
     read(path).map(|policies| facts(&policies))
 }
 
 /// Whether a policy file equals a published policy (`SignedPolicy.body`).
 ///
 /// # Errors
-/// [`PolicyRefused`] if the file cannot be used.
-pub fn is_same_policy(path: &Path, published: &[u8]) -> Result<bool, PolicyRefused> {
+/// [`RefusedPolicy`] if the file cannot be used.
+pub fn is_same_policy(path: &Path, published: &[u8]) -> Result<bool, RefusedPolicy> {
     let policies = read(path)?;
-    Ok(Revised::from_bytes(published).is_ok_and(|published| published.policies == policies))
+    Ok(RevisedPolicies::from_bytes(published).is_ok_and(|published| published.policies == policies))
 }
 
-fn read(path: &Path) -> Result<Policies, PolicyRefused> {
-    let refused = |text: &str, violations, unreadable| PolicyRefused {
+fn read(path: &Path) -> Result<Policies, RefusedPolicy> {
+    let refused = |text: &str, violations, unreadable| RefusedPolicy {
         path: path.to_owned(),
         text: text.to_owned(),
         violations,
@@ -136,7 +136,7 @@ fn read(path: &Path) -> Result<Policies, PolicyRefused> {
 
 /// Reads the signed form, so that the summary shows what is in force.
 pub(crate) fn facts(policies: &Policies) -> PolicyFacts {
-    let signed = Revised { revision: 1, policies: policies.clone() }.to_bytes();
+    let signed = RevisedPolicies { revision: 1, policies: policies.clone() }.to_bytes();
     let signed: Value = serde_json::from_slice(&signed).expect("a policy's canonical form is JSON");
     let sections = signed["namespaces"].as_object().into_iter().flatten();
     let namespaces = sections.map(|(name, section)| (name.clone(), facts_of(section, Vec::new()))).collect();

@@ -18,7 +18,7 @@ pub struct PrincipalsFile(PathBuf);
 
 /// A principal and its new token, which is stored nowhere else.
 #[derive(Debug)]
-pub struct WithToken {
+pub struct IssuedToken {
     /// The principal.
     pub entry: Entry,
     /// The token, if one was created.
@@ -68,11 +68,11 @@ impl PrincipalsFile {
         uids: &[u32],
         with_token: bool,
         now: i64,
-    ) -> Result<WithToken, StartError> {
+    ) -> Result<IssuedToken, StartError> {
         let token = with_token.then(new_token);
         let digest = token.as_deref().map(TokenDigest::of);
         let entry = self.change(|register| register.add(name, roles_of(roles), uids, digest, now).cloned())?;
-        Ok(WithToken { entry, token })
+        Ok(IssuedToken { entry, token })
     }
 
     /// Changes the roles or users of a principal.
@@ -87,11 +87,11 @@ impl PrincipalsFile {
     ///
     /// # Errors
     /// [`StartError`]; nothing is changed then.
-    pub fn rotate(&self, name: &str, now: i64) -> Result<WithToken, StartError> {
+    pub fn rotate(&self, name: &str, now: i64) -> Result<IssuedToken, StartError> {
         let token = new_token();
         let digest = TokenDigest::of(&token);
         let entry = self.change(|register| register.rotate(name, digest, now).cloned())?;
-        Ok(WithToken { entry, token: Some(token) })
+        Ok(IssuedToken { entry, token: Some(token) })
     }
 
     /// Revokes a principal.

@@ -1,4 +1,4 @@
-//! One service as a process of its own: `belay executor`, `belay tool-runner` or `belay approval-gate`.
+//! Runs one service as a process of its own: `belay executor`, `belay tool-runner` or `belay approval-gate`.
 
 use std::{
     error::Error,
@@ -14,7 +14,7 @@ use clap::Parser;
 pub const SERVICES: [&str; 3] = ["executor", "tool-runner", "approval-gate"];
 
 /// A service, from its start to its end.
-pub type Serving = Pin<Box<dyn Future<Output = Result<(), Box<dyn Error + Send + Sync>>>>>;
+pub type ServiceFuture = Pin<Box<dyn Future<Output = Result<(), Box<dyn Error + Send + Sync>>>>>;
 
 /// Serves and does not return before the end, if the first of these arguments (without the program's own name) names a service. `run` carries the
 /// service out on a runtime of the program.
@@ -23,11 +23,11 @@ pub type Serving = Pin<Box<dyn Future<Output = Result<(), Box<dyn Error + Send +
 /// before the flags are read.
 pub fn serve_if_asked(
     arguments: impl IntoIterator<Item = OsString>,
-    run: impl FnOnce(Serving) -> Result<(), Box<dyn Error + Send + Sync>>,
+    run: impl FnOnce(ServiceFuture) -> Result<(), Box<dyn Error + Send + Sync>>,
 ) -> Option<ExitCode> {
     let mut arguments = arguments.into_iter();
     let service = arguments.next()?;
-    let serving: Serving = match service.to_str()? {
+    let serving: ServiceFuture = match service.to_str()? {
         "executor" => Box::pin(belay_executor::serve(parsed(&service, arguments))),
         "tool-runner" => Box::pin(belay_tool_runner::serve(parsed(&service, arguments))),
         "approval-gate" => Box::pin(belay_approval_gate::serve(parsed(&service, arguments))),

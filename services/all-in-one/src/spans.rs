@@ -13,7 +13,7 @@ use belay_service_kit::{
 pub use belay_telemetry::{KeyValue, SpanKind, SpanRecord, Status, semconv};
 use belay_telemetry::{LAST_FLUSH, LAST_FLUSH_OF_COMMAND, MetricsExport, Telemetry, TelemetryError};
 
-/// One exporter for each service.
+/// An exporter for each service.
 pub(crate) struct Spans {
     pub(crate) executor: Telemetry,
     pub(crate) runner: Telemetry,

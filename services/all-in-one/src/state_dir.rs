@@ -24,12 +24,12 @@ pub struct StateDir(PathBuf);
 
 /// The held lock of the state directory.
 #[derive(Debug)]
-pub(crate) struct Held(#[expect(dead_code, reason = "the lock is held as long as the file is open")] File);
+pub(crate) struct StateLock(#[expect(dead_code, reason = "the lock is held as long as the file is open")] File);
 
 /// The holder of a state directory.
 #[derive(Debug)]
-pub(crate) enum Holding {
-    Ours(Held),
+pub(crate) enum StateHolder {
+    Ours(StateLock),
     /// Its services listen here.
     Theirs(Endpoint),
 }
@@ -64,7 +64,7 @@ impl StateDir {
     }
 
     /// Takes the lock; `None` if another process holds it. The kernel releases it when the process ends, in any way.
-    pub(crate) fn lock(&self) -> Result<Option<Held>, StartError> {
+    pub(crate) fn lock(&self) -> Result<Option<StateLock>, StartError> {
         let unusable = |source| StartError::StateDir { path: self.0.clone(), source };
         let mut file = fs::OpenOptions::new()
             .write(true)
@@ -76,7 +76,7 @@ impl StateDir {
         match file.try_lock() {
             Ok(()) => {
                 file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(unusable)?;
-                Ok(Some(Held(file)))
+                Ok(Some(StateLock(file)))
             }
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(source)) => Err(unusable(source)),
@@ -93,15 +93,15 @@ impl StateDir {
 
     /// Takes the lock, or waits until its holder responds. A holder that is shutting down no longer responds, and then releases the lock. For one
     /// that was killed, a child that it had just forked may have its lock and its socket for a moment: that is no response.
-    pub(crate) async fn hold(&self) -> Result<Holding, StartError> {
+    pub(crate) async fn hold(&self) -> Result<StateHolder, StartError> {
         let either = async {
             for attempt in 0_u32.. {
                 if let Some(held) = self.lock()? {
-                    return Ok(Holding::Ours(held));
+                    return Ok(StateHolder::Ours(held));
                 }
                 // A holder that cannot be seen may be in another container.
                 if answers(&self.executor_socket()) && (attempt >= UNSEEN_HOLDER || self.is_holder_alive()) {
-                    return Ok(Holding::Theirs(Endpoint::Unix(self.executor_socket())));
+                    return Ok(StateHolder::Theirs(Endpoint::Unix(self.executor_socket())));
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -267,11 +267,11 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(state_dir.executor_socket()).unwrap());
         let before = state_dir.lock().unwrap();
         let (holding, ()) = tokio::join!(state_dir.hold(), async { drop(before) });
-        let Ok(Holding::Ours(_held)) = holding else { panic!("{holding:?}") };
+        let Ok(StateHolder::Ours(_held)) = holding else { panic!("{holding:?}") };
 
         std::fs::remove_file(state_dir.executor_socket()).unwrap();
         let _listener = std::os::unix::net::UnixListener::bind(state_dir.executor_socket()).unwrap();
-        assert!(matches!(state_dir.hold().await, Ok(Holding::Theirs(_))));
+        assert!(matches!(state_dir.hold().await, Ok(StateHolder::Theirs(_))));
     }
 
     /// A killed holder whose forked child has its lock and its listening socket for a moment.
@@ -285,9 +285,9 @@ mod tests {
         // No process has such an id.
         fs::write(folder.path().join("lock"), "4194305").unwrap();
         let (holding, ()) = tokio::join!(state_dir.hold(), async { drop(before) });
-        let Ok(Holding::Ours(_held)) = holding else { panic!("{holding:?}") };
+        let Ok(StateHolder::Ours(_held)) = holding else { panic!("{holding:?}") };
         fs::write(folder.path().join("lock"), "4194305").unwrap();
-        assert!(matches!(state_dir.hold().await, Ok(Holding::Theirs(_))), "one in another container goes on");
+        assert!(matches!(state_dir.hold().await, Ok(StateHolder::Theirs(_))), "one in another container goes on");
     }
 
     #[test]

@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(answer(&pending(), "person:bob", "sha256:aa", 7), Err(Refusal::NoForm));
     }
 
-    /// Nothing is authorized by a form: separate duties say nothing about it, and no person approves it.
+    /// A form authorizes nothing: separate duties say nothing about it, and no person approves it.
     #[test]
     fn a_form_is_denied_or_skipped_and_not_approved() {
         let decide = |decision| decide(&form(), choice("person:ann", decision), true, 0);
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(decide(Decision::Skip).unwrap().unwrap().state(), State::Skipped);
     }
 
-    /// Who comes too late is told what happened, and who did it.
+    /// Late callers are told what happened, and who did it.
     #[test]
     fn a_refusal_says_what_was_decided() {
         let refusal = |state| Refusal::AlreadyDecided { state, by: "person:bob".into() }.to_string();

@@ -31,7 +31,7 @@ impl Form {
     /// Reads a subject.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem with the subject.
     pub(crate) fn parse(subject: &[u8]) -> Result<Self, String> {
         if subject.len() > MAX_SUBJECT_BYTES {
             return Err(format!("has {} bytes and the limit is {MAX_SUBJECT_BYTES}", subject.len()));
@@ -44,10 +44,10 @@ impl Form {
         Schema::of_form(&self.schema).map_err(|error| format!("its schema is {error}"))
     }
 
-    /// What is wrong with an answer; empty when it can be accepted.
+    /// The violations of an answer; empty when it can be accepted.
     ///
     /// # Errors
-    /// What is wrong with the schema, which was checked when the form was created.
+    /// The problem with the schema, which was checked when the form was created.
     pub(crate) fn violations(&self, answer: &Value) -> Result<Vec<Violation>, String> {
         Ok(self.schema()?.violations(answer))
     }

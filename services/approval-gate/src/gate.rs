@@ -24,9 +24,9 @@ use crate::{
     feed::Head,
     form::AnswerKey,
     policy::{self, StoredPolicyError},
-    preview::Opened,
+    preview::OpenedSubject,
     runner::RunnerClient,
-    store::Failed,
+    store::StoreFailure,
 };
 
 /// The timer's longest sleep: the wall clock may be set, and a laptop may be suspended.
@@ -48,7 +48,7 @@ pub struct Gate {
     pub(crate) telemetry: Telemetry,
     pub(crate) shutdown: Shutdown,
     /// The approval whose files were read last.
-    pub(crate) opened: Mutex<Option<Arc<Opened>>>,
+    pub(crate) opened: Mutex<Option<Arc<OpenedSubject>>>,
     /// The limit of open approvals.
     pub(crate) approvals: Limit,
     /// The limit of previews rendered at once.
@@ -216,7 +216,7 @@ pub(crate) fn unreadable(error: &SqliteError) -> Status {
     status::error(code, error.reason(), format!("The approvals cannot be read: {error}.")).into()
 }
 
-pub(crate) fn unwritable(error: &Failed) -> Status {
+pub(crate) fn unwritable(error: &StoreFailure) -> Status {
     let (reason, code) = match error {
         CommitError::Failed(error @ (SqliteError::Corrupt(_) | SqliteError::Row(_))) => {
             (error.reason(), Code::DataLoss)
@@ -227,7 +227,7 @@ pub(crate) fn unwritable(error: &Failed) -> Status {
     status::error(code, reason, format!("The change could not be stored, and nothing was changed: {error}.")).into()
 }
 
-/// What was to be deleted is deleted, and its bytes are still in a file.
+/// The error of a deletion whose bytes are still in a file.
 pub(crate) fn log_in_use() -> Status {
     let message = "The approvals are deleted, and a reader such as `belay store check` keeps their bytes in the store's write-ahead log \
                    until it ends: retry.";
@@ -272,14 +272,14 @@ pub(crate) mod tests {
     use super::*;
     use crate::{
         names::approval_of,
-        store::{NewApproval, Rendered},
+        store::{ApprovalContent, NewApproval},
     };
 
     /// Goes with tokio's paused clock.
     #[derive(Debug)]
-    struct Paused(Instant);
+    struct PausedClock(Instant);
 
-    impl Clock for Paused {
+    impl Clock for PausedClock {
         fn now_micros(&self) -> i64 {
             i64::try_from(self.0.elapsed().as_micros()).unwrap()
         }
@@ -293,7 +293,7 @@ pub(crate) mod tests {
             key: SigningKey::from_bytes(&[1; 32]),
             policies: Policies::preset(),
             runner: RunnerClient::new(net::connect_lazy(&net::Address::Unix(folder.join("absent"))), None).unwrap(),
-            clock: Arc::new(Paused(Instant::now())),
+            clock: Arc::new(PausedClock(Instant::now())),
             ids: Ids::seeded(1),
             redactor: Redactor::new(),
             telemetry: Telemetry::off(|bytes| bytes.fill(1)),
@@ -311,7 +311,7 @@ pub(crate) mod tests {
             expire_time: expires_after.map(|after| belay_proto::timestamp(now + after.as_micros() as i64)),
             ..Approval::default()
         };
-        let rendered = Rendered::Preview(Default::default());
+        let rendered = ApprovalContent::Preview(Default::default());
         let new = NewApproval { basic, namespace: "default".into(), subject: Vec::new(), rendered };
         gate.store.create(new).await.unwrap()
     }

@@ -25,7 +25,7 @@ pub enum KeyError {
     /// The operating system refused.
     #[error("the gate's key {path} cannot be read or written")]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -36,7 +36,7 @@ pub enum KeyError {
          set mode 0600 if you are sure that no one has"
     )]
     Exposed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Its mode.
         mode: u32,
@@ -44,7 +44,7 @@ pub enum KeyError {
     /// The file does not hold a key.
     #[error("{path} is damaged: it must contain 64 hexadecimal digits. Restore it from a backup")]
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
     /// The secret lacks its prefix: an earlier version wrote it.
@@ -53,7 +53,7 @@ pub enum KeyError {
         key_file::GATE
     )]
     Unmarked {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
     /// The public key exists and the secret does not.

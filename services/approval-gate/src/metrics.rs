@@ -1,4 +1,4 @@
-//! What the gate measures of itself.
+//! Metrics of the gate.
 
 use belay_proto::v1::Approval;
 use belay_service_kit::metrics::{Measured, Metric, Reading, Unit};

@@ -5,8 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use belay_grant::{Keys, Signed, SigningKey, key_id};
-use belay_policy::{Policies, Revised, Violation};
+use belay_grant::{Keys, SignedBytes, SigningKey, key_id};
+use belay_policy::{Policies, RevisedPolicies, Violation};
 use belay_proto::v1;
 use thiserror::Error;
 
@@ -14,7 +14,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActivePolicy {
     /// The policies with their revision.
-    pub revised: Revised,
+    pub revised: RevisedPolicies,
     /// The signed form, for runners.
     pub signed: v1::SignedPolicy,
 }
@@ -25,7 +25,7 @@ pub enum PolicyFileError {
     /// It cannot be read.
     #[error("the policy file {path} cannot be read")]
     Unreadable {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -33,7 +33,7 @@ pub enum PolicyFileError {
     /// It does not hold a valid policy.
     #[error("the policy file {path} is not valid:{}", listed(violations))]
     Refused {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// All violations, each with its field and line.
         violations: Vec<Violation>,
@@ -78,10 +78,10 @@ pub(crate) fn next(
     let last = stored.as_ref().map_or(0, |stored| stored.revision);
     if let Some(signed) = stored.filter(|stored| stored.key_id == key_id(&key.verifying_key())) {
         let tampered = StoredPolicyError::Tampered(last);
-        let bytes = Signed { body: signed.body, signature: signed.signature, key_id: signed.key_id };
+        let bytes = SignedBytes { body: signed.body, signature: signed.signature, key_id: signed.key_id };
         bytes.verify_policy(&Keys::new([key.verifying_key()])).map_err(|_| tampered.clone())?;
         // A policy that this version cannot parse was written by another version, and is replaced.
-        if let Ok(revised) = Revised::from_bytes(&bytes.body) {
+        if let Ok(revised) = RevisedPolicies::from_bytes(&bytes.body) {
             if revised.revision != last {
                 return Err(tampered);
             }
@@ -91,12 +91,12 @@ pub(crate) fn next(
         }
     }
     let revision = last.checked_add(1).ok_or(StoredPolicyError::LastRevision(last))?.max(least);
-    let revised = Revised { revision, policies: policies.clone() };
-    let signed = message(revision, Signed::policy(key, revised.to_bytes()));
+    let revised = RevisedPolicies { revision, policies: policies.clone() };
+    let signed = message(revision, SignedBytes::policy(key, revised.to_bytes()));
     Ok(ActivePolicy { revised, signed })
 }
 
-fn message(revision: i64, Signed { body, signature, key_id }: Signed) -> v1::SignedPolicy {
+fn message(revision: i64, SignedBytes { body, signature, key_id }: SignedBytes) -> v1::SignedPolicy {
     v1::SignedPolicy { revision, body, signature, key_id }
 }
 
@@ -122,9 +122,9 @@ mod tests {
         let second = next(Some(first.signed.clone()), &strict(), &key(1), 0).unwrap();
         assert_eq!((second.signed.revision, second.revised.revision), (2, 2));
         let signed = second.signed.clone();
-        let signed = Signed { body: signed.body, signature: signed.signature, key_id: signed.key_id };
+        let signed = SignedBytes { body: signed.body, signature: signed.signature, key_id: signed.key_id };
         assert!(signed.verify_policy(&Keys::new([key(1).verifying_key()])).is_ok());
-        assert_eq!(Revised::from_bytes(&signed.body).unwrap().policies, strict());
+        assert_eq!(RevisedPolicies::from_bytes(&signed.body).unwrap().policies, strict());
 
         let resigned = next(Some(second.signed), &strict(), &key(2), 0).unwrap();
         assert_eq!(resigned.signed.revision, 3, "another key signs it again, under a higher revision");
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_stored_policy_that_was_changed_is_not_followed() {
         let first = next(None, &strict(), &key(1), 0).unwrap().signed;
-        let milder = Revised { revision: 1, policies: Policies::preset() }.to_bytes();
+        let milder = RevisedPolicies { revision: 1, policies: Policies::preset() }.to_bytes();
         for changed in [
             v1::SignedPolicy { body: milder, ..first.clone() },
             v1::SignedPolicy { revision: 7, ..first.clone() },

@@ -53,19 +53,19 @@ impl RunnerClient {
     ///
     /// # Errors
     /// UNAVAILABLE when the runner does not respond, FAILED_PRECONDITION when it has no such call.
-    pub(crate) async fn held(&self, call: &str) -> Result<Held, Status> {
+    pub(crate) async fn held(&self, call: &str) -> Result<RunnerAnswer, Status> {
         let fetched = tokio::time::timeout(FETCH_TIMEOUT, self.fetch(call)).await;
         fetched.unwrap_or_else(|_| Err(away("it did not send the call's subject in time")))
     }
 
-    async fn fetch(&self, call: &str) -> Result<Held, Status> {
+    async fn fetch(&self, call: &str) -> Result<RunnerAnswer, Status> {
         let mut request = Request::new(runner_v1::GetEffectRequest { name: call.to_owned() });
         if let Some(authorization) = &self.authorization {
             request.metadata_mut().insert("authorization", authorization.clone());
         }
         let mut stream =
             self.client.clone().get_effect(request).await.map_err(|status| refused(call, status))?.into_inner();
-        let mut held = Held::default();
+        let mut held = RunnerAnswer::default();
         while let Some(message) = stream.message().await.map_err(|status| refused(call, status))? {
             held.take(message);
         }
@@ -90,9 +90,9 @@ fn refused(call: &str, refusal: Status) -> Status {
     }
 }
 
-/// What a runner sent for a call, not verified yet.
+/// A runner's answer about a call, not verified yet.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct RunnerAnswer {
     subject: Vec<u8>,
     /// Contents by the digest that the runner claims, and whether each is complete.
     contents: HashMap<String, (Vec<u8>, bool)>,
@@ -100,7 +100,7 @@ pub(crate) struct Held {
     too_large: bool,
 }
 
-impl Held {
+impl RunnerAnswer {
     /// Adds the next piece. Bytes beyond the limits are counted, and dropped.
     pub(crate) fn take(&mut self, message: runner_v1::GetEffectResponse) {
         match message.content {
@@ -212,14 +212,14 @@ mod tests {
         piece(Piece::Chunk(runner_v1::ContentChunk { digest: digest.to_owned(), data: data.to_vec(), last }))
     }
 
-    fn sent(subject: &[u8], chunks: Vec<runner_v1::GetEffectResponse>) -> Held {
-        let mut held = Held::default();
+    fn sent(subject: &[u8], chunks: Vec<runner_v1::GetEffectResponse>) -> RunnerAnswer {
+        let mut held = RunnerAnswer::default();
         subject.chunks(100).for_each(|bytes| held.take(piece(Piece::Subject(bytes.to_vec()))));
         chunks.into_iter().for_each(|chunk| held.take(chunk));
         held
     }
 
-    fn reason(held: Held, call: &str, digest: &str) -> String {
+    fn reason(held: RunnerAnswer, call: &str, digest: &str) -> String {
         let refusal = held.verified(&CallName::parse("call", call).unwrap(), digest).unwrap_err();
         assert_eq!(refusal.code(), Code::FailedPrecondition);
         status::reason(&refusal).unwrap()
@@ -279,14 +279,14 @@ mod tests {
     /// B-09: memory is bounded.
     #[test]
     fn received_contents_are_bounded() {
-        let mut held = Held::default();
+        let mut held = RunnerAnswer::default();
         for _ in 0..9 {
             held.take(piece(Piece::Subject(vec![b' '; 1024 * 1024])));
         }
         assert!(held.subject.len() <= MAX_SUBJECT_BYTES);
         assert_eq!(reason(held, CALL, "sha256:00"), "SUBJECT_TOO_LARGE");
 
-        let mut held = Held::default();
+        let mut held = RunnerAnswer::default();
         for n in 0..40 {
             held.take(chunk(&n.to_string(), &vec![0; 1024 * 1024], false));
             held.take(chunk(&n.to_string(), &[], true));

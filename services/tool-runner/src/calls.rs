@@ -54,19 +54,19 @@ use crate::{
     acknowledgements::Acknowledgements,
     digests::{arguments_digest, request_digest},
     lanes::Lanes,
-    ledger::{Entry, Row, Written},
+    ledger::{Entry, Row, WriteOutcome},
     lock::lock,
     policy::CallPolicy,
     questions::Questions,
-    registry::Registered,
+    registry::RegisteredTool,
     stop::Stop,
     workspace_locks::WorkspaceLocks,
-    workspaces::Chosen,
+    workspaces::ChosenWorkspace,
 };
 use call::{Call, cancel_requested, restore};
 use ended::{Blob, EndedCall};
 use kept_results::KeptResults;
-use known::{Found, Known};
+use known::{CallLookup, KnownCalls};
 use recent_acknowledgements::RecentAcknowledgements;
 use record::{failure, payload};
 
@@ -84,7 +84,7 @@ pub struct Calls {
     /// Bounds the calls that run at once.
     limit: Limit,
     fences: Mutex<HashMap<i32, i64>>,
-    known: Mutex<Known>,
+    known: Mutex<KnownCalls>,
     /// Held while a call is read from the ledger, so that no caller gets it as it was before.
     loading: tokio::sync::Mutex<()>,
     recent: Mutex<RecentAcknowledgements>,
@@ -96,17 +96,17 @@ pub struct Calls {
 }
 
 /// The policy that a new call runs under, and its slot in the limit of running calls.
-type Admission = (CallPolicy, Taken);
+type NewCall = (CallPolicy, Taken);
 
 /// A validated `CallTool` request. Its arguments are checked against the tool's schema when it runs.
 #[derive(Clone)]
 pub(crate) struct CallRequest {
     pub(crate) name: String,
     pub(crate) attempt: u32,
-    pub(crate) tool: Arc<Registered>,
+    pub(crate) tool: Arc<RegisteredTool>,
     pub(crate) arguments: String,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) workspace: Chosen,
+    pub(crate) workspace: ChosenWorkspace,
     /// No other call may commit in the workspace while this one runs.
     pub(crate) exclusive: bool,
     /// Its place among the calls of a step that have one effect.
@@ -152,7 +152,7 @@ impl Calls {
         span.end(result, self.clock.now_micros());
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownCalls> {
         lock(&self.known)
     }
 
@@ -201,7 +201,7 @@ impl Calls {
         call: Call,
         request: CallRequest,
         digest: &Arc<str>,
-        is_new: Option<Admission>,
+        is_new: Option<NewCall>,
     ) -> Result<Subscription, Status> {
         if !call.digest.is_empty() && call.digest != *digest {
             let message = format!("{} already exists with a different tool, workspace or arguments.", request.name);
@@ -221,12 +221,12 @@ impl Calls {
         &self,
         request: &CallRequest,
         digest: &Arc<str>,
-    ) -> Result<Option<(Call, Option<Admission>)>, Status> {
+    ) -> Result<Option<(Call, Option<NewCall>)>, Status> {
         let mut known = self.known();
         match known.look_up(&request.name) {
-            Found::InMemory(call) => return Ok(Some((call, None))),
-            Found::InLedger => return Ok(None),
-            Found::Nowhere => {}
+            CallLookup::InMemory(call) => return Ok(Some((call, None))),
+            CallLookup::InLedger => return Ok(None),
+            CallLookup::Nowhere => {}
         }
         let rejected_for = lock(&self.recent).rejects_for(&request.name, request.token);
         if rejected_for.is_some() || self.acknowledgements.is_waiting_for_sync(&request.name) {
@@ -257,7 +257,7 @@ impl Calls {
     }
 
     /// The questions that a call of a tool asks in its next run; `None` for a tool that does not ask.
-    fn questions_of(&self, tool: &Registered) -> Option<Questions> {
+    fn questions_of(&self, tool: &RegisteredTool) -> Option<Questions> {
         // Whenever it runs, it begins at another time.
         let run = if is_planted(Defect::QuestionOfAnotherRun) { 0 } else { self.clock.now_micros() };
         tool.tool.asks().then(|| Questions::new(format!("{run:x}")))
@@ -293,9 +293,9 @@ impl Calls {
     pub(crate) fn blob(&self, name: &str, digest: &str) -> Result<Arc<Blob>, Status> {
         let found = self.known().look_up(name);
         let why = match found {
-            Found::Nowhere => return Err(self.unknown(name)),
-            Found::InLedger => "it has not ended",
-            Found::InMemory(call) => match &*call.progress.borrow() {
+            CallLookup::Nowhere => return Err(self.unknown(name)),
+            CallLookup::InLedger => "it has not ended",
+            CallLookup::InMemory(call) => match &*call.progress.borrow() {
                 Progress::Ended(ended) => match ended.blob() {
                     Some(blob) if blob.digest == digest => return Ok(Arc::clone(blob)),
                     Some(_) => "its result has another digest",
@@ -353,15 +353,15 @@ impl Calls {
     /// The call of this name, from memory or from the ledger.
     async fn look_up(&self, name: &str) -> Result<Option<Call>, Status> {
         match self.known().look_up(name) {
-            Found::InMemory(call) => return Ok(Some(call)),
-            Found::InLedger => {}
-            Found::Nowhere => return Ok(None),
+            CallLookup::InMemory(call) => return Ok(Some(call)),
+            CallLookup::InLedger => {}
+            CallLookup::Nowhere => return Ok(None),
         }
         let _loading = self.loading.lock().await;
         match self.known().look_up(name) {
-            Found::InMemory(call) => return Ok(Some(call)),
-            Found::InLedger => {}
-            Found::Nowhere => return Ok(None),
+            CallLookup::InMemory(call) => return Ok(Some(call)),
+            CallLookup::InLedger => {}
+            CallLookup::Nowhere => return Ok(None),
         }
         let row = self.ledger.held_call(name).await.map_err(|error| {
             let message = format!("The row of {name}, which waits for approval, cannot be read: {error}.");
@@ -399,7 +399,7 @@ impl Calls {
     pub(crate) async fn remove_lost_view(
         self: &Arc<Self>,
         name: &str,
-        workspace: Chosen,
+        workspace: ChosenWorkspace,
         stop: Stop,
     ) -> Result<(), Status> {
         let may_have_left_a_view = match self.look_up(name).await? {
@@ -530,7 +530,7 @@ impl Calls {
         self.acknowledgements.flush().await
     }
 
-    async fn write(&self, row: Row) -> Result<Written, crate::LedgerFailure> {
+    async fn write(&self, row: Row) -> Result<WriteOutcome, crate::LedgerFailure> {
         self.ledger.write(Entry::Call(Box::new(row))).await
     }
 }

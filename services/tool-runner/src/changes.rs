@@ -1,4 +1,4 @@
-//! What a call changed, as the subject of an approval lists it: judged on the paths as they are, the gravest first, plain creations grouped by folder. Pure.
+//! The changes of a call, as the subject of an approval lists them: judged on the paths as they are, the gravest first, plain creations grouped by folder. Pure.
 //!
 //! The gate, its lists and its clients get the paths with secrets redacted. So nothing is judged, ordered or grouped there.
 

@@ -11,7 +11,7 @@ use std::{
 use belay_proto::v1::{self, write_bound::Mechanism};
 use belay_sandbox::{Limits, Mount, MountKind, Reserve, Scratch, ScratchPlace, Settings, WORKSPACE, WriteBudget};
 use belay_settings::{
-    ConfigError, Loaded, Lookup, Place, Resolved, Shown, UsedCache, View,
+    ConfigError, LoadedSettings, Lookup, Place, ResolvedCommands, UsedCache, View, VisiblePath,
     toolchains::{Files as _, Host},
 };
 use belay_workspace::{contained_state_directory, enclosing_state_directory};
@@ -21,7 +21,7 @@ use sha2::{Digest as _, Sha256};
 /// The operator's settings of commands, resolved on this machine.
 #[derive(Clone, Debug)]
 pub struct CommandSettings {
-    here: Resolved,
+    here: ResolvedCommands,
     view: View,
     /// The directory of persistent caches; `None` if there are none.
     kept_in: Option<PathBuf>,
@@ -30,13 +30,13 @@ pub struct CommandSettings {
 impl Default for CommandSettings {
     /// The defaults of a service that was not started from a shell.
     fn default() -> Self {
-        Self::new(Resolved::of(belay_settings::Commands::default(), None, &Host), None)
+        Self::new(ResolvedCommands::of(belay_settings::Commands::default(), None, &Host), None)
     }
 }
 
 impl CommandSettings {
     /// Caches that outlive a command are kept in `kept_in`, a directory of the runner.
-    pub fn new(here: Resolved, kept_in: Option<PathBuf>) -> Self {
+    pub fn new(here: ResolvedCommands, kept_in: Option<PathBuf>) -> Self {
         let view = here.view();
         Self { here, view, kept_in }
     }
@@ -47,7 +47,11 @@ impl CommandSettings {
     /// # Errors
     /// [`ConfigError`] when the settings name a directory that is, lies in or contains a state directory: commands could then decide about
     /// themselves.
-    pub fn of_runner(mut here: Resolved, loaded: &Loaded, state_dir: &Path) -> Result<Self, ConfigError> {
+    pub fn of_runner(
+        mut here: ResolvedCommands,
+        loaded: &LoadedSettings,
+        state_dir: &Path,
+    ) -> Result<Self, ConfigError> {
         loaded.refuse_state_directories(state_dir, &|path| {
             enclosing_state_directory(path).or_else(|| contained_state_directory(path))
         })?;
@@ -212,7 +216,7 @@ impl CommandSettings {
     }
 }
 
-fn read_only(shown: &Shown) -> Mount {
+fn read_only(shown: &VisiblePath) -> Mount {
     Mount { source: shown.from.clone(), target: shown.at.clone(), kind: MountKind::ReadOnly }
 }
 
@@ -248,7 +252,7 @@ mod tests {
 
     fn settings(text: &str, kept_in: Option<PathBuf>) -> CommandSettings {
         let commands = File::parse(text, None).unwrap().commands;
-        CommandSettings::new(Resolved::of(commands, None, &Host), kept_in)
+        CommandSettings::new(ResolvedCommands::of(commands, None, &Host), kept_in)
     }
 
     #[test]
@@ -364,8 +368,8 @@ commands:
             belay_settings::load(Some(&file), &|_| None).unwrap()
         };
         let caller = Caller { home: Some(home.clone()), ..Caller::default() };
-        let of_runner = |loaded: &Loaded| {
-            let here = Resolved::of(loaded.settings.commands.clone(), Some(&caller), &Host);
+        let of_runner = |loaded: &LoadedSettings| {
+            let here = ResolvedCommands::of(loaded.settings.commands.clone(), Some(&caller), &Host);
             CommandSettings::of_runner(here, loaded, &state).map_err(|error| error.to_string())
         };
         let one =
@@ -403,7 +407,7 @@ commands:
         fs::create_dir(jdk.join("lib")).unwrap();
         fs::create_dir(home.join("secrets")).unwrap();
         let caller = Caller { home: Some(home.clone()), path: vec![jdk.join("bin")], ..Caller::default() };
-        let here = Resolved::of(belay_settings::Commands::default(), Some(&caller), &Host);
+        let here = ResolvedCommands::of(belay_settings::Commands::default(), Some(&caller), &Host);
         let settings = CommandSettings::new(here, None);
         let targets = || -> Vec<PathBuf> {
             settings.mounts("n", Path::new("/w")).unwrap().into_iter().map(|mount| mount.target).collect()

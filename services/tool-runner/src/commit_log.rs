@@ -32,12 +32,12 @@ struct Record {
     /// The number of the last call that began before it.
     number: u64,
     call: Arc<str>,
-    touched: Vec<Touched>,
+    touched: Vec<ChangedPath>,
 }
 
 /// A path that a commit changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Touched {
+pub(crate) struct ChangedPath {
     path: String,
     /// Whether the entry itself was created, removed or replaced, which touches everything below it. Otherwise only the mode of a directory
     /// changed.
@@ -63,9 +63,9 @@ pub(crate) struct Overlap {
 }
 
 /// The paths that changes touch.
-pub(crate) fn touched(changes: &[Change]) -> Vec<Touched> {
+pub(crate) fn touched(changes: &[Change]) -> Vec<ChangedPath> {
     let folder_mode = |change: &Change| change.kind == ChangeKind::Modified && change.what.starts_with("folder ");
-    changes.iter().map(|change| Touched { path: change.path.clone(), whole: !folder_mode(change) }).collect()
+    changes.iter().map(|change| ChangedPath { path: change.path.clone(), whole: !folder_mode(change) }).collect()
 }
 
 impl Default for CommitLog {
@@ -92,7 +92,7 @@ impl CommitLog {
     }
 
     /// Records a commit.
-    pub(crate) fn committed(&mut self, call: &str, touched: Vec<Touched>) {
+    pub(crate) fn committed(&mut self, call: &str, touched: Vec<ChangedPath>) {
         if self.calls.is_empty() {
             return;
         }
@@ -121,7 +121,7 @@ impl CommitLog {
     }
 
     /// The paths of `touched` that commits have touched since a call began; `None` if there are none.
-    pub(crate) fn overlap(&self, since: u64, touched: &[Touched]) -> Option<Overlap> {
+    pub(crate) fn overlap(&self, since: u64, touched: &[ChangedPath]) -> Option<Overlap> {
         let ours: BTreeMap<&str, bool> = touched.iter().map(|touched| (touched.path.as_str(), touched.whole)).collect();
         let (mut paths, mut calls) = (BTreeSet::new(), Vec::new());
         for record in self.since(since) {
@@ -138,13 +138,14 @@ impl CommitLog {
 
     /// The calls whose commits since a call began touched one of these paths, a parent or a child of one.
     pub(crate) fn committers(&self, since: u64, paths: &[String]) -> Vec<String> {
-        let touched: Vec<Touched> = paths.iter().map(|path| Touched { path: path.clone(), whole: true }).collect();
+        let touched: Vec<ChangedPath> =
+            paths.iter().map(|path| ChangedPath { path: path.clone(), whole: true }).collect();
         self.overlap(since, &touched).map(|overlap| overlap.calls).unwrap_or_default()
     }
 }
 
-/// Which of our paths overlap with another call's change.
-fn overlapping<'o>(ours: &BTreeMap<&'o str, bool>, theirs: &Touched) -> Vec<&'o str> {
+/// Our paths that overlap with another call's change.
+fn overlapping<'o>(ours: &BTreeMap<&'o str, bool>, theirs: &ChangedPath) -> Vec<&'o str> {
     let same = ours.get_key_value(theirs.path.as_str()).map(|(path, _)| *path);
     let above = ancestors(&theirs.path).filter_map(|above| ours.get_key_value(above)).filter(|(_, whole)| **whole);
     let below = || {
@@ -165,9 +166,9 @@ fn ancestors(path: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    fn touches(paths: &[&str]) -> Vec<Touched> {
+    fn touches(paths: &[&str]) -> Vec<ChangedPath> {
         let touched =
-            |path: &&str| Touched { path: path.trim_end_matches('*').to_owned(), whole: !path.ends_with('*') };
+            |path: &&str| ChangedPath { path: path.trim_end_matches('*').to_owned(), whole: !path.ends_with('*') };
         paths.iter().map(touched).collect()
     }
 
@@ -220,7 +221,7 @@ mod tests {
             (ChangeKind::Deleted, "folder 0755", true),
             (ChangeKind::Modified, "file 0644", true),
         ] {
-            let expected = Touched { path: "d".into(), whole };
+            let expected = ChangedPath { path: "d".into(), whole };
             assert_eq!(touched(&[change(kind, what)]), [expected], "{kind:?} {what}");
         }
     }

@@ -321,14 +321,14 @@ fn missing(report: &Report) -> Option<String> {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use belay_sandbox::{LaunchError, LayerReport, Running, Spec};
+    use belay_sandbox::{LaunchError, LayerReport, RunningCommand, Spec};
 
     use super::*;
 
     struct Never;
 
     impl Launcher for Never {
-        fn launch(&self, _spec: Spec) -> Result<Running, LaunchError> {
+        fn launch(&self, _spec: Spec) -> Result<RunningCommand, LaunchError> {
             Err(LaunchError::NotReady)
         }
     }

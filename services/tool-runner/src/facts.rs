@@ -1,11 +1,11 @@
-//! What a call did, path by path, from the manifest of its effect. Pure.
+//! The actions of a call, path by path, from the manifest of its effect. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use belay_grant::ChangeKind;
 use belay_workspace::{Act, Content, Digest, Flag, Manifest, Node, RelPath};
 
-/// What a call did to one path. A directory that is created or removed has one fact per path in it.
+/// A call's action on one path. A directory that is created or removed has one fact per path in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fact {
     pub(crate) path: RelPath,
@@ -40,7 +40,7 @@ impl Fact {
         file_digest(self.after.as_ref())
     }
 
-    /// What is there then, in words.
+    /// The entry that is there then, in words.
     pub(crate) fn what(&self) -> String {
         match (&self.after, &self.before, self.mode) {
             (None, None, Some(mode)) => format!("folder {mode:04o}"),

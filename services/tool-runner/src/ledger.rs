@@ -29,8 +29,8 @@ use thiserror::Error;
 use tokio::sync::watch;
 
 pub(crate) use entry::{
-    Basis, Contents, Entry, HeldCall, LayerNote, LayerSet, PendingApproval, Row, SealedSecrets, Spent, StepEffect,
-    WorkspaceEffect, Written,
+    Contents, Entry, HeldCall, JudgementInput, LayerNote, LayerSet, PendingApproval, Row, SealedSecrets, SpentGrant,
+    StepEffect, WorkspaceEffect, WriteOutcome,
 };
 use tables::{SCHEMA, TABLES};
 
@@ -102,7 +102,7 @@ pub struct Ledger {
     log_is_empty: Arc<AtomicBool>,
     /// The first failed write, after which nothing more is written.
     broken: Arc<watch::Sender<Option<SqliteError>>>,
-    writer: GroupCommit<Entry, Written, SqliteError>,
+    writer: GroupCommit<Entry, WriteOutcome, SqliteError>,
 }
 
 impl Ledger {
@@ -262,7 +262,7 @@ impl Ledger {
     }
 
     /// Makes an entry durable.
-    pub(crate) async fn write(&self, entry: Entry) -> Result<Written, LedgerFailure> {
+    pub(crate) async fn write(&self, entry: Entry) -> Result<WriteOutcome, LedgerFailure> {
         self.writer.commit(entry).await
     }
 
@@ -290,7 +290,7 @@ impl Ledger {
         self.write(Entry::FlushDeletes).await.map(drop)
     }
 
-    /// What is stored of a call that waits for approval; `None` if it does not wait.
+    /// Reads the stored approval of a call that waits for one; `None` if it does not wait.
     pub(crate) async fn pending_approval(
         &self,
         name: &str,

@@ -42,20 +42,20 @@ pub use calls::Calls;
 pub use commands::CommandSettings;
 pub use enforcement::{Enforcement, LostTest, SandboxTest};
 pub use ledger::{Ledger, LedgerError, LedgerFailure, check, measure};
-pub use policy::{Accepted, GateChannel, InvalidToken, PolicyHolder, Refused};
+pub use policy::{GateChannel, InvalidToken, PolicyAcceptance, PolicyHolder, PolicyRefusal};
 pub use program::serve;
-pub use questions::{NotAsked, Questions};
+pub use questions::{QuestionRefusal, Questions};
 pub use registry::{
-    Annotations, Invocation, Operation, Output, PlannedProblem, Recovery, Registry, RegistryError, Tool, ToolFailure,
+    Annotations, CallIntent, Invocation, Output, PlannedProblem, Recovery, Registry, RegistryError, Tool, ToolFailure,
     ToolResult, ToolSpec, Touches,
 };
 pub use secrets::Secrets;
 pub use service::hosted;
 pub use settings::{NoKey, Settings, gate_key};
 pub use stop::StopRequest;
-pub use view::{Gone, HeldView, Mount, View, ViewHandle};
-pub use workspace_directory::{HostDirectories, Staged, WorkspaceDirectories, WorkspaceDirectory};
-pub use workspaces::{Allowed, NotAllowed, Workspaces};
+pub use view::{HeldView, LostView, Mount, View, ViewHandle};
+pub use workspace_directory::{HostDirectories, StagedEffect, WorkspaceDirectories, WorkspaceDirectory};
+pub use workspaces::{AllowedWorkspaces, WorkspaceRefusal, Workspaces};
 
 // The host of the runner has to call `take_over_if_asked` first, and may widen what commands see.
 pub use belay_sandbox::{Settings as SandboxSettings, take_over_if_asked};
@@ -79,7 +79,7 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// The approval gate's public keys, which verify policies and grants. Without a policy no call runs: see [`PolicyHolder::offer`].
     pub keys: Keys,
-    /// Which directories may be workspaces.
+    /// The directories that may be workspaces.
     pub workspaces: Workspaces,
     /// How they are opened.
     pub directories: Arc<dyn WorkspaceDirectories>,

@@ -34,7 +34,7 @@ const STREAMS: [Stream; 2] = [Stream::Stdout, Stream::Stderr];
 /// The redacted output of one call. Writing never waits for a reader.
 #[derive(Debug)]
 pub(crate) struct OutputBuffer {
-    written: Mutex<Written>,
+    written: Mutex<WrittenOutput>,
     redactor: Redactor,
     /// Whether nothing of the standard output is shown: it is the result, and has parts that its schema marks as secret.
     hides_stdout: bool,
@@ -43,17 +43,17 @@ pub(crate) struct OutputBuffer {
     wake: watch::Sender<()>,
 }
 
-/// What the tool has written so far.
+/// The output of the tool so far.
 #[derive(Debug)]
-enum Written {
-    /// Nothing yet. Most tools never write, so the buffers are allocated on the first write.
+enum WrittenOutput {
+    /// None yet. Most tools never write, so the buffers are allocated on the first write.
     Empty,
     Streams(Box<[StreamBuffer; 2]>),
     /// The tool has ended without output.
     EndedEmpty,
 }
 
-/// One stream: the redacted bytes, and those held back because they may be part of a secret.
+/// A stream: the redacted bytes, and those held back because they may be part of a secret.
 #[derive(Debug)]
 struct StreamBuffer {
     shown: Vec<u8>,
@@ -100,7 +100,7 @@ impl StreamBuffer {
 impl OutputBuffer {
     /// An empty buffer.
     pub(crate) fn new(redactor: &Redactor, hides_stdout: bool) -> Self {
-        let (written, found) = (Mutex::new(Written::Empty), Mutex::default());
+        let (written, found) = (Mutex::new(WrittenOutput::Empty), Mutex::default());
         Self { written, redactor: redactor.clone(), hides_stdout, found, wake: watch::Sender::new(()) }
     }
 
@@ -127,9 +127,9 @@ impl OutputBuffer {
     pub(crate) fn finish(&self) {
         let mut written = self.written();
         match &mut *written {
-            Written::Empty => return *written = Written::EndedEmpty,
-            Written::EndedEmpty => return,
-            Written::Streams(streams) => {
+            WrittenOutput::Empty => return *written = WrittenOutput::EndedEmpty,
+            WrittenOutput::EndedEmpty => return,
+            WrittenOutput::Streams(streams) => {
                 for index in 0..streams.len() {
                     let Some(mut redacting) = streams[index].redacting.take() else { continue };
                     let rest = redacting.end();
@@ -142,7 +142,7 @@ impl OutputBuffer {
         self.wake.send_replace(());
     }
 
-    fn written(&self) -> MutexGuard<'_, Written> {
+    fn written(&self) -> MutexGuard<'_, WrittenOutput> {
         lock(&self.written)
     }
 
@@ -159,10 +159,10 @@ impl crate::Output for OutputBuffer {
         }
         let Some(index) = STREAMS.iter().position(|known| *known == stream) else { return };
         let mut written = self.written();
-        if matches!(*written, Written::Empty) {
-            *written = Written::Streams(Box::new([self.stream_buffer(), self.stream_buffer()]));
+        if matches!(*written, WrittenOutput::Empty) {
+            *written = WrittenOutput::Streams(Box::new([self.stream_buffer(), self.stream_buffer()]));
         }
-        let Written::Streams(streams) = &mut *written else { return };
+        let WrittenOutput::Streams(streams) = &mut *written else { return };
         let stream_buffer = &mut streams[index];
         stream_buffer.keep_tail(bytes);
         // A full buffer needs no more redaction.
@@ -250,7 +250,7 @@ impl OutputBuffer {
 
     /// The redacted ends of the streams; `None` if both are empty.
     pub(crate) fn tail(&self) -> Option<LastOutput> {
-        let Written::Streams(streams) = &*self.written() else { return None };
+        let WrittenOutput::Streams(streams) = &*self.written() else { return None };
         let redactor = self.redactor.with_literals(self.found()).unwrap_or_else(|_| self.redactor.clone());
         let [(stdout, stdout_truncated), (stderr, stderr_truncated)] =
             [streams[0].tail(&redactor), streams[1].tail(&redactor)];
@@ -265,7 +265,7 @@ impl OutputBuffer {
 
     /// The next chunk, if there is one. Unless `all` is set, an incomplete character at the end is held back.
     pub(crate) fn next(&self, position: &mut Position, all: bool) -> Option<ToolCallOutput> {
-        let Written::Streams(streams) = &*self.written() else { return None };
+        let WrittenOutput::Streams(streams) = &*self.written() else { return None };
         STREAMS.iter().enumerate().find_map(|(index, stream)| {
             let offset = position.0[index];
             let rest = streams[index].shown.get(offset..)?;
@@ -323,7 +323,7 @@ mod tests {
         let buffer = OutputBuffer::new(&Redactor::new(), false);
         buffer.write(Stream::Stderr, b"");
         let stderr = |bytes: &[u8]| match &mut *buffer.written() {
-            Written::Streams(streams) => streams[1].keep(bytes),
+            WrittenOutput::Streams(streams) => streams[1].keep(bytes),
             other => panic!("{other:?}"),
         };
         stderr(b"a\xe2\x82");

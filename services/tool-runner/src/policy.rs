@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
-use belay_grant::{Invalid, Keys, Signed};
-use belay_policy::{InvalidPolicy, Policy, Revised};
+use belay_grant::{InvalidSeal, Keys, SignedBytes};
+use belay_policy::{InvalidPolicy, Policy, RevisedPolicies};
 use belay_proto::{
     gate_v1::{self, approval_gate_service_client::ApprovalGateServiceClient},
     v1,
@@ -33,7 +33,7 @@ pub struct PolicyHolder {
 
 #[derive(Clone)]
 struct ActivePolicy {
-    revised: Arc<Revised>,
+    revised: Arc<RevisedPolicies>,
     body: Vec<u8>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct CallPolicy {
 
 /// The offered policy is the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accepted {
+pub enum PolicyAcceptance {
     /// It is newer than the previous one, and durable.
     New,
     /// It was the current policy already.
@@ -56,10 +56,10 @@ pub enum Accepted {
 
 /// Why an offered policy is rejected.
 #[derive(Debug, Error)]
-pub enum Refused {
+pub enum PolicyRefusal {
     /// The gate did not sign it.
     #[error("the policy is not signed by the gate: {0}")]
-    Signature(#[from] Invalid),
+    Signature(#[from] InvalidSeal),
     /// Its body is invalid.
     #[error("the policy is invalid: {0}")]
     Unreadable(#[from] InvalidPolicy),
@@ -103,7 +103,7 @@ impl PolicyHolder {
     }
 
     /// The current policy, if there is one.
-    pub fn current(&self) -> Option<Arc<Revised>> {
+    pub fn current(&self) -> Option<Arc<RevisedPolicies>> {
         self.active().map(|active| active.revised)
     }
 
@@ -125,24 +125,24 @@ impl PolicyHolder {
     /// Makes a policy the current one, if the gate signed it and it is newer. It is durable before it takes effect.
     ///
     /// # Errors
-    /// [`Refused`]; the current policy stays.
-    pub async fn offer(&self, offered: v1::SignedPolicy) -> Result<Accepted, Refused> {
+    /// [`PolicyRefusal`]; the current policy stays.
+    pub async fn offer(&self, offered: v1::SignedPolicy) -> Result<PolicyAcceptance, PolicyRefusal> {
         let revised = read(&self.keys, &offered)?;
         let _serialised = self.offer_lock.lock().await;
         if let Some(active) = self.active() {
             let (offered_revision, current_revision) = (revised.revision, active.revised.revision);
             if offered_revision == current_revision && offered.body == active.body {
-                return Ok(Accepted::Same);
+                return Ok(PolicyAcceptance::Same);
             }
             if offered_revision <= current_revision {
-                return Err(Refused::NotNewer { offered: offered_revision, current: current_revision });
+                return Err(PolicyRefusal::NotNewer { offered: offered_revision, current: current_revision });
             }
         }
         let body = offered.body.clone();
         self.ledger.write(Entry::Policy(offered)).await?;
         let active = ActivePolicy { revised: Arc::new(revised), body };
         *lock(&self.current) = Some(active);
-        Ok(Accepted::New)
+        Ok(PolicyAcceptance::New)
     }
 
     /// Follows the policies that the gate publishes, for as long as it is polled. `ids` varies the delays between tries.
@@ -171,10 +171,10 @@ impl PolicyHolder {
             };
             let revision = offered.revision;
             match self.offer(offered).await {
-                Ok(Accepted::New) => tracing::info!(revision, "A new policy is in force"),
-                Ok(Accepted::Same) => {}
+                Ok(PolicyAcceptance::New) => tracing::info!(revision, "A new policy is in force"),
+                Ok(PolicyAcceptance::Same) => {}
                 // The gate sends a revision once per watch; a new watch sends it again.
-                Err(refused @ Refused::NotDurable(_)) => return Err(Status::unavailable(refused.to_string())),
+                Err(refused @ PolicyRefusal::NotDurable(_)) => return Err(Status::unavailable(refused.to_string())),
                 Err(refused) => tracing::error!(revision, %refused, "Rejected a policy"),
             }
             retry.succeeded();
@@ -184,13 +184,13 @@ impl PolicyHolder {
 }
 
 /// Verifies and decodes a signed policy.
-fn read(keys: &Keys, offered: &v1::SignedPolicy) -> Result<Revised, Refused> {
+fn read(keys: &Keys, offered: &v1::SignedPolicy) -> Result<RevisedPolicies, PolicyRefusal> {
     let v1::SignedPolicy { revision, body, signature, key_id } = offered.clone();
-    let signed = Signed { body, signature, key_id };
+    let signed = SignedBytes { body, signature, key_id };
     signed.verify_policy(keys)?;
-    let revised = Revised::from_bytes(&signed.body)?;
+    let revised = RevisedPolicies::from_bytes(&signed.body)?;
     if revised.revision != revision {
-        return Err(Refused::Revision { claimed: revision, signed: revised.revision });
+        return Err(PolicyRefusal::Revision { claimed: revision, signed: revised.revision });
     }
     Ok(revised)
 }

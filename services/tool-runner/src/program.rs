@@ -11,13 +11,13 @@ use belay_service_kit::{
     program, shutdown,
     telemetry::{self, LogFormat},
 };
-use belay_settings::{Resolved, toolchains::Host};
+use belay_settings::{ResolvedCommands, toolchains::Host};
 use belay_sqlite::{Location, SqliteError, Threads};
 use belay_telemetry::{LAST_FLUSH, MetricsExport, Telemetry};
 
 use crate::{
-    Allowed, Calls, CommandSettings, Enforcement, GateChannel, HostDirectories, Ledger, Parts, Secrets, Settings,
-    Thresholds, Workspaces, gate_key, hosted, tools,
+    AllowedWorkspaces, Calls, CommandSettings, Enforcement, GateChannel, HostDirectories, Ledger, Parts, Secrets,
+    Settings, Thresholds, Workspaces, gate_key, hosted, tools,
 };
 
 /// Serves until SIGINT or SIGTERM. A program that calls this must have called [`crate::take_over_if_asked`] first.
@@ -42,11 +42,14 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     let roots = settings.workspace_roots.iter().map(canonicalize).collect::<Result<_, _>>()?;
     let own = settings.workspaces.unwrap_or_else(|| state_dir.join("workspaces"));
     program::private_folder(&own)?;
-    let workspaces =
-        Workspaces { own: canonicalize(own)?, allowed: Allowed::Roots(roots), forbidden: vec![state_dir.clone()] };
+    let workspaces = Workspaces {
+        own: canonicalize(own)?,
+        allowed: AllowedWorkspaces::Roots(roots),
+        forbidden: vec![state_dir.clone()],
+    };
 
     // A separate service has no caller with toolchains: commands see what the operator's settings name.
-    let here = Resolved::of(operator.commands, None, &Host);
+    let here = ResolvedCommands::of(operator.commands, None, &Host);
     let commands = Arc::new(CommandSettings::of_runner(here, &loaded, &state_dir)?);
     let enforcement = Enforcement::probed(commands.sandbox());
     if let Err(refusal) = enforcement.launcher() {

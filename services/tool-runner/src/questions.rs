@@ -24,7 +24,7 @@ pub(crate) const MAX_ASKED: usize = 1_000;
 
 /// Why a question is not asked.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-pub enum NotAsked {
+pub enum QuestionRefusal {
     /// Too many are open.
     #[error("{MAX_OPEN} questions of this call are open already: wait for an answer")]
     TooManyOpen,
@@ -45,7 +45,7 @@ struct Shared {
     /// Distinguishes the questions of this run of the call from those of one before it.
     run: String,
     state: Mutex<State>,
-    /// Those that are open, for those who follow the call.
+    /// The open questions, for those who follow the call.
     open: watch::Sender<Arc<[ToolCallQuestion]>>,
 }
 
@@ -53,7 +53,7 @@ struct Shared {
 struct State {
     asked: usize,
     /// By their numbers, from 1.
-    open: BTreeMap<usize, Open>,
+    open: BTreeMap<usize, OpenQuestion>,
     is_over: bool,
     /// Since when one is open.
     open_since: Option<Instant>,
@@ -62,7 +62,7 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenQuestion {
     message: ToolCallQuestion,
     reply: oneshot::Sender<Reply>,
 }
@@ -77,17 +77,17 @@ impl Questions {
     /// Asks. The receiver gets the reply; it gets none when the tool ends before.
     ///
     /// # Errors
-    /// [`NotAsked`].
-    pub fn ask(&self, form: Form, timeout: Option<Duration>) -> Result<oneshot::Receiver<Reply>, NotAsked> {
+    /// [`QuestionRefusal`].
+    pub fn ask(&self, form: Form, timeout: Option<Duration>) -> Result<oneshot::Receiver<Reply>, QuestionRefusal> {
         let mut state = self.state();
         if state.is_over {
-            return Err(NotAsked::Over);
+            return Err(QuestionRefusal::Over);
         }
         if state.open.len() >= MAX_OPEN {
-            return Err(NotAsked::TooManyOpen);
+            return Err(QuestionRefusal::TooManyOpen);
         }
         if state.asked >= MAX_ASKED {
-            return Err(NotAsked::TooMany);
+            return Err(QuestionRefusal::TooMany);
         }
         state.asked += 1;
         let number = state.asked;
@@ -97,7 +97,7 @@ impl Questions {
             timeout: timeout.map(belay_proto::duration),
         };
         let (reply, replied) = oneshot::channel();
-        state.open.insert(number, Open { message, reply });
+        state.open.insert(number, OpenQuestion { message, reply });
         state.open_since.get_or_insert_with(Instant::now);
         self.publish(&state);
         Ok(replied)
@@ -198,21 +198,21 @@ mod tests {
         assert_eq!((second.await, open(&questions)), (Ok(reply("2")), vec!["r-1".to_owned()]));
         questions.close();
         assert!(first.await.is_err() && open(&questions).is_empty());
-        assert_eq!(questions.ask(Form::default(), None).unwrap_err(), NotAsked::Over);
+        assert_eq!(questions.ask(Form::default(), None).unwrap_err(), QuestionRefusal::Over);
     }
 
     #[tokio::test]
     async fn questions_are_bounded() {
         let questions = Questions::new("r");
         let open: Vec<_> = (0..MAX_OPEN).map(|_| ask(&questions)).collect();
-        assert_eq!(questions.ask(Form::default(), None).unwrap_err(), NotAsked::TooManyOpen);
+        assert_eq!(questions.ask(Form::default(), None).unwrap_err(), QuestionRefusal::TooManyOpen);
         drop(open);
         for number in 1..=MAX_ASKED {
             questions.answer(&format!("r-{number}"), Reply::TimedOut(Default::default()));
             let next = questions.ask(Form::default(), None);
             assert_eq!(next.is_ok(), number + MAX_OPEN <= MAX_ASKED, "{number}");
         }
-        assert_eq!(questions.ask(Form::default(), None).unwrap_err(), NotAsked::TooMany);
+        assert_eq!(questions.ask(Form::default(), None).unwrap_err(), QuestionRefusal::TooMany);
     }
 
     #[tokio::test(start_paused = true)]

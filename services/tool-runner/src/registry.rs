@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use crate::{StopRequest, ViewHandle, questions::Questions};
 
-/// What may be done about a call whose outcome is unknown.
+/// The recovery of a call whose outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
     /// It changes nothing: it may always run again, and needs no durable row.
@@ -41,7 +41,7 @@ impl Recovery {
     }
 }
 
-/// What callers may assume about a tool, in the terms of the Model Context Protocol.
+/// Assumptions that callers may make about a tool, in the terms of the Model Context Protocol.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Annotations {
     /// A short name for people; the tool's name when empty.
@@ -55,7 +55,7 @@ pub struct Annotations {
     pub open_world: bool,
 }
 
-/// What a tool does to a workspace.
+/// The use that a tool makes of a workspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Touches {
     /// It uses no workspace.
@@ -67,9 +67,9 @@ pub enum Touches {
     Changes,
 }
 
-/// What a call is about to do, in the terms of a policy. Paths are as the author wrote them.
+/// The intent of a call, in the terms of a policy. Paths are as the author wrote them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Operation {
+pub struct CallIntent {
     /// The argument vector of a command; empty for other tools.
     pub command: Vec<String>,
     /// The name of the program that the command starts, when it lies on the `PATH` outside the workspace; `None` for any other program and
@@ -83,9 +83,9 @@ pub struct Operation {
     pub paths: Vec<String>,
 }
 
-impl Operation {
-    /// What a policy judges before the call runs.
-    pub(crate) fn intent<'a>(&'a self, tool: &'a Registered) -> Intent<'a> {
+impl CallIntent {
+    /// The intent as a policy judges it before the call runs.
+    pub(crate) fn for_policy<'a>(&'a self, tool: &'a RegisteredTool) -> Intent<'a> {
         Intent {
             tool: tool.spec.name,
             kind: tool.spec.kind,
@@ -103,7 +103,7 @@ impl Operation {
 pub struct PlannedProblem {
     /// The argument, as a JSON pointer.
     pub pointer: String,
-    /// What is wrong, and what to do.
+    /// The problem, and what to do.
     pub message: String,
     /// Whether the operator's settings reject the call as planned. Otherwise the problem may be gone when the call runs.
     pub refused: bool,
@@ -116,7 +116,7 @@ pub struct ToolSpec {
     pub name: &'static str,
     /// Other names.
     pub aliases: &'static [&'static str],
-    /// What it does, for people and models.
+    /// Its purpose, for people and models.
     pub description: &'static str,
     /// JSON Schema of the arguments.
     pub parameters: &'static str,
@@ -124,13 +124,13 @@ pub struct ToolSpec {
     pub result: &'static str,
     /// The recovery class.
     pub recovery: Recovery,
-    /// What it does to a workspace.
+    /// The use that it makes of a workspace.
     pub touches: Touches,
     /// The kind by which the policy's simple settings select it.
     pub kind: ToolKind,
     /// The default time limit of a call.
     pub default_timeout: Duration,
-    /// What callers may assume.
+    /// Assumptions that callers may make.
     pub annotations: Annotations,
 }
 
@@ -140,7 +140,7 @@ pub trait Output: Send + Sync {
     fn write(&self, stream: v1::tool_call_output::Stream, bytes: &[u8]);
 }
 
-/// One call, as a tool sees it.
+/// A call, as a tool sees it.
 #[derive(Clone)]
 pub struct Invocation {
     /// The call's name.
@@ -210,9 +210,9 @@ pub trait Tool: Send + Sync + 'static {
     /// The specification.
     fn spec(&self) -> ToolSpec;
 
-    /// What the call is about to do, for the policy to judge before the tool runs. The arguments are valid against the schema.
-    fn operation(&self, _arguments: &Value) -> Operation {
-        Operation::default()
+    /// The intent of the call, for the policy to judge before the tool runs. The arguments are valid against the schema.
+    fn intent(&self, _arguments: &Value) -> CallIntent {
+        CallIntent::default()
     }
 
     /// The problems of a planned call, such as a program that is not installed. Templates in the arguments are not filled in yet.
@@ -254,7 +254,7 @@ pub trait Tool: Send + Sync + 'static {
 }
 
 /// A tool whose schemas are valid.
-pub(crate) struct Registered {
+pub(crate) struct RegisteredTool {
     pub(crate) spec: ToolSpec,
     pub(crate) parameters: Parameters,
     pub(crate) result: Schema,
@@ -299,7 +299,7 @@ impl Parameters {
 /// The tools, by name and alias.
 #[derive(Clone)]
 pub struct Registry {
-    by_name: BTreeMap<&'static str, Arc<Registered>>,
+    by_name: BTreeMap<&'static str, Arc<RegisteredTool>>,
 }
 
 impl fmt::Debug for Registry {
@@ -319,9 +319,9 @@ pub enum RegistryError {
     Schema {
         /// The tool.
         tool: &'static str,
-        /// Which schema: `parameters` or `result`.
+        /// The schema: `parameters` or `result`.
         part: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         source: InvalidSchema,
     },
 }
@@ -339,7 +339,7 @@ impl Registry {
             let parameters = Parameters::new(spec.parameters).map_err(refused("parameters"))?;
             let result = Schema::new(spec.result).map_err(refused("result"))?;
             let secret_result = secret_places(&serde_json::from_str(spec.result).expect("a schema is JSON"));
-            let registered = Arc::new(Registered { spec: spec.clone(), parameters, result, secret_result, tool });
+            let registered = Arc::new(RegisteredTool { spec: spec.clone(), parameters, result, secret_result, tool });
             for name in std::iter::once(spec.name).chain(spec.aliases.iter().copied()) {
                 if by_name.insert(name, Arc::clone(&registered)).is_some() {
                     return Err(RegistryError::NameTaken(name));
@@ -349,7 +349,7 @@ impl Registry {
         Ok(Self { by_name })
     }
 
-    pub(crate) fn find(&self, name: &str) -> Option<Arc<Registered>> {
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<RegisteredTool>> {
         self.by_name.get(name).map(Arc::clone)
     }
 

@@ -168,7 +168,7 @@ pub(crate) struct CallSecrets {
 }
 
 impl CallSecrets {
-    /// Those that this redactor finds.
+    /// The secrets that this redactor finds.
     #[cfg(test)]
     pub(crate) fn with(redactor: Redactor) -> Self {
         Self { redactor, marked: Vec::new(), marked_result: Vec::new(), known: BTreeSet::new() }

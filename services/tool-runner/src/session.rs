@@ -25,12 +25,12 @@ use crate::output::Allowance;
 pub(crate) const MAX_OUTPUT_WINDOW: i64 = 1 << 20;
 /// A message is sent when it has this many bytes; one reply alone may have more.
 const FULL_MESSAGE_BYTES: usize = 256 << 10;
-/// What a message adds at most to a reply that it has alone.
+/// The most that a message adds to a reply that it has alone.
 const FRAME_BYTES: usize = 2 << 10;
 /// The delay before an executor sends an operation again that was one too many.
 const RETRY_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// What an executor has said and what it has not been answered.
+/// The executor's hello and operations, and the replies that are not sent yet.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     /// The executor's hello.
@@ -38,7 +38,7 @@ pub(crate) struct Session {
     /// The highest id of an operation.
     highest: i64,
     /// Operations without an end.
-    open: HashMap<i64, Open>,
+    open: HashMap<i64, OpenOperation>,
     /// Ends and refusals to be sent.
     ends: VecDeque<(SessionReply, usize)>,
     ends_bytes: usize,
@@ -48,15 +48,15 @@ pub(crate) struct Session {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenOperation {
     allowance: Arc<Allowance>,
     /// Stops following it; `None` before it has begun.
     abort: Option<AbortHandle>,
 }
 
-/// What is to be done with a message.
+/// The content of a message that is to be acted on.
 #[derive(Debug, Default)]
-pub(crate) struct Received {
+pub(crate) struct SessionInput {
     /// It is the first.
     pub(crate) is_first: bool,
     pub(crate) stores: Option<StorePositions>,
@@ -66,7 +66,7 @@ pub(crate) struct Received {
 
 impl Session {
     /// Takes a message. What only concerns one operation is answered; what breaks the rules is an error, which ends the session.
-    pub(crate) fn receive(&mut self, message: ReceivedRequest) -> Result<Received, Status> {
+    pub(crate) fn receive(&mut self, message: ReceivedRequest) -> Result<SessionInput, Status> {
         let ReceivedRequest { hello, stores, operations, credits, forgotten, refused } = message;
         let revision = hello.as_ref().or(self.hello.as_ref()).map(|hello| hello.contract_revision);
         let revision = revision.and_then(|revision| u32::try_from(revision).ok()).filter(|revision| *revision > 0);
@@ -110,12 +110,12 @@ impl Session {
                 ReceivedOperation::Known(_) if self.open.len() >= MAX_OPEN => self.refuse(id, &too_many()),
                 ReceivedOperation::Known(operation) => {
                     let window = self.hello.as_ref().map_or(0, |hello| hello.output_window);
-                    self.open.insert(id, Open { allowance: Arc::new(Allowance::of(window)), abort: None });
+                    self.open.insert(id, OpenOperation { allowance: Arc::new(Allowance::of(window)), abort: None });
                     accepted.push(*operation);
                 }
             }
         }
-        Ok(Received { is_first, stores, operations: accepted })
+        Ok(SessionInput { is_first, stores, operations: accepted })
     }
 
     fn credit(&self, operation: i64, bytes: i64) -> Result<(), Status> {

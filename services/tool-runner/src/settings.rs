@@ -100,7 +100,7 @@ pub enum NoKey {
     Unreadable {
         /// As it was given.
         given: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// It is not a valid key.

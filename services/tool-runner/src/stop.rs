@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// What is asked of a running call. A later request can only be a stronger one.
+/// A request to a running call. A later request can only be a stronger one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stop {
     /// To go on.
@@ -25,7 +25,7 @@ impl StopRequest {
         Self(stop)
     }
 
-    /// One that never comes.
+    /// A request that never comes.
     #[must_use]
     pub fn never() -> Self {
         Self(watch::Sender::new(Stop::No).subscribe())

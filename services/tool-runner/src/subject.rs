@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::json_of::json_of;
 use crate::{
-    Operation, Recovery,
+    CallIntent, Recovery,
     changes::{self, Changes},
     facts::Fact,
     secrets::CallSecrets,
@@ -27,7 +27,7 @@ const MAX_NAMED_PATHS: usize = 100;
 const MAX_LISTED_FILES: usize = 1_000;
 const MAX_LISTED_PATH_BYTES: usize = 64 * 1024;
 
-/// What an effect commits, path by path, as a receipt lists it.
+/// The files that an effect commits, path by path, as a receipt lists them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CommittedFiles {
     /// In the order of the paths.
@@ -108,7 +108,7 @@ pub(crate) struct SubjectContext<'a> {
     pub(crate) call: &'a runner_v1::ToolCall,
     /// Redacts the subject, which people read.
     pub(crate) secrets: &'a CallSecrets,
-    pub(crate) operation: &'a Operation,
+    pub(crate) intent: &'a CallIntent,
     pub(crate) workspace: &'a str,
     pub(crate) enforced: &'a [String],
     pub(crate) decision: &'a Decision,
@@ -163,8 +163,8 @@ impl SubjectContext<'_> {
             tool: self.call.tool.clone(),
             arguments: self.secrets.arguments(&json_of(self.call.arguments.as_ref())),
             arguments_digest: self.call.arguments_digest.clone(),
-            command: self.secrets.command(&self.operation.command),
-            working_directory: words(&self.operation.working_directory),
+            command: self.secrets.command(&self.intent.command),
+            working_directory: words(&self.intent.working_directory),
             hidden: self.hidden(kind).map(|(hidden, _)| hidden),
             workspace: self.workspace.to_owned(),
             enforced: self.enforced.to_vec(),
@@ -180,12 +180,12 @@ impl SubjectContext<'_> {
 }
 
 impl SubjectContext<'_> {
-    /// What a subject of this kind hides of the call's words, and these as they are; `None` when it hides nothing.
+    /// The call's words that a subject of this kind hides, and these as they are; `None` when it hides nothing.
     ///
-    /// What an effect does is in its changes, so that its subject shows no arguments but a command.
+    /// The actions of an effect are in its changes, so that its subject shows no arguments but a command.
     pub(crate) fn hidden(self, kind: Kind) -> Option<(HiddenWords, CallWords)> {
         let arguments = json_of(self.call.arguments.as_ref());
-        let Operation { command, working_directory, .. } = self.operation;
+        let CallIntent { command, working_directory, .. } = self.intent;
         let in_arguments = match kind {
             Kind::Call => self.secrets.hidden_arguments(&arguments),
             Kind::Effect => BTreeMap::new(),
@@ -228,7 +228,7 @@ mod tests {
     use belay_policy::Verdict;
     use belay_redaction::{MasterKey, Redactor};
     use belay_workspace::{
-        Act, Change as Touched, Digest, FileTime, Fingerprint, Flag, Flagged, Manifest, Node, RelPath,
+        Act, Change as ChangedPath, Digest, FileTime, Fingerprint, Flag, FlaggedPath, Manifest, Node, RelPath,
     };
 
     use super::*;
@@ -257,8 +257,8 @@ mod tests {
         Fingerprint { digest: Digest::of(b""), inode: 1, mode: 0o755, size: 0, modified: time, seen: time }
     }
 
-    fn touched(path: &str, act: Act, before: Vec<Node>, after: Vec<Node>) -> Touched {
-        Touched { path: RelPath::parse(path).unwrap(), act, before, after, flags: Vec::new() }
+    fn touched(path: &str, act: Act, before: Vec<Node>, after: Vec<Node>) -> ChangedPath {
+        ChangedPath { path: RelPath::parse(path).unwrap(), act, before, after, flags: Vec::new() }
     }
 
     /// B-03: a person sees every single path, also in a directory that is created or removed as a whole.
@@ -278,7 +278,7 @@ mod tests {
             ],
         );
         replaced.flags = [("d/kept", Flag::OddName), ("d/link", Flag::LinkLeaves)]
-            .map(|(path, flag)| Flagged { path: RelPath::parse(path).unwrap(), flag })
+            .map(|(path, flag)| FlaggedPath { path: RelPath::parse(path).unwrap(), flag })
             .into();
         let manifest = Manifest {
             changes: vec![
@@ -346,7 +346,7 @@ mod tests {
         let context = SubjectContext {
             call: &runner_v1::ToolCall::default(),
             secrets: &secrets,
-            operation: &Operation::default(),
+            intent: &CallIntent::default(),
             workspace: "/w",
             enforced: &[],
             decision: &decision,
@@ -373,7 +373,7 @@ mod tests {
         );
     }
 
-    fn manifest(changes: Vec<Touched>) -> Manifest {
+    fn manifest(changes: Vec<ChangedPath>) -> Manifest {
         Manifest { changes, ..Manifest::default() }
     }
 
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(unlisted, 0);
     }
 
-    /// What an event has of an effect is bounded, and what is left out is counted and is the least grave.
+    /// The paths of an effect in an event are bounded, and those left out are counted and are the least grave.
     #[test]
     fn a_receipt_lists_at_most_a_thousand_paths_and_counts_the_rest() {
         let put = Act::Put { base: None, staged: fingerprint() };

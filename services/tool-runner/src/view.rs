@@ -104,21 +104,21 @@ impl ViewHandle {
     /// once the future of the call is dropped.
     ///
     /// # Errors
-    /// [`Gone`] when the call was stopped and the view was taken away.
-    pub async fn hold(&self) -> Result<HeldView, Gone> {
+    /// [`LostView`] when the call was stopped and the view was taken away.
+    pub async fn hold(&self) -> Result<HeldView, LostView> {
         let held = Arc::clone(&self.view).lock_owned().await;
-        if held.is_some() { Ok(HeldView(held)) } else { Err(Gone) }
+        if held.is_some() { Ok(HeldView(held)) } else { Err(LostView) }
     }
 
     /// Runs blocking work in the view. It runs to its end even if the future is dropped, so it has to be short or check whether it was
     /// stopped.
     ///
     /// # Errors
-    /// [`Gone`] when the call was stopped and the view was taken away.
+    /// [`LostView`] when the call was stopped and the view was taken away.
     pub async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut dyn View) -> T + Send + 'static,
-    ) -> Result<T, Gone> {
+    ) -> Result<T, LostView> {
         let mut held = self.hold().await?;
         Ok(self.lane.run(move || work(held.view())).await)
     }
@@ -132,4 +132,4 @@ impl ViewHandle {
 /// The call was stopped, and its view was taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the call was stopped")]
-pub struct Gone;
+pub struct LostView;

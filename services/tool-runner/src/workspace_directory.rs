@@ -84,7 +84,7 @@ pub trait WorkspaceDirectory: Send + Sync {
     ///
     /// # Errors
     /// [`CommitError::Conflict`] when a touched path has changed.
-    fn stage(&self, view: Box<dyn View>, manifest: &Manifest, stop: Stop<'_>) -> Result<Staged, CommitError>;
+    fn stage(&self, view: Box<dyn View>, manifest: &Manifest, stop: Stop<'_>) -> Result<StagedEffect, CommitError>;
 
     /// Creates a view that begins with layers of a set, in their order: see [`belay_workspace::Workspace::view_over`]. `stop` as for
     /// [`WorkspaceDirectory::effect`].
@@ -93,7 +93,7 @@ pub trait WorkspaceDirectory: Send + Sync {
     /// [`ViewError::LayerGone`], [`ViewError::LayerConflict`], [`ViewError::Stopped`], or an error of the file system.
     fn view_over(&self, id: &str, set: &str, layers: &[String], stop: Stop<'_>) -> Result<Box<dyn View>, ViewError>;
 
-    /// Of the changes in a view, those beyond the layers that it began with.
+    /// The changes in a view beyond the layers that it began with.
     fn own_changes(&self, view: &dyn View, manifest: &Manifest) -> OwnChanges;
 
     /// As [`WorkspaceDirectory::stage`], what a call changed itself, as a layer: applying it keeps it beside the workspace, which stays as it is.
@@ -108,9 +108,9 @@ pub trait WorkspaceDirectory: Send + Sync {
         own: OwnChanges,
         layer: (LayerPlace, Vec<String>, String),
         stop: Stop<'_>,
-    ) -> Result<(Staged, String), CommitError>;
+    ) -> Result<(StagedEffect, String), CommitError>;
 
-    /// What was noted about layers.
+    /// The notes about layers.
     ///
     /// # Errors
     /// [`ViewError::LayerGone`].
@@ -136,7 +136,7 @@ pub trait WorkspaceDirectory: Send + Sync {
         Ok(())
     }
 
-    /// What the command of the call with this view left in caches, which is removed when the value is dropped.
+    /// The changes in caches by the command of the call with this view; they are removed when the value is dropped.
     ///
     /// # Errors
     /// An error of the file system.
@@ -148,21 +148,21 @@ pub trait WorkspaceDirectory: Send + Sync {
     ///
     /// # Errors
     /// [`CommitError::Conflict`] when a touched path has changed, [`CommitError::NotStaged`] when the staged files are gone.
-    fn check(&self, staged: &Staged) -> Result<(), CommitError>;
+    fn check(&self, staged: &StagedEffect) -> Result<(), CommitError>;
 
     /// Applies a staged effect. A power loss can undo it until a later [`WorkspaceDirectory::stage`] or [`WorkspaceDirectory::sync`] has succeeded: until then the
     /// ledger has to keep its row.
     ///
     /// # Errors
     /// [`CommitError::Stuck`] when it was applied in part and has to be retried. After any other error the workspace is unchanged.
-    fn apply(&self, staged: &Staged) -> Result<(), CommitError>;
+    fn apply(&self, staged: &StagedEffect) -> Result<(), CommitError>;
 
     /// Applies a staged effect after a crash, from whatever state that left. To be called for all committed effects in the ledger, in their
     /// order.
     ///
     /// # Errors
     /// As [`WorkspaceDirectory::apply`]; [`CommitError::NotStaged`] when it and every one before it are applied.
-    fn redo(&self, staged: &Staged) -> Result<(), CommitError>;
+    fn redo(&self, staged: &StagedEffect) -> Result<(), CommitError>;
 
     /// Syncs all applied effects to disk.
     ///
@@ -174,13 +174,13 @@ pub trait WorkspaceDirectory: Send + Sync {
     ///
     /// # Errors
     /// An error of the file system.
-    fn discard(&self, staged: &Staged) -> Result<(), CommitError>;
+    fn discard(&self, staged: &StagedEffect) -> Result<(), CommitError>;
 
     /// Removes the files that an applied effect replaced. Files that older views may still use stay until [`WorkspaceDirectory::clear`].
     ///
     /// # Errors
     /// An error of the file system.
-    fn finish(&self, staged: &Staged) -> Result<(), CommitError>;
+    fn finish(&self, staged: &StagedEffect) -> Result<(), CommitError>;
 
     /// Whether replaced files are left that no view uses any more. Does not block.
     fn has_to_clear(&self) -> bool {
@@ -198,7 +198,7 @@ pub trait WorkspaceDirectory: Send + Sync {
 
 /// A staged effect, as the ledger keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Staged {
+pub struct StagedEffect {
     /// The id of the view it came from.
     pub id: String,
     /// The plan of the commit, opaque to the ledger.

@@ -19,14 +19,14 @@ use tokio::sync::{OnceCell, OwnedMutexGuard, oneshot, watch};
 
 pub(crate) use self::unavailable::WorkspaceUnavailable;
 use crate::{
-    Staged, Thresholds, WorkspaceDirectories, WorkspaceDirectory,
+    StagedEffect, Thresholds, WorkspaceDirectories, WorkspaceDirectory,
     acknowledgements::Acknowledgements,
-    commit_log::{CommitLog, ConcurrentCommits, Overlap, Touched},
+    commit_log::{ChangedPath, CommitLog, ConcurrentCommits, Overlap},
     disk_errors::may_pass,
     lanes::Lanes,
     ledger::LayerSet,
     lock::lock,
-    workspaces::{Chosen, NotAllowed, Workspaces},
+    workspaces::{ChosenWorkspace, WorkspaceRefusal, Workspaces},
 };
 
 type Result<T, E = WorkspaceUnavailable> = std::result::Result<T, E>;
@@ -79,21 +79,21 @@ struct OpenWorkspace {
     /// The commits made while calls run here.
     log: Mutex<CommitLog>,
     /// The applied effects that may not be synced to disk.
-    applied: Mutex<Unsynced>,
+    applied: Mutex<UnsyncedEffects>,
 }
 
 #[derive(Default)]
-struct Unsynced {
+struct UnsyncedEffects {
     /// How many effects were applied since the workspace was opened.
     count: u64,
-    effects: Vec<Applied>,
+    effects: Vec<AppliedEffect>,
 }
 
 /// An applied effect.
-struct Applied {
+struct AppliedEffect {
     call: String,
     staged: String,
-    /// Its number in [`Unsynced::count`].
+    /// Its number in [`UnsyncedEffects::count`].
     number: u64,
 }
 
@@ -108,7 +108,7 @@ impl OpenWorkspace {
         }
     }
 
-    fn applied(&self) -> MutexGuard<'_, Unsynced> {
+    fn applied(&self) -> MutexGuard<'_, UnsyncedEffects> {
         lock(&self.applied)
     }
 
@@ -151,7 +151,7 @@ impl CommitWindow {
     }
 
     /// The paths of `touched` that another call's commit has touched since the call began.
-    pub(crate) fn overlap(&self, touched: &[Touched]) -> Option<Overlap> {
+    pub(crate) fn overlap(&self, touched: &[ChangedPath]) -> Option<Overlap> {
         self.workspace.log().overlap(self.since, touched)
     }
 
@@ -162,7 +162,7 @@ impl CommitWindow {
 }
 
 struct Redo {
-    staged: Staged,
+    staged: StagedEffect,
     done: oneshot::Sender<Result<(), CommitError>>,
 }
 
@@ -183,27 +183,27 @@ impl WorkspaceLocks {
     }
 
     /// A directory that a request names as a workspace. Checks names only, not the disk.
-    pub(crate) fn named(&self, directory: &str) -> Result<Chosen, NotAllowed> {
+    pub(crate) fn named(&self, directory: &str) -> Result<ChosenWorkspace, WorkspaceRefusal> {
         self.settings.named(directory)
     }
 
     /// A folder of the runner's own. Checks names only, not the disk.
-    pub(crate) fn made(&self, folder: &MadeFolder) -> Result<Chosen, NotAllowed> {
+    pub(crate) fn made(&self, folder: &MadeFolder) -> Result<ChosenWorkspace, WorkspaceRefusal> {
         self.settings.made(folder)
     }
 
     /// A workspace from the ledger.
-    pub(crate) fn known(&self, path: PathBuf) -> Chosen {
+    pub(crate) fn known(&self, path: PathBuf) -> ChosenWorkspace {
         self.settings.known(path)
     }
 
     /// The canonical path of a workspace, if it is allowed. Creates the runner's own.
-    pub(crate) async fn resolve(self: &Arc<Self>, chosen: Chosen) -> Result<PathBuf> {
+    pub(crate) async fn resolve(self: &Arc<Self>, chosen: ChosenWorkspace) -> Result<PathBuf> {
         let locks = Arc::clone(self);
         self.lanes.quick.run(move || locks.resolve_now(&chosen)).await
     }
 
-    fn resolve_now(&self, chosen: &Chosen) -> Result<PathBuf> {
+    fn resolve_now(&self, chosen: &ChosenWorkspace) -> Result<PathBuf> {
         let directories = &self.directories;
         if chosen.own {
             directories.make(&chosen.path)?;
@@ -237,7 +237,7 @@ impl WorkspaceLocks {
     }
 
     /// Opens a workspace, or joins its users if it is open.
-    pub(crate) async fn open(self: &Arc<Self>, chosen: Chosen) -> Result<WorkspaceGuard> {
+    pub(crate) async fn open(self: &Arc<Self>, chosen: ChosenWorkspace) -> Result<WorkspaceGuard> {
         let own = chosen.own;
         let locks = Arc::clone(self);
         let resolve = move || {
@@ -271,7 +271,7 @@ impl WorkspaceLocks {
     }
 
     /// Removes the views that a process before this one has left in a workspace: opening it does. A workspace that does not exist has none.
-    pub(crate) async fn sweep(self: &Arc<Self>, chosen: Chosen) -> Result<()> {
+    pub(crate) async fn sweep(self: &Arc<Self>, chosen: ChosenWorkspace) -> Result<()> {
         let (directories, path) = (Arc::clone(&self.directories), chosen.path.clone());
         match self.lanes.quick.run(move || canonical(&*directories, &path)).await? {
             None => Ok(()),
@@ -344,13 +344,13 @@ impl WorkspaceLocks {
         }
     }
 
-    fn synced(&self, applied: Vec<Applied>) {
+    fn synced(&self, applied: Vec<AppliedEffect>) {
         applied.iter().for_each(|applied| self.release_staged(&applied.staged));
         self.acknowledgements.synced(applied.into_iter().map(|applied| applied.call).collect());
     }
 
     /// Queues a commit that may not have been applied before a crash. The next opening of the workspace applies it and sends the result.
-    pub(crate) fn redo(&self, path: PathBuf, staged: Staged) -> oneshot::Receiver<Result<(), CommitError>> {
+    pub(crate) fn redo(&self, path: PathBuf, staged: StagedEffect) -> oneshot::Receiver<Result<(), CommitError>> {
         let (done, result) = oneshot::channel();
         self.keep_staged(&staged.id);
         self.state().redo.entry(path).or_default().push(Redo { staged, done });
@@ -367,7 +367,7 @@ impl WorkspaceLocks {
         self.state().kept.remove(id);
     }
 
-    /// What the names of this runner's views, commits and sets of layers begin with.
+    /// The prefix of the names of this runner's views, commits and sets of layers.
     pub(crate) fn tag(&self) -> &str {
         &self.tag
     }
@@ -517,12 +517,12 @@ impl WorkspaceGuard {
     }
 
     /// Records an applied effect.
-    pub(crate) fn applied(&self, call: String, staged: &Staged, touched: Vec<Touched>) {
+    pub(crate) fn applied(&self, call: String, staged: &StagedEffect, touched: Vec<ChangedPath>) {
         self.workspace.log().committed(&call, touched);
         let mut applied = self.workspace.applied();
         applied.count += 1;
         let number = applied.count;
-        applied.effects.push(Applied { call, staged: staged.id.clone(), number });
+        applied.effects.push(AppliedEffect { call, staged: staged.id.clone(), number });
     }
 
     /// How many effects have been applied so far. A staging that begins now syncs all of them.

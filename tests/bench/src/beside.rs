@@ -26,9 +26,9 @@ pub(crate) struct Slowest {
     pub(crate) command: u64,
 }
 
-/// One round.
+/// A round.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Beside {
+pub(crate) struct CrowdedRound {
     pub(crate) alone: Slowest,
     pub(crate) beside: Slowest,
 }
@@ -40,13 +40,13 @@ const LONG: &str = "long";
 ///
 /// # Errors
 /// When a call does not complete, or the command ends before them.
-pub(crate) async fn measure(binaries: &Path, root: &Path, scale: Scale) -> Result<Beside> {
+pub(crate) async fn measure(binaries: &Path, root: &Path, scale: Scale) -> Result<CrowdedRound> {
     let place = Place::new(root)?;
     let belay = Belay::start(binaries, &place).await?;
     // Connections, caches and the sandbox's files are warm after it.
     one(&belay, Scale { calls: 5, ..scale }, false).await?;
     let alone = one(&belay, scale, false).await?;
-    Ok(Beside { alone, beside: one(&belay, scale, true).await? })
+    Ok(CrowdedRound { alone, beside: one(&belay, scale, true).await? })
 }
 
 async fn one(belay: &Belay, scale: Scale, beside: bool) -> Result<Slowest> {

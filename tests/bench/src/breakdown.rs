@@ -149,7 +149,7 @@ const CRATES: &[(&str, &str)] = &[
     ("opentelemetry", "spans and logs"),
 ];
 
-/// What a function does, by its name and the file that it is in.
+/// The purpose of a function, by its name and the file that it is in.
 fn kind(symbol: &str, object: &str) -> &'static str {
     if object.starts_with('[') && object != "[vdso]" {
         return "the kernel";

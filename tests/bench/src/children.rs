@@ -27,7 +27,7 @@ pub(crate) struct Scale {
     pub(crate) children: u32,
 }
 
-/// One round.
+/// A round.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Children {
     /// User and system time of all processes for each of them, in microseconds.

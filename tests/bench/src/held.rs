@@ -14,9 +14,9 @@ const AT_ONCE: usize = 64;
 /// When memory is read after the last approval was requested: the executions have left the executor's memory by then.
 const SETTLED_AFTER: Duration = Duration::from_secs(10);
 
-/// One round.
+/// A round.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Held {
+pub(crate) struct PendingRound {
     pub(crate) approvals: u32,
     /// The memory (PSS) of gate, runner and executor when half of the approvals are pending, in KiB.
     pub(crate) half_kib: [u64; 3],
@@ -24,8 +24,8 @@ pub(crate) struct Held {
     pub(crate) all_kib: [u64; 3],
 }
 
-impl Held {
-    /// What each of the later half of the approvals needs in gate, runner and executor, in bytes.
+impl PendingRound {
+    /// The memory for each of the later half of the approvals in gate, runner and executor, in bytes.
     pub(crate) fn bytes_of_one(&self) -> [f64; 3] {
         let later = f64::from(self.approvals - self.approvals / 2);
         std::array::from_fn(|process| (self.all_kib[process] as f64 - self.half_kib[process] as f64) * 1024.0 / later)
@@ -36,7 +36,7 @@ impl Held {
 ///
 /// # Errors
 /// When a call is not held.
-pub(crate) async fn measure(binaries: &Path, root: &Path, approvals: u32) -> Result<Held> {
+pub(crate) async fn measure(binaries: &Path, root: &Path, approvals: u32) -> Result<PendingRound> {
     let place = Place::new(root)?;
     let (policy, config) = (place.file("policy.yaml"), place.file("config.yaml"));
     fs::write(&policy, "file_write: prompt\n")?;
@@ -46,7 +46,7 @@ pub(crate) async fn measure(binaries: &Path, root: &Path, approvals: u32) -> Res
     let half = approvals / 2;
     let half_kib = hold(&belay, half).await?;
     let all_kib = hold(&belay, approvals - half).await?;
-    Ok(Held { approvals, half_kib, all_kib })
+    Ok(PendingRound { approvals, half_kib, all_kib })
 }
 
 /// Starts so many executions more; returns the memory of each process once all of them wait.
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn only_the_later_half_counts() {
-        let held = Held { approvals: 2048, half_kib: [1000, 1000, 1000], all_kib: [1000, 2024, 11240] };
+        let held = PendingRound { approvals: 2048, half_kib: [1000, 1000, 1000], all_kib: [1000, 2024, 11240] };
         assert_eq!(held.bytes_of_one(), [0.0, 1024.0, 10240.0]);
     }
 }

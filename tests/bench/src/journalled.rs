@@ -16,24 +16,24 @@ use crate::Result;
 const SIZE: u64 = 512 << 20;
 
 /// A folder on such a file system. Dropping it unmounts a file system that was created for it.
-pub(crate) struct Journalled {
+pub(crate) struct JournalledFolder {
     folder: PathBuf,
-    _mounted: Option<Mounted>,
+    _mounted: Option<LoopMount>,
 }
 
-struct Mounted {
+struct LoopMount {
     at: PathBuf,
     _files: TempDir,
 }
 
-impl Drop for Mounted {
+impl Drop for LoopMount {
     fn drop(&mut self) {
         // Lazily: a process that is just being killed may still have it open.
         let _ = Command::new("umount").arg("-l").arg(&self.at).status();
     }
 }
 
-impl Journalled {
+impl JournalledFolder {
     /// Returns `root` itself if it is on one, else ext4 in a file in `root`; or why neither is possible, for the table.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Journalled {
         if let Err(why) = made {
             return Ok(Err(format!("it needs xfs, or ext4 with a journal, and none could be made in a file: {why}")));
         }
-        let mounted = Mounted { at: at.clone(), _files: files };
+        let mounted = LoopMount { at: at.clone(), _files: files };
         Ok(Ok(Self { folder: at, _mounted: Some(mounted) }))
     }
 
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn there_is_one_with_a_journal_or_a_reason_why_not() {
         let root = tempfile::tempdir().unwrap();
-        match Journalled::near(root.path()).unwrap() {
+        match JournalledFolder::near(root.path()).unwrap() {
             Ok(made) => assert_eq!(Order::of(File::open(made.folder()).unwrap()), Order::Kept),
             Err(why) => eprintln!("skipped: there_is_one_with_a_journal_or_a_reason_why_not: {why}"),
         }

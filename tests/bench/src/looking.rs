@@ -1,4 +1,4 @@
-//! What looking at a busy execution costs it: a poller, watchers that keep up, and watchers that never read.
+//! The cost of looking at a busy execution: a poller, watchers that keep up, and watchers that never read.
 
 use std::path::Path;
 
@@ -19,17 +19,17 @@ use crate::{
     subject::Load,
 };
 
-/// What a watcher of the bench decodes of a `WatchExecutionResponse`. Watchers are other people's machines: what they do with the events is not
+/// The part of a `WatchExecutionResponse` that a watcher of the bench decodes. Watchers are other people's machines: what they do with the events is not
 /// the execution's time.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Seen {
+pub(crate) struct WatchMessage {
     #[prost(message, optional, tag = "5")]
-    pub(crate) event: Option<SeenEvent>,
+    pub(crate) event: Option<WatchEvent>,
 }
 
-/// What it decodes of an `ExecutionEvent`.
+/// The part of an `ExecutionEvent` that it decodes.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-pub(crate) struct SeenEvent {
+pub(crate) struct WatchEvent {
     #[prost(int64, tag = "1")]
     pub(crate) sequence: i64,
 }
@@ -51,9 +51,9 @@ pub(crate) struct Scale {
     pub(crate) stuck: u32,
 }
 
-/// One round. Latencies are the p50 of a step in microseconds, memory is that of the executor in KiB while it is looked at.
+/// A round. Latencies are the p50 of a step in microseconds, memory is that of the executor in KiB while it is looked at.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Looking {
+pub(crate) struct WatchedRound {
     /// Without anybody who looks: the mean of a run before the others and one after them.
     pub(crate) alone_us: u64,
     pub(crate) polled_us: u64,
@@ -70,7 +70,7 @@ pub(crate) struct Looking {
 ///
 /// # Errors
 /// When an execution does not complete, or a watcher misses an event.
-pub(crate) async fn measure(binaries: &Path, root: &Path, scale: Scale, round: usize) -> Result<Looking> {
+pub(crate) async fn measure(binaries: &Path, root: &Path, scale: Scale, round: usize) -> Result<WatchedRound> {
     let place = Place::new(root)?;
     let belay = Belay::start(binaries, &place).await?;
     let address = place.socket("executor.sock");
@@ -93,10 +93,10 @@ pub(crate) async fn measure(binaries: &Path, root: &Path, scale: Scale, round: u
     let ((polled_us, polls), (watched_us, watched_kib), (stuck_us, stuck_kib)) =
         (polled.ok_or(missing)?, watched.ok_or(missing)?, stuck.ok_or(missing)?);
     let alone_us = u64::midpoint(before_us, after_us);
-    Ok(Looking { alone_us, polled_us, watched_us, stuck_us, watched_kib, stuck_kib, polls })
+    Ok(WatchedRound { alone_us, polled_us, watched_us, stuck_us, watched_kib, stuck_kib, polls })
 }
 
-/// One execution beside a poller: the p50 of its steps, and the number of answers.
+/// Runs an execution beside a poller: the p50 of its steps, and the number of answers.
 async fn poll_one(belay: &Belay, address: &Address, load: Load) -> Result<(u64, u64)> {
     let mut polls = JoinSet::new();
     let (p50, _) = run(belay, load, async |name| {
@@ -107,7 +107,7 @@ async fn poll_one(belay: &Belay, address: &Address, load: Load) -> Result<(u64, 
     Ok((p50, polls.join_next().await.ok_or("no poller ran")???))
 }
 
-/// One execution beside watchers that read every event: the p50 of its steps, and the executor's memory.
+/// Runs an execution beside watchers that read every event: the p50 of its steps, and the executor's memory.
 async fn watch_one(belay: &Belay, address: &Address, load: Load, watchers: u32) -> Result<(u64, u64)> {
     let mut readers = JoinSet::new();
     let (p50, last) = run(belay, load, async |name| {
@@ -127,7 +127,7 @@ async fn watch_one(belay: &Belay, address: &Address, load: Load, watchers: u32) 
     Ok((p50, resident_kib))
 }
 
-/// One execution beside watchers that never read: the p50 of its steps, and the executor's memory.
+/// Runs an execution beside watchers that never read: the p50 of its steps, and the executor's memory.
 async fn ignore_one(belay: &Belay, address: &Address, load: Load, watchers: u32) -> Result<(u64, u64)> {
     let mut stuck = Vec::new();
     let (p50, _) = run(belay, load, async |name| {
@@ -165,14 +165,14 @@ async fn poll(address: Address, name: String) -> Result<u64> {
 }
 
 /// Begins watches, each of which has got its first message.
-pub(crate) async fn watch(address: &Address, name: &str, count: u32) -> Result<Vec<Streaming<Seen>>> {
+pub(crate) async fn watch(address: &Address, name: &str, count: u32) -> Result<Vec<Streaming<WatchMessage>>> {
     let begin = async |channel: Channel| {
         let request =
             v1::WatchExecutionRequest { name: name.to_owned(), include_earlier_events: true, ..Default::default() };
         let mut client = tonic::client::Grpc::new(channel);
         client.ready().await?;
         let path = PathAndQuery::from_static("/belay.v1.ExecutorService/WatchExecution");
-        let codec = ProstCodec::<v1::WatchExecutionRequest, Seen>::default();
+        let codec = ProstCodec::<v1::WatchExecutionRequest, WatchMessage>::default();
         let mut stream = client.server_streaming(tonic::Request::new(request), path, codec).await?.into_inner();
         stream.message().await?;
         Result::Ok(stream)
@@ -184,7 +184,7 @@ pub(crate) async fn watch(address: &Address, name: &str, count: u32) -> Result<V
 }
 
 /// Reads a watch to its end; returns the sequence of the last event, which must follow the others without a gap.
-pub(crate) async fn read(mut stream: Streaming<Seen>) -> Result<i64> {
+pub(crate) async fn read(mut stream: Streaming<WatchMessage>) -> Result<i64> {
     let mut last = 0;
     while let Some(message) = stream.message().await? {
         if let Some(event) = message.event {

@@ -41,7 +41,7 @@ use clap::{Parser, ValueEnum};
 
 use memory::Client;
 use place::Place;
-use report::{Measured, Report};
+use report::{Measurements, Report};
 use restate_programs::Programs;
 use rounds::Scale;
 use subject::Load;
@@ -62,7 +62,7 @@ struct Settings {
     /// Measure only P1 to P7 and P10, beside the floor and beside another system, which is installed with npm and cargo when it is missing.
     #[arg(long, value_name = "SYSTEM",
           conflicts_with_all = ["load", "looking", "shapes", "parked", "held", "memory", "tools", "children", "breakdown"])]
-    beside: Option<Other>,
+    beside: Option<Competitor>,
     /// Measure only this load (executions x steps), and write no result.json: for profiling, or to try a change.
     #[arg(long, value_name = "EXECUTIONSxSTEPS", value_parser = load, conflicts_with_all = ["quick", "check"])]
     load: Option<Load>,
@@ -103,9 +103,9 @@ struct Settings {
     dir: Option<PathBuf>,
 }
 
-/// What Belay can be measured beside, apart from the floor.
+/// The systems that Belay can be measured beside, apart from the floor.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Other {
+enum Competitor {
     Restate,
 }
 
@@ -222,7 +222,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
 
     let (restate, left_out) = match settings.beside {
         None => (None, None),
-        Some(Other::Restate) => match programs(&root).await {
+        Some(Competitor::Restate) => match programs(&root).await {
             Ok(programs) => (Some(programs), None),
             Err(why) => (None, Some(why)),
         },
@@ -245,7 +245,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
     } else {
         None
     };
-    let mut measured = Measured {
+    let mut measured = Measurements {
         rounds: Vec::new(),
         crashes: Vec::new(),
         flushes,

@@ -27,7 +27,7 @@ pub(crate) struct Scale {
     pub(crate) load: Load,
 }
 
-/// What the clients of a batch do.
+/// The work of the clients of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Client {
     /// They wait for all executions at once, and read nothing.
@@ -48,7 +48,7 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// What the last third of the batches has on average compared with the third before it: 1 when memory has levelled off. `None` with fewer than three
+    /// The average of the last third of the batches relative to the third before it: 1 when memory has levelled off. `None` with fewer than three
     /// batches.
     pub(crate) fn ratio(&self) -> Option<f64> {
         let third = self.batches_kib.len() / 3;

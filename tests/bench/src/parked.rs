@@ -51,9 +51,9 @@ const SIGNALLED: u32 = 100;
 /// When the executor's memory is read after its start: it has looked at its timers by then, and at what it owes to the other services.
 const SETTLED_AFTER: Duration = Duration::from_secs(5);
 
-/// One round.
+/// A round.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Parked {
+pub(crate) struct ParkedRound {
     pub(crate) executions: u32,
     /// From the start of the executor's process to the first healthy answer, in milliseconds.
     pub(crate) start_ms: f64,
@@ -81,7 +81,7 @@ pub(crate) struct List {
     pub(crate) listed: usize,
 }
 
-/// What is listed: filters that match all executions, many, few, one and none.
+/// The filters of lists: they match all executions, many, few, one and none.
 const FILTERS: [&str; 24] = [
     "",
     "state = RUNNING",
@@ -112,7 +112,7 @@ const FILTERS: [&str; 24] = [
 /// The orders of lists; an empty one is that of creation, the newest first.
 const ORDERS: [&str; 3] = ["", "create_time", "end_time desc"];
 
-impl Parked {
+impl ParkedRound {
     pub(crate) fn slowest_list_ms(&self) -> f64 {
         self.pages.iter().map(|list| list.first_ms).fold(0.0, f64::max)
     }
@@ -122,7 +122,7 @@ impl Parked {
 ///
 /// # Errors
 /// When an execution does not park, a list has others than it should, or a signal does not continue its execution.
-pub(crate) async fn measure(binaries: &Path, root: &Path, executions: u32) -> Result<Parked> {
+pub(crate) async fn measure(binaries: &Path, root: &Path, executions: u32) -> Result<ParkedRound> {
     let place = Place::new(root)?;
     let mut belay = Belay::start(binaries, &place).await?;
     let now = SystemClock.now_micros();
@@ -156,7 +156,7 @@ pub(crate) async fn measure(binaries: &Path, root: &Path, executions: u32) -> Re
         belay.finish(std::slice::from_ref(&name), 1).await?;
         signalled.push(u64::try_from(SystemClock.now_micros() - began).unwrap_or(0));
     }
-    Ok(Parked {
+    Ok(ParkedRound {
         executions,
         start_ms: started.as_secs_f64() * 1000.0,
         started_kib,

@@ -15,14 +15,14 @@ use crate::{
     restate_programs::Programs,
     rounds::{self, Scale, Side},
     shapes,
-    strace::{self, Counted},
+    strace::{self, FlushCount},
     subject::{Load, within},
 };
 
 /// The interval in which the service is asked what has run.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// One round.
+/// A round.
 #[derive(Serialize)]
 pub(crate) struct Peer {
     pub(crate) restate: Side,
@@ -33,7 +33,7 @@ pub(crate) struct Peer {
     pub(crate) shapes: Shapes,
 }
 
-/// What Belay's long and wide plans take with Restate: what [`shapes::Shapes`] has, without a kill late in the long one.
+/// The times of Belay's long and wide plans with Restate: as [`shapes::Shapes`], without a kill late in the long one.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Shapes {
     pub(crate) first_us: u64,
@@ -61,7 +61,7 @@ pub(crate) async fn check(programs: &Programs, root: &Path) -> Result<()> {
 }
 
 /// Counts Restate's flushes, apart from the rounds.
-pub(crate) async fn flushes(programs: &Programs, root: &Path, scale: Scale) -> Result<Counted> {
+pub(crate) async fn flushes(programs: &Programs, root: &Path, scale: Scale) -> Result<FlushCount> {
     let place = Place::new(root)?;
     let mut restate = Restate::start(programs, &place).await?;
     strace::flushes_per_step(&mut restate, scale.flushes, &place).await

@@ -1,4 +1,4 @@
-//! What the kernel says about a process.
+//! The kernel's numbers for a process.
 
 use std::{fs, time::Duration};
 

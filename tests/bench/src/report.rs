@@ -4,46 +4,46 @@ use belay_bench::stats;
 use serde::Serialize;
 
 use crate::{
-    beside::{Beside, Slowest},
+    beside::{CrowdedRound, Slowest},
     children::Children,
     crash::Crash,
     launch::Launch,
-    looking::Looking,
+    looking::WatchedRound,
     memory::Growth,
-    parked::Parked,
+    parked::ParkedRound,
     peer::{self, Peer},
     rounds::{Flushes, Round, Side},
     shapes::Shapes,
-    strace::Counted,
+    strace::FlushCount,
     table::{Bound, Row, Target},
     tools::Tools,
 };
 
 /// Everything that was measured.
 #[derive(Serialize)]
-pub(crate) struct Measured {
+pub(crate) struct Measurements {
     pub(crate) rounds: Vec<Round>,
     pub(crate) crashes: Vec<Crash>,
     pub(crate) flushes: Flushes,
     pub(crate) launches: Vec<Launch>,
-    pub(crate) beside: Vec<Beside>,
-    pub(crate) looking: Vec<Looking>,
+    pub(crate) beside: Vec<CrowdedRound>,
+    pub(crate) looking: Vec<WatchedRound>,
     pub(crate) shapes: Vec<Shapes>,
     pub(crate) tools: Vec<Tools>,
     /// The rounds with `belay serve`.
     pub(crate) serving: Vec<Round>,
     pub(crate) children: Vec<Children>,
-    pub(crate) parked: Option<Parked>,
+    pub(crate) parked: Option<ParkedRound>,
     pub(crate) memory: Option<Growth>,
     /// The memory with clients that read what has ended.
     pub(crate) read: Option<Growth>,
     /// The rounds beside Restate, when they were asked for.
     pub(crate) peers: Vec<Peer>,
     /// Restate's flushes per step.
-    pub(crate) peer_flushes: Option<Counted>,
+    pub(crate) peer_flushes: Option<FlushCount>,
 }
 
-/// What is told: the table's rows, and what they were made from.
+/// The report: the table's rows, and what they were made from.
 #[derive(Serialize)]
 pub(crate) struct Report<'a> {
     pub(crate) cores: usize,
@@ -54,13 +54,13 @@ pub(crate) struct Report<'a> {
     /// Why there are none, when they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) left_out: Option<String>,
-    pub(crate) measured: &'a Measured,
+    pub(crate) measured: &'a Measurements,
 }
 
 const KIB_PER_MIB: f64 = 1024.0;
 
 /// The rows, in the order of the targets.
-pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
+pub(crate) fn rows(measured: &Measurements) -> Vec<Row> {
     let sides: Vec<[&Side; 2]> = measured.rounds.iter().map(|round| [&round.floor, &round.belay]).collect();
     let paired = |id, metric, unit, bound, of| paired(&sides, id, metric, unit, bound, of);
     let memory = |metric, most, of| Row {
@@ -172,7 +172,7 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
             "ms",
             &measured.parked,
             20.0,
-            Parked::slowest_list_ms,
+            ParkedRound::slowest_list_ms,
         ),
         children(
             &measured.children,
@@ -190,7 +190,7 @@ pub(crate) fn rows(measured: &Measured) -> Vec<Row> {
 }
 
 /// The rows beside Restate, in the order of the targets; none when it was not measured.
-pub(crate) fn peer_rows(measured: &Measured) -> Vec<Row> {
+pub(crate) fn peer_rows(measured: &Measurements) -> Vec<Row> {
     let Some(flushes) = &measured.peer_flushes else {
         return Vec::new();
     };
@@ -327,7 +327,7 @@ fn afterwards(id: &'static str, metric: &'static str, growth: Option<&Growth>) -
     }
 }
 
-fn beside(metric: &'static str, rounds: &[Beside], of: fn(&Slowest) -> u64) -> Row {
+fn beside(metric: &'static str, rounds: &[CrowdedRound], of: fn(&Slowest) -> u64) -> Row {
     Row {
         id: "L9",
         metric,
@@ -340,10 +340,10 @@ fn beside(metric: &'static str, rounds: &[Beside], of: fn(&Slowest) -> u64) -> R
     }
 }
 
-/// What the executor stage of another planner allows for reading or writing a file, in microseconds: its target. Its maximum is four times that.
+/// The time that the executor stage of another planner allows for reading or writing a file, in microseconds: its target. Its maximum is four times that.
 const STAGE_FILE_US: f64 = 50_000.0;
 
-/// What it allows for the dispatch of a tool, the smaller of its targets for a step, in microseconds.
+/// The time that it allows for the dispatch of a tool, the smaller of its targets for a step, in microseconds.
 const STAGE_STEP_US: f64 = 25_000.0;
 
 /// `most`: the most microseconds that the executor stage of another planner allows for it.
@@ -360,7 +360,7 @@ fn tool(metric: &'static str, rounds: &[Tools], most: Option<f64>, of: fn(&Tools
     }
 }
 
-fn looking(metric: &'static str, rounds: &[Looking], most: f64, of: fn(&Looking) -> u64) -> Row {
+fn looking(metric: &'static str, rounds: &[WatchedRound], most: f64, of: fn(&WatchedRound) -> u64) -> Row {
     Row {
         id: "P9",
         metric,
@@ -373,7 +373,7 @@ fn looking(metric: &'static str, rounds: &[Looking], most: f64, of: fn(&Looking)
     }
 }
 
-fn watched(metric: &'static str, rounds: &[Looking], most: f64, of: fn(&Looking) -> u64) -> Row {
+fn watched(metric: &'static str, rounds: &[WatchedRound], most: f64, of: fn(&WatchedRound) -> u64) -> Row {
     Row {
         id: "P9",
         metric,
@@ -408,7 +408,13 @@ fn shaped(
     }
 }
 
-fn parked(metric: &'static str, unit: &'static str, parked: &Option<Parked>, most: f64, of: fn(&Parked) -> f64) -> Row {
+fn parked(
+    metric: &'static str,
+    unit: &'static str,
+    parked: &Option<ParkedRound>,
+    most: f64,
+    of: fn(&ParkedRound) -> f64,
+) -> Row {
     let target = match unit {
         "ms" => Target::Time(Bound::AtMost(most)),
         _ => Target::Figure(Bound::AtMost(most)),
@@ -461,7 +467,7 @@ fn flushes(Flushes { floor, belay, .. }: &Flushes) -> Row {
     flushes_of(floor, belay)
 }
 
-fn flushes_of(other: &Counted, belay: &Counted) -> Row {
+fn flushes_of(other: &FlushCount, belay: &FlushCount) -> Row {
     let (floor, belay, note) = match (other, belay) {
         (Ok(other), Ok(belay)) => (Some(*other), Some(*belay), None),
         (Err(reason), _) | (_, Err(reason)) => (None, None, Some(reason.clone())),

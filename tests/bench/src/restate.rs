@@ -64,9 +64,9 @@ pub(crate) struct Times {
     pub(crate) last_us: u64,
 }
 
-/// What has run in the service.
+/// The bodies that have run in the service.
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub(crate) struct Ran {
+pub(crate) struct ServiceReport {
     /// How many bodies of steps, those that ran again included.
     pub(crate) bodies: u64,
     /// When the first body ran in an attempt that began after the time asked for.
@@ -105,8 +105,8 @@ impl Restate {
         Ok(killed_at)
     }
 
-    /// What has run, and when the first step ran in an attempt that began after `since`.
-    pub(crate) async fn ran(&mut self, since: u64) -> Result<Ran> {
+    /// Asks for the bodies that have run, and when the first step ran in an attempt that began after `since`.
+    pub(crate) async fn ran(&mut self, since: u64) -> Result<ServiceReport> {
         self.input.write_all(format!("{since}\n").as_bytes()).await?;
         Ok(serde_json::from_str(&next_line(&mut self.output, &self.service).await?)?)
     }
@@ -237,7 +237,7 @@ fn settings_of_server(data: &Path) -> String {
     )
 }
 
-/// One request on a connection of its own.
+/// Sends a request on a connection of its own.
 async fn send<T: DeserializeOwned>(socket: &Path, method: Method, path: &str, body: Option<&Value>) -> Result<T> {
     let stream = UnixStream::connect(socket).await.map_err(|error| format!("{}: {error}", socket.display()))?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;

@@ -11,7 +11,7 @@ use std::{
 /// The release of the server. The service's manifest has that of the SDK.
 pub(crate) const VERSION: &str = "1.7.12";
 
-/// What is run.
+/// The programs to run.
 pub(crate) struct Programs {
     pub(crate) server: PathBuf,
     pub(crate) service: PathBuf,
@@ -20,7 +20,7 @@ pub(crate) struct Programs {
 /// Installs what is missing below `root`.
 ///
 /// # Errors
-/// What cannot be had, and why.
+/// The programs that cannot be had, and why.
 pub(crate) fn install(root: &Path) -> Result<Programs, String> {
     let folder = root.join("restate");
     Ok(Programs { server: server(&folder)?, service: service(&folder)? })

@@ -9,11 +9,11 @@ use crate::{
     belay::Belay,
     beside, children,
     floor::Floor,
-    journalled::Journalled,
+    journalled::JournalledFolder,
     looking, memory,
     place::Place,
     proc, shapes,
-    strace::{self, Counted},
+    strace::{self, FlushCount},
     subject::{Load, Sample, Subject, Work, measure},
     tools,
 };
@@ -82,7 +82,7 @@ impl Scale {
     };
 }
 
-/// What one side showed in a round.
+/// The results of one side in a round.
 #[derive(Serialize)]
 pub(crate) struct Side {
     /// 1 execution.
@@ -97,7 +97,7 @@ pub(crate) struct Side {
     pub(crate) busy_kib: u64,
 }
 
-/// One round.
+/// A round.
 #[derive(Serialize)]
 pub(crate) struct Round {
     pub(crate) floor: Side,
@@ -113,7 +113,7 @@ pub(crate) async fn round(number: usize, binaries: &Path, root: &Path, scale: Sc
     Ok(Round { floor, belay })
 }
 
-/// What Belay and the other side showed in the same loads, the other one's first.
+/// The results of Belay and the other side in the same loads, the other one's first.
 pub(crate) async fn sides(number: usize, other: impl Subject, belay: Belay, scale: Scale) -> Result<[Side; 2]> {
     let idle_kib = [proc::resident_kib(&other.pids())?, proc::resident_kib(&belay.pids())?];
     let mut both = Pair { other, belay, other_first: number.is_multiple_of(2) };
@@ -135,7 +135,7 @@ pub(crate) async fn serving(number: usize, binaries: &Path, root: &Path, scale: 
     Ok(Round { floor, belay })
 }
 
-/// One load on new stores; the floor's sample and Belay's.
+/// Runs a load on new stores; the floor's sample and Belay's.
 pub(crate) async fn only(number: usize, binaries: &Path, root: &Path, load: Load) -> Result<[Sample; 2]> {
     let place = Place::new(root)?;
     let (floor, belay) = (Floor::start(binaries, &place).await?, Belay::start(binaries, &place).await?);
@@ -151,7 +151,7 @@ struct Pair<Other> {
 }
 
 impl<Other: Subject> Pair<Other> {
-    /// One load on both sides; the other one goes first the next time.
+    /// Runs a load on both sides; the other one goes first the next time.
     async fn measure(&mut self, load: Load) -> Result<[Sample; 2]> {
         let samples = if self.other_first {
             let other = measure(&mut self.other, load).await?;
@@ -168,12 +168,12 @@ impl<Other: Subject> Pair<Other> {
 /// Flushes per step.
 #[derive(Serialize)]
 pub(crate) struct Flushes {
-    /// Of the floor.
-    pub(crate) floor: Counted,
-    /// Of Belay, for steps that do nothing.
-    pub(crate) belay: Counted,
-    /// Of Belay, for steps that write one file.
-    pub(crate) writes: Counted,
+    /// The samples of the floor.
+    pub(crate) floor: FlushCount,
+    /// The samples of Belay, for steps that do nothing.
+    pub(crate) belay: FlushCount,
+    /// The samples of Belay, for steps that write one file.
+    pub(crate) writes: FlushCount,
 }
 
 /// Counts flushes, apart from the rounds, because strace slows down what it looks at.
@@ -184,7 +184,7 @@ pub(crate) async fn flushes(binaries: &Path, root: &Path, scale: Scale) -> Resul
     let mut belay = Belay::start(binaries, &place).await?;
     let of_belay = strace::flushes_per_step(&mut belay, scale.flushes, &place).await?;
     drop(belay);
-    let writes = match Journalled::near(root)? {
+    let writes = match JournalledFolder::near(root)? {
         Ok(journalled) => {
             let place = Place::new(journalled.folder())?;
             let mut belay = Belay::start(binaries, &place).await?;

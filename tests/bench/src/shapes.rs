@@ -36,14 +36,14 @@ pub(crate) const PARALLELISM: i32 = 64;
 /// How long a page is, as a program that walks a list asks.
 const PAGE_SIZE: i32 = 100;
 
-/// What an execution has a list of.
+/// The kind of list that an execution has.
 enum List {
     Artifacts,
     ToolCalls,
     AuditEntries,
 }
 
-/// One round.
+/// A round.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Shapes {
     /// The p50 of the long plan's first steps, in microseconds.
@@ -143,7 +143,7 @@ async fn killed_at(belay: &mut Belay, place: &Place, load: Load, steps: u32) -> 
     Ok((next - killed_at) as f64 / 1e3)
 }
 
-/// What each task of the wide plan depends on: up to three earlier ones, far enough away that many can run at once.
+/// The dependencies of each task of the wide plan: up to three earlier ones, far enough away that many can run at once.
 pub(crate) fn edges() -> Vec<Vec<u32>> {
     let mut edges_left = EDGES;
     let sources_of = |number: u32| {

@@ -15,10 +15,10 @@ use crate::{
 };
 
 /// Flushes, or why they were not counted.
-pub(crate) type Counted = std::result::Result<f64, String>;
+pub(crate) type FlushCount = std::result::Result<f64, String>;
 
 /// Runs a load under strace and returns the flushes per step of all its processes together.
-pub(crate) async fn flushes_per_step(subject: &mut impl Subject, load: Load, place: &Place) -> Result<Counted> {
+pub(crate) async fn flushes_per_step(subject: &mut impl Subject, load: Load, place: &Place) -> Result<FlushCount> {
     let pids = subject.pids();
     let summary = place.file("strace.txt");
     let mut command = Command::new("strace");

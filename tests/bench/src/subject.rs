@@ -1,4 +1,4 @@
-//! What is measured: processes that carry out executions of steps.
+//! The measured subjects: processes that carry out executions of steps.
 
 use std::{future::Future, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::{Result, proc};
 /// The timeout of every wait; a load takes seconds.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(180);
 
-/// What each step of a load does.
+/// The work of each step of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Work {
@@ -56,7 +56,7 @@ pub(crate) struct Speed {
     pub(crate) steps_per_second: f64,
 }
 
-/// What one load showed.
+/// The result of one load.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Sample {
     pub(crate) load: Load,

@@ -22,7 +22,7 @@ impl Bound {
     }
 }
 
-/// What a row is held against.
+/// The target of a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target {
     /// The ratio of Belay to what it is compared with.
@@ -60,14 +60,14 @@ impl Serialize for Target {
     }
 }
 
-/// One metric.
+/// A metric.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Row {
     /// The target's number; empty where there is none.
     pub(crate) id: &'static str,
     pub(crate) metric: &'static str,
     pub(crate) unit: &'static str,
-    /// What Belay is compared with: mostly the floor.
+    /// The side that Belay is compared with: mostly the floor.
     pub(crate) floor: Option<f64>,
     pub(crate) belay: Option<f64>,
     /// The median of the rounds' ratios of Belay to the other figure; not the ratio of the two medians.

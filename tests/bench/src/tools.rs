@@ -1,4 +1,4 @@
-//! What a step costs by what it does: one execution of each kind of step.
+//! The cost of a step by what it does: one execution of each kind of step.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub(crate) struct Scale {
     pub(crate) steps: u32,
 }
 
-/// One round: the p50 of a step in microseconds, by what it does.
+/// A round: the p50 of a step in microseconds, by what it does.
 #[derive(Default, Clone, Copy, Debug, Serialize)]
 pub(crate) struct Tools {
     pub(crate) nothing_us: u64,

@@ -72,8 +72,8 @@ impl Home {
     }
 
     /// Runs `belay` to its end.
-    pub fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Ended {
-        Running::start(self.belay(arguments)).end()
+    pub fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> CommandEnd {
+        RunningCommand::start(self.belay(arguments)).end()
     }
 
     /// Runs `belay … -o json` to its end, and parses its output.
@@ -87,17 +87,17 @@ impl Home {
     }
 
     /// Starts `belay` in the background.
-    pub fn start<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Running {
-        Running::start(self.belay(arguments))
+    pub fn start<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> RunningCommand {
+        RunningCommand::start(self.belay(arguments))
     }
 
     /// Starts `belay serve`, and waits until it serves.
-    pub fn serve(&self) -> Running {
+    pub fn serve(&self) -> RunningCommand {
         self.serve_with(&[])
     }
 
     /// The same with more arguments.
-    pub fn serve_with(&self, more: &[&str]) -> Running {
+    pub fn serve_with(&self, more: &[&str]) -> RunningCommand {
         let mut server = self.start(["serve"].iter().chain(more));
         server.wait_for("keeps data in");
         server
@@ -133,18 +133,18 @@ pub fn count(events: &[Value], kind: &str, step: &str) -> usize {
 
 /// A command that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct CommandEnd {
     /// Its exit code; -1 when a signal ended it.
     pub code: i32,
-    /// What it wrote to standard output.
+    /// Its standard output.
     pub out: String,
-    /// What it wrote to standard error.
+    /// Its standard error.
     pub talk: String,
 }
 
 /// A running command; dropping this value kills it.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningCommand {
     child: Child,
     out: Option<BufReader<ChildStdout>>,
     lines: Option<Receiver<String>>,
@@ -153,7 +153,7 @@ pub struct Running {
     talked: String,
 }
 
-impl Running {
+impl RunningCommand {
     /// Starts it.
     ///
     /// # Panics
@@ -224,14 +224,14 @@ impl Running {
     ///
     /// # Panics
     /// When it prints nothing for a minute and does not end, or does not end within four.
-    pub fn end(mut self) -> Ended {
+    pub fn end(mut self) -> CommandEnd {
         if let Some(lines) = self.lines.take() {
             rest(&lines, &mut self.seen);
         }
         let mut talk = std::mem::take(&mut self.talked);
         rest(&self.talk, &mut talk);
         let status = self.child.wait().expect("a child can be waited for");
-        Ended { code: status.code().unwrap_or(-1), out: std::mem::take(&mut self.seen), talk }
+        CommandEnd { code: status.code().unwrap_or(-1), out: std::mem::take(&mut self.seen), talk }
     }
 
     fn stop(&mut self) {
@@ -241,7 +241,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         self.stop();
     }

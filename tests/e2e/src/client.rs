@@ -10,7 +10,7 @@ use tonic::{
 };
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
-use crate::picture::Picture;
+use crate::folded_execution::FoldedExecution;
 
 /// The maximum time of a request with its repetitions, and of a start of a service.
 const LONGEST: Duration = Duration::from_secs(180);
@@ -124,19 +124,19 @@ impl Client {
     ///
     /// # Panics
     /// When there is a gap or a repetition, or the end does not come within two minutes.
-    pub async fn watch_to_the_end(&self, id: &str) -> Picture {
+    pub async fn watch_to_the_end(&self, id: &str) -> FoldedExecution {
         let watched = async {
-            let mut picture = Picture::default();
-            while !picture.ended() {
-                let Ok(mut stream) = self.watch(id, picture.cursor()).await else {
+            let mut folded = FoldedExecution::default();
+            while !folded.ended() {
+                let Ok(mut stream) = self.watch(id, folded.cursor()).await else {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                     continue;
                 };
                 while let Ok(Some(message)) = stream.message().await {
-                    picture.read(message);
+                    folded.read(message);
                 }
             }
-            picture
+            folded
         };
         tokio::time::timeout(Duration::from_secs(120), watched).await.expect("the execution ends within two minutes")
     }
@@ -166,7 +166,7 @@ pub async fn serving(socket: &Path, service: &str) {
 /// Retries while the service is unavailable, for three minutes.
 ///
 /// # Errors
-/// What the service says.
+/// The status of the service.
 pub async fn retry<T, F>(mut ask: impl FnMut() -> F) -> Result<T, Status>
 where
     F: Future<Output = Result<tonic::Response<T>, Status>>,

@@ -66,7 +66,7 @@ pub async fn cleared(workspace: &Path) {
     cleared.expect("what was left has gone");
 }
 
-/// What Belay keeps in a workspace for running and waiting calls: views and staged effects.
+/// The state that Belay keeps in a workspace for running and waiting calls: views and staged effects.
 ///
 /// # Panics
 /// When the folder was never a workspace.

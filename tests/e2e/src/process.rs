@@ -30,14 +30,14 @@ pub fn binary() -> &'static Path {
 
 /// The user that a program runs as.
 #[derive(Clone, Debug)]
-pub struct As {
+pub struct ProcessUser {
     /// The user and the group of the same number.
     pub id: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
 }
 
-impl As {
+impl ProcessUser {
     /// The options for `setpriv`.
     pub fn flags(&self) -> Vec<String> {
         let groups: Vec<_> = self.groups.iter().map(u32::to_string).collect();
@@ -86,7 +86,7 @@ impl Process {
     ///
     /// # Panics
     /// When it cannot be started.
-    pub fn start_as(user: &As, service: &str, arguments: &[&str], log: &Path) -> Self {
+    pub fn start_as(user: &ProcessUser, service: &str, arguments: &[&str], log: &Path) -> Self {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log).expect("a log can be written");
         let mut command = Command::new("setpriv");
         command.args(user.flags()).arg("--").arg(binary()).arg(service).args(arguments);

@@ -32,7 +32,7 @@ impl Runner {
     /// Calls a tool; returns the call when it has ended or is held.
     ///
     /// # Errors
-    /// What the runner says instead.
+    /// The runner's refusal.
     pub async fn call(&self, request: CallToolRequest) -> Result<ToolCall, Status> {
         let mut stream = self.raw().call_tool(request).await?.into_inner();
         while let Some(message) = stream.message().await? {
@@ -46,7 +46,7 @@ impl Runner {
     /// The runner's record of a call.
     ///
     /// # Errors
-    /// What the runner says instead.
+    /// The runner's refusal.
     pub async fn get(&self, name: &str) -> Result<ToolCall, Status> {
         let request = runner_v1::GetToolCallRequest { name: name.into() };
         self.raw().get_tool_call(request).await.map(tonic::Response::into_inner)
@@ -68,7 +68,7 @@ impl Runner {
     /// The calls that have ended and were not acknowledged.
     ///
     /// # Errors
-    /// What the runner says instead.
+    /// The runner's refusal.
     pub async fn unacknowledged(&self) -> Result<Vec<String>, Status> {
         let request = runner_v1::WatchUnacknowledgedToolCallsRequest::default();
         let mut watch = self.raw().watch_unacknowledged_tool_calls(request).await?.into_inner();

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{Process, client, watchdog::UnderWay};
 
-/// One of the three services.
+/// A service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     /// The approval gate.

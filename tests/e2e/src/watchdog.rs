@@ -19,13 +19,13 @@ use tokio::time::Instant;
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// The tests under way, by the order in which they began.
-static UNDER_WAY: Mutex<BTreeMap<u64, Begun>> = Mutex::new(BTreeMap::new());
+static UNDER_WAY: Mutex<BTreeMap<u64, RunningTest>> = Mutex::new(BTreeMap::new());
 
 /// How many tests have begun.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// A test that has begun.
-struct Begun {
+struct RunningTest {
     name: String,
     at: Instant,
 }
@@ -41,7 +41,7 @@ impl UnderWay {
         WATCHES.call_once(|| drop(thread::spawn(watch)));
         let name = thread::current().name().unwrap_or("a test").to_owned();
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        under_way().insert(number, Begun { name, at: Instant::now() });
+        under_way().insert(number, RunningTest { name, at: Instant::now() });
         Self(number)
     }
 }
@@ -52,14 +52,14 @@ impl Drop for UnderWay {
     }
 }
 
-fn under_way() -> MutexGuard<'static, BTreeMap<u64, Begun>> {
+fn under_way() -> MutexGuard<'static, BTreeMap<u64, RunningTest>> {
     UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn watch() {
     loop {
         thread::sleep(Duration::from_secs(1));
-        if let Some(Begun { name, .. }) = under_way().values().find(|begun| begun.at.elapsed() > LONGEST) {
+        if let Some(RunningTest { name, .. }) = under_way().values().find(|begun| begun.at.elapsed() > LONGEST) {
             // In the words of the test runner, and past what it captures.
             let line = format!("test {name} ... FAILED\n{name} has not ended within {} s\n", LONGEST.as_secs());
             drop(std::io::stdout().write_all(line.as_bytes()));

@@ -13,7 +13,7 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use belay_e2e::{Client, Services, belay::repository, picture::Picture};
+use belay_e2e::{Client, Services, belay::repository, folded_execution::FoldedExecution};
 use belay_proto::v1::{ExecutionEvent, execution::State, execution_event::Kind};
 use serde_json::{Value, json};
 
@@ -176,7 +176,7 @@ fn run(workflow: &Workflow, archive: &Path) {
 }
 
 /// Every task was started, called and completed once, and not started before all that it depends on had completed.
-fn check(tasks: &Tasks, picture: &Picture) {
+fn check(tasks: &Tasks, picture: &FoldedExecution) {
     let numbers = |is: fn(&Kind) -> bool| -> HashMap<&str, i64> {
         let of_kind = |event: &&ExecutionEvent| event.kind.as_ref().is_some_and(is);
         let mut numbers = HashMap::new();

@@ -7,8 +7,8 @@
 use std::{io, path::Path, sync::Arc, time::Duration};
 
 use belay_executor::{ExecutionRegistry, Gate, MasterKey, Redactor};
-use belay_grant::{Keys, Signed, SigningKey};
-use belay_policy::{Policies, Revised};
+use belay_grant::{Keys, SignedBytes, SigningKey};
+use belay_policy::{Policies, RevisedPolicies};
 use belay_proto::{
     runner_v1,
     v1::{
@@ -21,7 +21,7 @@ use belay_settings::{ExecutorLimits, RunnerLimits};
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::Telemetry;
 use belay_tool_runner::{
-    Allowed, Calls, Enforcement, HostDirectories, Ledger, Registry, Secrets, Tool, Workspaces, tools::Noop,
+    AllowedWorkspaces, Calls, Enforcement, HostDirectories, Ledger, Registry, Secrets, Tool, Workspaces, tools::Noop,
 };
 use hyper_util::rt::TokioIo;
 use tokio::{
@@ -102,7 +102,7 @@ async fn runner(folder: &Path, clock: Arc<VirtualClock>, stop: &Shutdown, max_ca
         ledger: Ledger::open(&location, Threads::Inline, secrets, || "ledger".into()).unwrap(),
         clock,
         keys: Keys::new([key.verifying_key()]),
-        workspaces: Workspaces { own: folder.join("own"), allowed: Allowed::Any, forbidden: Vec::new() },
+        workspaces: Workspaces { own: folder.join("own"), allowed: AllowedWorkspaces::Any, forbidden: Vec::new() },
         directories: Arc::new(HostDirectories),
         enforcement: Enforcement::reported(runner_v1::EnforcementReport::default()),
         telemetry: Telemetry::off(|bytes| bytes.fill(1)),
@@ -112,7 +112,7 @@ async fn runner(folder: &Path, clock: Arc<VirtualClock>, stop: &Shutdown, max_ca
     })
     .await
     .unwrap();
-    let signed = Signed::policy(&key, Revised { revision: 1, policies: Policies::preset() }.to_bytes());
+    let signed = SignedBytes::policy(&key, RevisedPolicies { revision: 1, policies: Policies::preset() }.to_bytes());
     let policy =
         v1::SignedPolicy { revision: 1, body: signed.body, signature: signed.signature, key_id: signed.key_id };
     calls.policy().offer(policy).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path, pin::Pin};
 
-use belay_e2e::{client::name, picture::Picture};
+use belay_e2e::{client::name, folded_execution::FoldedExecution};
 use belay_proto::v1::{
     self, child_ended::End, execution::State, execution_event::Kind, step, watch_execution_response::Content,
 };
@@ -15,13 +15,13 @@ use crate::{
 };
 
 /// An execution that has ended, as three readers see it.
-pub(crate) struct Ended {
-    pub(crate) picture: Picture,
+pub(crate) struct CommandEnd {
+    pub(crate) picture: FoldedExecution,
     pub(crate) execution: v1::Execution,
     pub(crate) steps: BTreeMap<String, v1::Step>,
 }
 
-impl Ended {
+impl CommandEnd {
     fn id(&self) -> &str {
         id(&self.execution.name)
     }
@@ -65,9 +65,9 @@ fn json(payload: &v1::Payload) -> Option<Value> {
 }
 
 /// Watches an execution to its end; children that begin meanwhile are shown to the readers.
-pub(crate) async fn watch(soak: &Soak, execution: &str) -> Checked<Picture> {
+pub(crate) async fn watch(soak: &Soak, execution: &str) -> Checked<FoldedExecution> {
     soak.is_alive(execution);
-    let mut picture = Picture::default();
+    let mut picture = FoldedExecution::default();
     let mut stream =
         soak.client().watch(execution, "").await.map_err(|status| refused(execution, "WatchExecution", &status))?;
     loop {
@@ -93,7 +93,10 @@ pub(crate) async fn watch(soak: &Soak, execution: &str) -> Checked<Picture> {
 /// Watches an execution to its end, and compares it and all that it has started with each other.
 ///
 /// Boxed, since its children are compared in the same way.
-pub(crate) fn end<'a>(soak: &'a Soak, execution: &'a str) -> Pin<Box<dyn Future<Output = Checked<Ended>> + Send + 'a>> {
+pub(crate) fn end<'a>(
+    soak: &'a Soak,
+    execution: &'a str,
+) -> Pin<Box<dyn Future<Output = Checked<CommandEnd>> + Send + 'a>> {
     Box::pin(async move {
         let picture = watch(soak, execution).await?;
         compare(soak, execution, picture).await
@@ -101,8 +104,8 @@ pub(crate) fn end<'a>(soak: &'a Soak, execution: &'a str) -> Pin<Box<dyn Future<
 }
 
 /// Compares an execution that was watched to its end, and all that it has started.
-pub(crate) async fn compare(soak: &Soak, execution: &str, picture: Picture) -> Checked<Ended> {
-    let ended = Ended {
+pub(crate) async fn compare(soak: &Soak, execution: &str, picture: FoldedExecution) -> Checked<CommandEnd> {
+    let ended = CommandEnd {
         picture,
         execution: soak.client().get(execution).await,
         steps: soak.client().steps(execution).await.into_iter().map(|step| (step.step_id.clone(), step)).collect(),
@@ -116,8 +119,8 @@ pub(crate) async fn compare(soak: &Soak, execution: &str, picture: Picture) -> C
 }
 
 /// The events and GetExecution show the same end, of the execution and of each step.
-fn end_is_shown(ended: &Ended) -> Checked {
-    let Ended { picture, execution, .. } = ended;
+fn end_is_shown(ended: &CommandEnd) -> Checked {
+    let CommandEnd { picture, execution, .. } = ended;
     if picture.state() != Some(execution.state()) || picture.last_sequence() != execution.last_sequence {
         let what = format!(
             "its events end with {} and {:?}, and GetExecution shows {} and {:?}",
@@ -149,7 +152,7 @@ fn end_is_shown(ended: &Ended) -> Checked {
 }
 
 /// A step that calls a tool completes as often as its calls do.
-fn calls_complete_once(ended: &Ended) -> Checked {
+fn calls_complete_once(ended: &CommandEnd) -> Checked {
     for (step, shown) in &ended.steps {
         if !matches!(shown.detail, Some(step::Detail::Tool(_))) || shown.item_count.is_some() {
             continue;
@@ -173,7 +176,7 @@ fn calls_complete_once(ended: &Ended) -> Checked {
 }
 
 /// The output of a step that runs for each entry of a list is the list of the entries' outputs.
-fn lists_are_their_entries(soak: &Soak, ended: &Ended) -> Checked {
+fn lists_are_their_entries(soak: &Soak, ended: &CommandEnd) -> Checked {
     let mut collected = BTreeMap::new();
     for event in ended.picture.events() {
         if let Some(Kind::StepItemsCollected(items)) = &event.kind {
@@ -203,7 +206,7 @@ fn lists_are_their_entries(soak: &Soak, ended: &Ended) -> Checked {
 }
 
 /// Each child that was started is recorded once, as it ended itself.
-async fn children_are_recorded(soak: &Soak, ended: &Ended) -> Checked {
+async fn children_are_recorded(soak: &Soak, ended: &CommandEnd) -> Checked {
     let mut started = BTreeMap::new();
     let mut ends = BTreeMap::new();
     for event in ended.picture.events() {
@@ -227,7 +230,7 @@ async fn children_are_recorded(soak: &Soak, ended: &Ended) -> Checked {
     Ok(())
 }
 
-async fn child_is_as_recorded(soak: &Soak, parent: &Ended, step: &str, child: &str, recorded: &End) -> Checked {
+async fn child_is_as_recorded(soak: &Soak, parent: &CommandEnd, step: &str, child: &str, recorded: &End) -> Checked {
     if matches!(recorded, End::Cancelled(_)) && !exists(soak, child).await? {
         // Cancelled before it was created.
         return Ok(());
@@ -275,7 +278,7 @@ async fn exists(soak: &Soak, execution: &str) -> Checked<bool> {
 }
 
 /// The file has the word of each of these steps, a line each, as often as the step has completed.
-pub(crate) fn lines(soak: &Soak, ended: &Ended, file: &Path, steps: &[String]) -> Checked {
+pub(crate) fn lines(soak: &Soak, ended: &CommandEnd, file: &Path, steps: &[String]) -> Checked {
     let text = fs::read_to_string(file).unwrap_or_default();
     for step in steps {
         let lines = text.lines().filter(|line| line == step).count();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::{
-    check::{self, Ended},
+    check::{self, CommandEnd},
     readers::{refused, wait_for},
     soak::{Checked, Soak, Wrong, id},
 };
@@ -257,7 +257,7 @@ impl One {
     }
 
     /// Watches an execution that was retried to its second end: a watch from the first event on sees both.
-    async fn until_completed(&self) -> Checked<belay_e2e::picture::Picture> {
+    async fn until_completed(&self) -> Checked<belay_e2e::folded_execution::FoldedExecution> {
         loop {
             let picture = check::watch(&self.soak, &self.id).await?;
             if picture.count(|kind| matches!(kind, Event::ExecutionFinished(_))) == 2 {
@@ -459,7 +459,7 @@ impl One {
     }
 
     /// Deletes most of the executions that have been compared, with all that they have started.
-    async fn delete_some(&mut self, ended: &Ended) -> Checked {
+    async fn delete_some(&mut self, ended: &CommandEnd) -> Checked {
         if !self.random.random_bool(DELETED) {
             return Ok(());
         }
@@ -538,7 +538,7 @@ fn lines(steps: &[String]) -> Vec<Value> {
     steps.iter().enumerate().map(step).collect()
 }
 
-fn require_output(ended: &Ended, step: &str, expected: &Value) -> Checked {
+fn require_output(ended: &CommandEnd, step: &str, expected: &Value) -> Checked {
     let output = ended.output(step);
     if output.as_ref() == Some(expected) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What an approval would change, whole: every path, and every line of every difference, page by page.
+//! Pages through everything that an approval would change: every path, and every line of every difference.
 
 use belay_proto::v1::{
     Approval, FileDiff, GetApprovalChangeRequest, ListApprovalChangesRequest, PathChange, approval_need,

@@ -14,7 +14,7 @@ use crate::render::{
 const MAX_REASON_CHARS: usize = 2_000;
 /// Where the questions are.
 #[derive(Clone, Debug, PartialEq)]
-enum At {
+enum FormPosition {
     /// Waiting for a letter.
     Choosing,
     /// Waiting for the value of this field.
@@ -27,7 +27,7 @@ enum At {
     Denying,
 }
 
-/// What to do after a line.
+/// The step that follows a line.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reply {
     /// Ask again; say this before, if it is not empty.
@@ -46,37 +46,37 @@ pub(crate) enum Reply {
 #[derive(Clone, Debug)]
 pub(crate) struct FormPrompt {
     shape: Shape,
-    at: At,
-    /// What was typed so far, also in an answer that was not accepted.
+    at: FormPosition,
+    /// The values typed so far, also in an answer that was not accepted.
     values: Map<String, Value>,
 }
 
 impl FormPrompt {
     pub(crate) fn new(shape: Shape) -> FormPrompt {
-        FormPrompt { shape, at: At::Choosing, values: Map::new() }
+        FormPrompt { shape, at: FormPosition::Choosing, values: Map::new() }
     }
 
     /// The gate did not accept the answer: the person may correct it.
     pub(crate) fn begin_again(&mut self) {
-        self.at = At::Choosing;
+        self.at = FormPosition::Choosing;
     }
 
     /// The prompt.
     pub(crate) fn question(&self) -> String {
         match (&self.at, &self.shape) {
-            (At::Choosing, _) => "[A]nswer  [D]eny  [S]kip  [?] help  [Q]uit >".to_owned(),
-            (At::Field(place), Shape::Fields(fields)) => {
+            (FormPosition::Choosing, _) => "[A]nswer  [D]eny  [S]kip  [?] help  [Q]uit >".to_owned(),
+            (FormPosition::Field(place), Shape::Fields(fields)) => {
                 let field = &fields[*place];
                 let default = self.default_of(field).map(|value| format!(" [{}]", shown(value))).unwrap_or_default();
                 format!("{}{default}:", clean(&field.name))
             }
-            (At::Field(_) | At::Json, _) => "JSON:".to_owned(),
-            (At::Confirming(_), _) => "Send this answer? [Y]es  [N]o, change it >".to_owned(),
-            (At::Denying, _) => "Reason (sent to the planner; Enter to go back):".to_owned(),
+            (FormPosition::Field(_) | FormPosition::Json, _) => "JSON:".to_owned(),
+            (FormPosition::Confirming(_), _) => "Send this answer? [Y]es  [N]o, change it >".to_owned(),
+            (FormPosition::Denying, _) => "Reason (sent to the planner; Enter to go back):".to_owned(),
         }
     }
 
-    /// What Enter alone means for a field.
+    /// The meaning of Enter alone for a field.
     fn default_of<'a>(&'a self, field: &'a Field) -> Option<&'a Value> {
         self.values.get(&field.name).or(field.default.as_ref())
     }
@@ -87,43 +87,45 @@ impl FormPrompt {
         let line = line.trim();
         let again = |hint: &str| Reply::Again(hint.to_owned());
         match &self.at {
-            At::Choosing => match line.to_lowercase().as_str() {
+            FormPosition::Choosing => match line.to_lowercase().as_str() {
                 "a" | "answer" => {
-                    self.at = if self.shape == Shape::Json { At::Json } else { At::Field(0) };
+                    self.at = if self.shape == Shape::Json { FormPosition::Json } else { FormPosition::Field(0) };
                     again("")
                 }
                 "d" | "deny" => {
-                    self.at = At::Denying;
+                    self.at = FormPosition::Denying;
                     again("")
                 }
                 "s" | "skip" => Reply::Decided(Decision::Skip, String::new()),
                 "?" | "h" | "help" => Reply::Help,
                 "q" | "quit" => Reply::Leave,
-                "" => again("nothing is answered; type a letter and Enter"),
-                _ => again("nothing is answered; type a, d, s, q or ?"),
+                "" => again("no answer yet: type a letter and Enter"),
+                _ => again("no answer yet: type a, d, s, q or ?"),
             },
-            At::Field(place) => {
+            FormPosition::Field(place) => {
                 let place = *place;
                 self.field(place, line)
             }
-            At::Json => match belay_all_in_one::json::read(line) {
+            FormPosition::Json => match belay_all_in_one::json::read(line) {
                 Ok(value) => self.confirm(value),
-                Err(refused) => Reply::Again(format!("this cannot be taken: {refused}")),
+                Err(refused) => Reply::Again(format!("this is not accepted: {refused}")),
             },
-            At::Confirming(answer) => match line.to_lowercase().as_str() {
+            FormPosition::Confirming(answer) => match line.to_lowercase().as_str() {
                 "y" | "yes" => Reply::Answered(answer.clone()),
                 "n" | "no" => {
-                    self.at = At::Choosing;
-                    again("nothing is answered")
+                    self.at = FormPosition::Choosing;
+                    again("no answer yet")
                 }
-                _ => again("nothing is answered yet; type y or n"),
+                _ => again("no answer yet: type y or n"),
             },
-            At::Denying if line.is_empty() => {
-                self.at = At::Choosing;
-                again("nothing is answered")
+            FormPosition::Denying if line.is_empty() => {
+                self.at = FormPosition::Choosing;
+                again("no answer yet")
             }
-            At::Denying if line.chars().count() > MAX_REASON_CHARS => again("a reason has at most 2,000 characters"),
-            At::Denying => Reply::Decided(Decision::Deny, line.to_owned()),
+            FormPosition::Denying if line.chars().count() > MAX_REASON_CHARS => {
+                again("a reason has at most 2,000 characters")
+            }
+            FormPosition::Denying => Reply::Decided(Decision::Deny, line.to_owned()),
         }
     }
 
@@ -149,13 +151,13 @@ impl FormPrompt {
         if last {
             return self.confirm(Value::Object(self.values.clone()));
         }
-        self.at = At::Field(place + 1);
+        self.at = FormPosition::Field(place + 1);
         Reply::Again(String::new())
     }
 
     fn confirm(&mut self, answer: Value) -> Reply {
         let said = format!("  {}", clean(&answer.to_string()));
-        self.at = At::Confirming(answer);
+        self.at = FormPosition::Confirming(answer);
         Reply::Again(said)
     }
 }
@@ -184,7 +186,7 @@ mod tests {
         })
     }
 
-    /// What the lines lead to: each but the last has to leave the question open.
+    /// The reply to the last of these lines: each before it has to leave the question open.
     fn after(prompt: &mut FormPrompt, lines: &[&str]) -> Reply {
         let (last, before) = lines.split_last().expect("a line");
         for line in before {
@@ -234,7 +236,7 @@ mod tests {
     #[test]
     fn an_answer_is_confirmed_and_can_be_changed() {
         let mut form = prompt(&json!({"type": "object", "properties": {"n": {"type": "integer"}}}));
-        assert!(matches!(after(&mut form, &[""]), Reply::Again(hint) if hint.starts_with("nothing is answered")));
+        assert!(matches!(after(&mut form, &[""]), Reply::Again(hint) if hint.starts_with("no answer yet")));
         assert_eq!(after(&mut form, &["a", "1"]), Reply::Again("  {\"n\":1}".to_owned()));
         assert!(matches!(after(&mut form, &["", "x", "n"]), Reply::Again(_)));
         after(&mut form, &["a"]);

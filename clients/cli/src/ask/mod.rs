@@ -38,26 +38,26 @@ use crate::{
 /// The window width where there is no terminal.
 const COLUMNS: usize = 80;
 
-/// What each letter does.
+/// The meaning of each letter.
 const HELP: [&str; 5] = [
     "a  approve: what was shown is written to the workspace, and nothing else",
     "d  deny: nothing is written, the step fails, and your reason is sent to the planner",
     "s  skip: nothing is written, and the step is left out",
     "v  view all: every change with its whole difference",
-    "q  quit: nothing is decided; the execution waits, and you come back with `belay approve`",
+    "q  quit without a decision: the execution waits, and you come back with `belay approve`",
 ];
 
-/// What each letter does for a form.
+/// The meaning of each letter for a form.
 const FORM_HELP: [&str; 4] = [
     "a  answer: you are asked for the fields, and send them after a look at the whole; the step continues with them",
     "d  deny: the step fails, and your reason is sent to the planner",
     "s  skip: the step is left out",
-    "q  quit: nothing is answered; the execution waits, and you come back with `belay approvals answer`",
+    "q  quit without an answer: the execution waits, and you come back with `belay approvals answer`",
 ];
 
 /// The outcome of a question.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum AskOutcome {
     /// It is decided, by this person or earlier.
     Decided(Box<Approval>),
     /// The person decided nothing.
@@ -72,9 +72,9 @@ pub(crate) async fn ask(
     terminal: &mut Terminal,
     asked: Approval,
     turn: Turn,
-) -> Result<Answer, Failure> {
+) -> Result<AskOutcome, Failure> {
     if asked.state() != State::Pending {
-        return Ok(Answer::Decided(Box::new(asked)));
+        return Ok(AskOutcome::Decided(Box::new(asked)));
     }
     let say = |lines: &[Line]| lines.iter().for_each(|line| screen.say(line));
     let columns = screen.talk_columns().unwrap_or(COLUMNS);
@@ -100,10 +100,12 @@ pub(crate) async fn ask(
             }
             Reply::Leave => {
                 screen.say(&Line::default());
-                return Ok(Answer::Left);
+                return Ok(AskOutcome::Left);
             }
             Reply::Decided(decision, reason) => {
-                return decide(gate, &asked, decision, reason).await.map(|decided| Answer::Decided(Box::new(decided)));
+                return decide(gate, &asked, decision, reason)
+                    .await
+                    .map(|decided| AskOutcome::Decided(Box::new(decided)));
             }
         }
     }
@@ -115,7 +117,7 @@ async fn ask_form(
     gate: &mut Gate,
     terminal: &mut Terminal,
     asked: &Approval,
-) -> Result<Answer, Failure> {
+) -> Result<AskOutcome, Failure> {
     let schema = asked.form.as_ref().map(|form| form.schema.as_str()).unwrap_or_default();
     let mut prompt = FormPrompt::new(Shape::of(schema));
     loop {
@@ -126,13 +128,15 @@ async fn ask_form(
             form::Reply::Help => FORM_HELP.iter().for_each(|line| screen.say(&Line::new(line))),
             form::Reply::Leave => {
                 screen.say(&Line::default());
-                return Ok(Answer::Left);
+                return Ok(AskOutcome::Left);
             }
             form::Reply::Decided(decision, reason) => {
-                return decide(gate, asked, decision, reason).await.map(|decided| Answer::Decided(Box::new(decided)));
+                return decide(gate, asked, decision, reason)
+                    .await
+                    .map(|decided| AskOutcome::Decided(Box::new(decided)));
             }
             form::Reply::Answered(value) => match answer(gate, asked, &value, String::new()).await {
-                Ok(answered) => return Ok(Answer::Decided(Box::new(answered))),
+                Ok(answered) => return Ok(AskOutcome::Decided(Box::new(answered))),
                 Err(report) if report.code == reasons::ANSWER_INVALID => {
                     let lines = std::iter::once(&report.message).chain(&report.details);
                     lines.for_each(|line| screen.say(&Line::default().and(Style::Bad, visible(line))));
@@ -163,7 +167,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// One approval with everything that is to be shown.
+/// Gets an approval with everything that is to be shown.
 pub(crate) async fn get(gate: &mut Gate, name: &str) -> Result<Approval, Failure> {
     let request = GetApprovalRequest { name: name.to_owned(), view: ApprovalView::Full.into() };
     Ok(gate.get_approval(request).await?.into_inner())
@@ -200,7 +204,7 @@ fn of_refusal(status: &tonic::Status, shown: &Approval) -> Report {
 }
 
 /// `approved delete_file notes.txt (step tidy of e1)`.
-pub(crate) fn said(decided: &Approval) -> Line {
+pub(crate) fn decision_line(decided: &Approval) -> Line {
     let what =
         format!(" {} (step {} of {})", visible(&decided.operation), decided.step_id, names::id(&decided.execution));
     let state = decided.state();

@@ -15,7 +15,7 @@ pub(crate) enum Prompt {
     Denying,
 }
 
-/// What to do after a line.
+/// The step that follows a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// Ask again; say this before, if it is not empty.
@@ -56,12 +56,12 @@ impl Prompt {
                 "v" | "view" => Reply::ShowAll,
                 "?" | "h" | "help" => Reply::Help,
                 "q" | "quit" => Reply::Leave,
-                "" => Reply::Again("nothing is decided; type a letter and Enter"),
-                _ => Reply::Again("nothing is decided; type a, d, s, v, q or ?"),
+                "" => Reply::Again("no decision yet: type a letter and Enter"),
+                _ => Reply::Again("no decision yet: type a, d, s, v, q or ?"),
             },
             Prompt::Denying if line.is_empty() => {
                 *self = Prompt::Choosing;
-                Reply::Again("nothing is decided")
+                Reply::Again("no decision yet")
             }
             Prompt::Denying if line.chars().count() > MAX_REASON_CHARS => {
                 Reply::Again("a reason has at most 2,000 characters")
@@ -75,7 +75,7 @@ impl Prompt {
 mod tests {
     use super::*;
 
-    /// What the lines lead to: each but the last has to leave the question open.
+    /// The reply to the last of these lines: each before it has to leave the question open.
     fn after(lines: &[&str]) -> Reply {
         let mut prompt = Prompt::default();
         let (last, before) = lines.split_last().expect("a line");
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn enter_and_garbage_decide_nothing() {
         for line in ["", " ", "y", "yes", "ok", "aa", "a d", "approve it", "1", "\u{430}", "\u{1b}[A", "a\u{0}"] {
-            assert!(matches!(after(&[line]), Reply::Again(hint) if hint.starts_with("nothing is decided")), "{line:?}");
+            assert!(matches!(after(&[line]), Reply::Again(hint) if hint.starts_with("no decision yet")), "{line:?}");
         }
         assert_eq!(Prompt::default().take(None), Reply::Leave);
     }

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use futures::future::LocalBoxFuture;
 
-use super::Answer;
+use super::AskOutcome;
 use crate::{failure::Failure, render::approval::Turn};
 
 /// An open question. Dropping it withdraws it.
-pub(crate) type Question = LocalBoxFuture<'static, Result<Answer, Failure>>;
+pub(crate) type Question = LocalBoxFuture<'static, Result<AskOutcome, Failure>>;
 
 /// The questions of one execution.
 #[derive(Default)]
@@ -50,7 +50,7 @@ impl Queue {
     }
 
     /// Waits for the answer to the open question; never returns without one.
-    pub(crate) async fn answer(&mut self) -> Result<Answer, Failure> {
+    pub(crate) async fn answer(&mut self) -> Result<AskOutcome, Failure> {
         let Some((name, question)) = &mut self.open else {
             return std::future::pending().await;
         };
@@ -75,12 +75,12 @@ mod tests {
 
     fn decided(name: &str, _: Turn) -> Question {
         let approval = Approval { name: name.to_owned(), ..Default::default() };
-        async { Ok(Answer::Decided(Box::new(approval))) }.boxed_local()
+        async { Ok(AskOutcome::Decided(Box::new(approval))) }.boxed_local()
     }
 
     async fn answer(queue: &mut Queue) -> String {
         match queue.answer().await {
-            Ok(Answer::Decided(approval)) => approval.name,
+            Ok(AskOutcome::Decided(approval)) => approval.name,
             other => panic!("{other:?}"),
         }
     }

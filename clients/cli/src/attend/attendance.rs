@@ -1,10 +1,10 @@
-//! What a person or a program wants to see of an execution under way.
+//! The parts of an execution under way that a person or a program wants to see.
 
 use std::time::Duration;
 
 use crate::render::result::lines::EventShape;
 
-/// Which execution to watch, and how.
+/// The execution to watch, and how.
 pub(crate) struct Attendance {
     /// The execution's full name.
     pub(crate) name: String,

@@ -1,4 +1,4 @@
-//! What the executions that carry out the plans of steps ask a person: they ask at the terminal of the outer one.
+//! The questions of executions that carry out the plans of steps: they are asked at the terminal of the outer one.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What a person sees of an execution under way.
+//! The view that a person has of an execution under way.
 
 use std::{io, time::Duration};
 
@@ -9,21 +9,21 @@ use belay_proto::v1::{
 use super::{attendance::Attendance, children};
 use crate::{
     args::Format,
-    ask::{self, Answer, Question, Queue},
+    ask::{self, AskOutcome, Question, Queue},
     clock,
     connect::Client,
     failure::Failure,
-    follow::{Seen, is_over},
+    follow::{WatchItem, is_over},
     history, names,
     render::{
         approval::Turn,
         call::awaited_children,
         event,
-        live::Live,
+        live::LiveRows,
         output::{self, Outputs},
-        picture::Picture,
         result::lines::EventLines,
         text::{Line, Style},
+        tracked_execution::TrackedExecution,
     },
     screen::{Screen, Terminal},
 };
@@ -33,14 +33,14 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// The most lines of each stream that are shown of a failed call's last output.
 const OUTPUT_SHOWN: usize = 20;
 
-/// What the user sees of an execution under way.
+/// The view that the user has of an execution under way.
 pub(super) struct View {
     screen: Screen,
-    picture: Option<Picture>,
+    tracked: Option<TrackedExecution>,
     outputs: Outputs,
     last_sequence: i64,
     /// Moving lines: on standard output for people, on standard error beside JSON for programs.
-    live: Option<(Live<Terminal>, Terminal)>,
+    live: Option<(LiveRows<Terminal>, Terminal)>,
     /// Whether a person at the terminal is asked for decisions.
     asks: bool,
     /// The approvals that wait for a decision in the executions of steps, by name.
@@ -65,10 +65,10 @@ impl View {
             Format::Json if screen.talk_moves => Some((Terminal::Talk, screen.talk_colours)),
             _ => None,
         };
-        let live = live.map(|(terminal, colours)| (Live::new(terminal, colours), terminal));
+        let live = live.map(|(terminal, colours)| (LiveRows::new(terminal, colours), terminal));
         View {
             screen,
-            picture: None,
+            tracked: None,
             outputs: Outputs::default(),
             last_sequence: after,
             live,
@@ -88,7 +88,7 @@ impl View {
 
     /// The approvals that wait for a decision, by name.
     pub(super) fn asked(&self) -> impl Iterator<Item = &str> {
-        self.picture.iter().flat_map(Picture::asked).chain(self.asked_by_children.iter().map(String::as_str))
+        self.tracked.iter().flat_map(TrackedExecution::asked).chain(self.asked_by_children.iter().map(String::as_str))
     }
 
     pub(super) fn last_sequence(&self) -> i64 {
@@ -97,45 +97,45 @@ impl View {
 
     /// Whether everything that has happened so far has been shown.
     pub(super) fn is_caught_up(&self) -> bool {
-        self.picture.as_ref().is_some_and(|picture| {
-            let execution = picture.execution();
+        self.tracked.as_ref().is_some_and(|tracked| {
+            let execution = tracked.execution();
             !is_over(execution.state()) && self.last_sequence >= execution.last_sequence
         })
     }
 
-    pub(super) fn show(&mut self, seen: Seen) -> Result<(), Failure> {
+    pub(super) fn show(&mut self, seen: WatchItem) -> Result<(), Failure> {
         if let Some(line) = history::news(&seen) {
             self.talk(line)?;
         }
         match seen {
-            Seen::Snapshot(execution) => {
-                self.picture = Some(match self.picture.take() {
-                    Some(picture) => picture.renewed(*execution),
-                    None => Picture::new(*execution),
+            WatchItem::Snapshot(execution) => {
+                self.tracked = Some(match self.tracked.take() {
+                    Some(tracked) => tracked.renewed(*execution),
+                    None => TrackedExecution::new(*execution),
                 });
             }
-            Seen::Event(event) => self.show_event(&event)?,
-            Seen::Reset(last) => self.last_sequence = last,
-            Seen::Lost { .. } | Seen::Back => {}
+            WatchItem::Event(event) => self.show_event(&event)?,
+            WatchItem::Reset(last) => self.last_sequence = last,
+            WatchItem::Lost { .. } | WatchItem::Back => {}
         }
         self.redraw();
         Ok(())
     }
 
     /// Whether the person at the terminal will be asked about every call that needs approval.
-    fn asks_about(&self, picture: &Picture) -> bool {
-        let mode = picture.execution().approval_mode();
+    fn asks_about(&self, tracked: &TrackedExecution) -> bool {
+        let mode = tracked.execution().approval_mode();
         self.asks && matches!(mode, ApprovalMode::Wait | ApprovalMode::Unspecified)
     }
 
     fn show_event(&mut self, event: &ExecutionEvent) -> Result<(), Failure> {
         self.last_sequence = self.last_sequence.max(event.sequence);
-        let Some(picture) = &mut self.picture else {
+        let Some(tracked) = &mut self.tracked else {
             return Ok(());
         };
-        picture.apply(event);
-        let is_asked = self.picture.as_ref().is_some_and(|picture| self.asks_about(picture));
-        let Some(picture) = &self.picture else { return Ok(()) };
+        tracked.apply(event);
+        let is_asked = self.tracked.as_ref().is_some_and(|tracked| self.asks_about(tracked));
+        let Some(tracked) = &self.tracked else { return Ok(()) };
         // Output that was shown while the command ran is not repeated.
         let unseen = match &event.kind {
             Some(Kind::ToolCallFailed(ToolCallFailed { failure: Some(failure), .. })) if !self.outputs.has(event) => {
@@ -149,12 +149,12 @@ impl View {
             _ => Vec::new(),
         };
         lines.extend(match &self.live {
-            None => event::line(event, picture),
-            Some(_) if self.verbose && !event::ends_step(event) => event::line(event, picture),
-            Some((_, terminal)) => picture
+            None => event::line(event, tracked),
+            Some(_) if self.verbose && !event::ends_step(event) => event::line(event, tracked),
+            Some((_, terminal)) => tracked
                 .ended(&event.step_id, Some(terminal.size().0))
                 .filter(|_| event::ends_step(event))
-                .or_else(|| event::news(event, picture).filter(|_| event::is_milestone(event)))
+                .or_else(|| event::news(event, tracked).filter(|_| event::is_milestone(event)))
                 .filter(|_| !(is_asked && event::leads_to_question(event))),
         });
         if self.verbose {
@@ -163,7 +163,7 @@ impl View {
         lines.extend(unseen.iter().map(|text| output::of_step(&event.step_id, text)));
         match self.screen.format {
             Format::Jsonl => {
-                if let Some(line) = self.lines.take(event, picture)? {
+                if let Some(line) = self.lines.take(event, tracked)? {
                     self.screen.print_json(&line)?;
                 }
             }
@@ -190,8 +190,8 @@ impl View {
         questions: &mut Queue,
         put: impl FnOnce(&str, Turn) -> Question,
     ) -> Result<(), Failure> {
-        let Some(picture) = &self.picture else { return Ok(()) };
-        if !self.asks_about(picture) || is_over(picture.execution().state()) {
+        let Some(tracked) = &self.tracked else { return Ok(()) };
+        if !self.asks_about(tracked) || is_over(tracked.execution().state()) {
             return Ok(());
         }
         let was_open = questions.is_open();
@@ -210,13 +210,13 @@ impl View {
     }
 
     /// Prints the outcome of a question, and continues; `false` when the person leaves.
-    pub(super) fn answered(&mut self, answer: Result<Answer, Failure>) -> Result<bool, Failure> {
+    pub(super) fn answered(&mut self, answer: Result<AskOutcome, Failure>) -> Result<bool, Failure> {
         let goes_on = match answer {
-            Ok(Answer::Decided(approval)) => {
-                self.screen.say(&ask::said(&approval));
+            Ok(AskOutcome::Decided(approval)) => {
+                self.screen.say(&ask::decision_line(&approval));
                 true
             }
-            Ok(Answer::Left) => false,
+            Ok(AskOutcome::Left) => false,
             // Another person was faster, or the gate is unavailable: the approval can be decided elsewhere.
             Err(Failure::Report(report)) => {
                 report.lines().iter().for_each(|line| self.screen.say(line));
@@ -247,15 +247,15 @@ impl View {
     pub(super) async fn wait_for(&mut self, client: &mut Client, name: &str) -> Result<(), Failure> {
         let request = GetExecutionRequest { name: name.to_owned(), view: ExecutionView::Basic.into() };
         let answer = tokio::time::timeout(ANSWER_WITHIN, client.get_execution(request)).await;
-        let (Ok(Ok(answer)), Some(picture)) = (answer, &mut self.picture) else {
+        let (Ok(Ok(answer)), Some(tracked)) = (answer, &mut self.tracked) else {
             return Ok(());
         };
         let execution = answer.into_inner();
-        if execution.last_sequence >= picture.execution().last_sequence {
-            picture.wait_for(execution.waiting);
+        if execution.last_sequence >= tracked.execution().last_sequence {
+            tracked.wait_for(execution.waiting);
         }
         if self.live.is_none() && self.held_back.is_none() {
-            let steady = picture.waits_for(self.from_start);
+            let steady = tracked.waits_for(self.from_start);
             if self.printed_waits != steady {
                 steady.iter().for_each(|wait| self.screen.say(&Line::default().and(Style::Warn, wait)));
                 self.printed_waits = steady;
@@ -267,8 +267,8 @@ impl View {
 
     /// Reads which approvals the executions of steps wait for: no event of this execution says that. Without an answer the last ones remain.
     pub(super) async fn look_at_children(&mut self, client: &mut Client) {
-        let Some(picture) = self.picture.as_ref().filter(|picture| self.asks_about(picture)) else { return };
-        let names = awaited_children(picture.execution()).map(str::to_owned).collect();
+        let Some(tracked) = self.tracked.as_ref().filter(|tracked| self.asks_about(tracked)) else { return };
+        let names = awaited_children(tracked.execution()).map(str::to_owned).collect();
         if let Ok(Ok(asked)) = tokio::time::timeout(ANSWER_WITHIN, children::asked(client, names)).await {
             self.asked_by_children = asked;
         }
@@ -286,11 +286,11 @@ impl View {
         if self.held_back.is_some() {
             return;
         }
-        if let (Some((live, terminal)), Some(picture)) = (&mut self.live, &self.picture) {
+        if let (Some((live, terminal)), Some(tracked)) = (&mut self.live, &self.tracked) {
             let size = terminal.size();
             // A closed terminal is noticed when lines are printed.
             let announced = self.from_start || self.asks;
-            let _ = live.draw(&picture.rows(clock::now(), size.0, announced), size);
+            let _ = live.draw(&tracked.rows(clock::now(), size.0, announced), size);
         }
     }
 }

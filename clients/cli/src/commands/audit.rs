@@ -5,7 +5,7 @@ use belay_proto::v1::{AuditLevel, ListAuditEntriesRequest, ListAuditEntriesRespo
 use super::listing::{self, Extent};
 use crate::{
     args::{ExecutionArg, help},
-    connect::Needs,
+    connect::Requirement,
     context::Context,
     exit::Exit,
     failure::{Failure, Report},
@@ -69,7 +69,7 @@ pub(crate) async fn audit(context: &Context, verb: Audit) -> Result<Exit, Failur
         Some(Severity::Error) => audit_entry::Severity::Error,
     };
     let mut listed_level = level;
-    let found = context.ask(Needs::Records, async |client| {
+    let found = context.ask(Requirement::Records, async |client| {
         let name = lookup::resolve(client, &context.namespace, &verb.which.id).await?;
         let parent = verb.step.as_ref().map_or_else(|| name.clone(), |step| format!("{name}/steps/{step}"));
         let request = ListAuditEntriesRequest {

@@ -6,7 +6,7 @@ use clap_complete::Shell;
 
 use crate::{args::help, exit::Exit, failure::Failure};
 
-/// What bash does beyond the generated script.
+/// Additions to the generated script for bash.
 const BASH: &str = r#"
 _belay_with_ids() {
     _belay "$@"
@@ -18,7 +18,7 @@ _belay_with_ids() {
 }
 "#;
 
-/// What zsh does beyond the generated script.
+/// Additions to the generated script for zsh.
 const ZSH: &str = r#"
 _belay_with_ids() {
     local -a found
@@ -32,7 +32,7 @@ _belay_with_ids() {
 }
 "#;
 
-/// What fish does beyond the generated script.
+/// Additions to the generated script for fish.
 const FISH: &str = r#"
 function __belay_ids
     set -l words (commandline -opc)

@@ -63,7 +63,7 @@ fn no_setting(key: &str, known: &[String]) -> Report {
         .next(next::command(&["config", "show"]))
 }
 
-/// What flags and variables decide and no file.
+/// The places that flags and variables decide, and no file.
 fn places(context: &Context) -> Result<Vec<Row>, Failure> {
     let given: Vec<String> = std::env::args().skip(1).collect();
     let is_given = |flag: &str| given.iter().any(|word| word.split('=').next() == Some(flag));

@@ -1,4 +1,4 @@
-//! What the `list` commands share: the filter by state, the pages, and the output.
+//! Shared by the `list` commands: the filter by state, the pages, and the output.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
@@ -58,15 +58,15 @@ pub(super) fn sought<S: Copy>(states: &[S], word: fn(S) -> String) -> String {
 }
 
 /// The namespaces that have executions, for a list that found nothing; none for programs and for other lists.
-pub(super) async fn elsewhere<T>(context: &Context, client: &mut Client, found: &Found<T>) -> Vec<String> {
+pub(super) async fn elsewhere<T>(context: &Context, client: &mut Client, found: &ListPage<T>) -> Vec<String> {
     match context.screen.format == Format::Text && found.items.is_empty() {
         true => lookup::namespaces(client).await,
         false => Vec::new(),
     }
 }
 
-/// What was found, and the token of the next page; empty on the last.
-pub(super) struct Found<T> {
+/// The entries, and the token of the next page; empty on the last.
+pub(super) struct ListPage<T> {
     pub(super) items: Vec<T>,
     pub(super) next_page_token: String,
 }
@@ -75,7 +75,7 @@ pub(super) struct Found<T> {
 pub(super) async fn wanted<T>(
     extent: &Extent,
     page: impl AsyncFnMut(i32, String) -> Result<(Vec<T>, String), Failure>,
-) -> Result<Found<T>, Failure> {
+) -> Result<ListPage<T>, Failure> {
     pages_after(extent.page_token.clone().unwrap_or_default(), extent.limit(), page).await
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn wanted<T>(
 pub(super) async fn pages<T>(
     limit: usize,
     page: impl AsyncFnMut(i32, String) -> Result<(Vec<T>, String), Failure>,
-) -> Result<Found<T>, Failure> {
+) -> Result<ListPage<T>, Failure> {
     pages_after(String::new(), limit, page).await
 }
 
@@ -98,8 +98,8 @@ async fn pages_after<T>(
     token: String,
     limit: usize,
     mut page: impl AsyncFnMut(i32, String) -> Result<(Vec<T>, String), Failure>,
-) -> Result<Found<T>, Failure> {
-    let mut found = Found { items: Vec::new(), next_page_token: token };
+) -> Result<ListPage<T>, Failure> {
+    let mut found = ListPage { items: Vec::new(), next_page_token: token };
     loop {
         let missing = (limit - found.items.len()).min(MAX_PAGE_SIZE);
         let (items, next) = page(i32::try_from(missing).unwrap_or(i32::MAX), found.next_page_token).await?;
@@ -115,7 +115,7 @@ async fn pages_after<T>(
 /// it says what was looked for, or that the namespace has no executions: `namespaces` are those that have some.
 pub(super) fn print<T: Serialize, W: Serialize>(
     context: &Context,
-    Found { items, next_page_token }: Found<T>,
+    ListPage { items, next_page_token }: ListPage<T>,
     whole: impl FnOnce(Vec<T>, String) -> W,
     lines: impl FnOnce(&[T]) -> Vec<Line>,
     sought: impl FnOnce() -> String,

@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 
 use crate::{
     args::{ExecutionArg, Format, help},
-    connect::{Client, Needs},
+    connect::{Client, Requirement},
     context::Context,
     exit::Exit,
     failure::{Failure, Report},
-    history::{self, Until},
+    history::{self, ReadEnd},
     lookup, next, read,
     render::{
         event, json,
-        logs::{self, Logs, Printed, Wanted},
-        picture::Picture,
+        logs::{self, Logs, OutputFilter, StepOutput},
         text::{Line, Style},
+        tracked_execution::TrackedExecution,
         words,
     },
     screen::Screen,
@@ -38,7 +38,7 @@ pub(crate) struct Print {
     /// Only steps and attempts that failed
     #[arg(long)]
     failed: bool,
-    /// Go on until the execution or the step has ended
+    /// Continue until the execution or the step has ended
     #[arg(long, short)]
     follow: bool,
 }
@@ -46,9 +46,9 @@ pub(crate) struct Print {
 /// Prints the outputs.
 pub(crate) async fn logs(context: &Context, verb: Print) -> Result<Exit, Failure> {
     let Print { which, step, failed, follow } = verb;
-    let (screen, wanted) = (context.screen, Wanted { step, failed });
+    let (screen, wanted) = (context.screen, OutputFilter { step, failed });
     context
-        .with_session(Needs::Records, async |session| {
+        .with_session(Requirement::Records, async |session| {
             let name = lookup::resolve(&mut session.client, &context.namespace, &which.id).await?;
             if let Some(step) = &wanted.step {
                 check(&mut session.client, &name, step).await?;
@@ -58,28 +58,28 @@ pub(crate) async fn logs(context: &Context, verb: Print) -> Result<Exit, Failure
             let mut printer = Printer { screen, execution: name.clone(), is_raw, count: 0, steps: Vec::new() };
             // A step that is started again after its end ends twice: its output is the last.
             let is_last_wanted = is_raw && !wanted.failed && !follow;
-            let (mut last, mut waiting) = (None, Waiting::default());
-            let see = async |client: &mut Client, picture: &Picture, event: &ExecutionEvent| {
+            let (mut last, mut waiting) = (None, WaitReport::default());
+            let see = async |client: &mut Client, tracked: &TrackedExecution, event: &ExecutionEvent| {
                 if let Some(ended) = logs.take(event) {
                     match is_last_wanted {
                         true => last = Some(ended),
-                        false => printer.print(client, ended, picture).await?,
+                        false => printer.print(client, ended, tracked).await?,
                     }
                 }
                 if follow {
-                    waiting.see(event, picture).iter().for_each(|line| screen.say(line));
+                    waiting.see(event, tracked).iter().for_each(|line| screen.say(line));
                 }
                 let is_over = follow && event::ends_step(event) && wanted.step.as_ref() == Some(&event.step_id);
                 Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             };
-            let until = if follow { Until::End } else { Until::Now };
-            let picture = history::read(session, &screen, &name, 0, until, see).await?;
+            let until = if follow { ReadEnd::End } else { ReadEnd::Now };
+            let tracked = history::read(session, &screen, &name, 0, until, see).await?;
             if let Some(ended) = last {
-                printer.print(&mut session.client, ended, &picture).await?;
+                printer.print(&mut session.client, ended, &tracked).await?;
             }
             match screen.format {
                 Format::Json => screen.print_json(&json!({ "steps": printer.steps }))?,
-                Format::Text if printer.count == 0 => screen.say(&Line::new(logs::nothing(&wanted, &picture))),
+                Format::Text if printer.count == 0 => screen.say(&Line::new(logs::nothing(&wanted, &tracked))),
                 Format::Text | Format::Jsonl => {}
             }
             Ok(Exit::OK)
@@ -97,25 +97,25 @@ async fn check(client: &mut Client, execution: &str, step: &str) -> Result<(), F
 
 /// Tells what an execution waits for while its outputs are followed.
 #[derive(Default)]
-struct Waiting {
+struct WaitReport {
     /// The last event when the reading began.
     began_at: Option<i64>,
 }
 
-impl Waiting {
-    /// What to say after an event: once what it waits for now, then what begins. What was waited for in the past is not said.
-    fn see(&mut self, event: &ExecutionEvent, picture: &Picture) -> Vec<Line> {
-        let began_at = *self.began_at.get_or_insert(picture.execution().last_sequence);
+impl WaitReport {
+    /// The lines after an event: once the current waits, then those that begin. Waits of the past are left out.
+    fn see(&mut self, event: &ExecutionEvent, tracked: &TrackedExecution) -> Vec<Line> {
+        let began_at = *self.began_at.get_or_insert(tracked.execution().last_sequence);
         let begins_wait = matches!(
             event.kind,
             Some(Kind::ApprovalRequested(_) | Kind::ExecutionPaused(_) | Kind::StepOutcomeUnknown(_))
         );
         match event.sequence {
             now if now == began_at => {
-                let waits = picture.waits_for(false);
+                let waits = tracked.waits_for(false);
                 waits.into_iter().map(|wait| Line::default().and(Style::Warn, wait)).collect()
             }
-            later if later > began_at && begins_wait => event::line(event, picture).into_iter().collect(),
+            later if later > began_at && begins_wait => event::line(event, tracked).into_iter().collect(),
             _ => Vec::new(),
         }
     }
@@ -129,23 +129,23 @@ struct Printer {
     is_raw: bool,
     /// How many outputs have been printed.
     count: usize,
-    /// What is printed as one object at the end.
+    /// The steps that are printed as one object at the end.
     steps: Vec<Value>,
 }
 
 impl Printer {
-    async fn print(&mut self, client: &mut Client, mut ended: Step, picture: &Picture) -> Result<(), Failure> {
+    async fn print(&mut self, client: &mut Client, mut ended: Step, tracked: &TrackedExecution) -> Result<(), Failure> {
         read::with_output(client, &self.execution, &mut ended).await?;
         ended.name = format!("{}/steps/{}", self.execution, ended.step_id);
         match self.screen.format {
             Format::Json => self.steps.push(json::of(&ended)?),
             Format::Jsonl => self.screen.print_json(&json::of(&ended)?)?,
-            Format::Text => self.show(&ended, picture)?,
+            Format::Text => self.show(&ended, tracked)?,
         }
         Ok(())
     }
 
-    fn show(&mut self, ended: &Step, picture: &Picture) -> Result<(), Failure> {
+    fn show(&mut self, ended: &Step, tracked: &TrackedExecution) -> Result<(), Failure> {
         let printed = logs::printed(ended);
         let is_empty = printed.output.as_str().is_empty() && printed.error.as_str().is_empty();
         let failure = ended.failure.as_ref().map(words::failure);
@@ -153,17 +153,17 @@ impl Printer {
             return Ok(());
         }
         self.count += 1;
-        let Printed { output, error, truncated } = printed;
+        let StepOutput { output, error, truncated } = printed;
         let truncated = truncated.then(|| Line::default().and(Style::Dim, "… earlier output is not kept"));
         if self.is_raw {
             let failure =
-                failure.map(|failure| logs::heading(ended, picture).and(Style::Plain, format!("  {failure}")));
+                failure.map(|failure| logs::heading(ended, tracked).and(Style::Plain, format!("  {failure}")));
             failure.iter().chain(&truncated).for_each(|line| self.screen.say(line));
             self.screen.print_text(&output)?;
             self.screen.say_text(&error);
             return Ok(());
         }
-        self.screen.print(&[logs::heading(ended, picture)])?;
+        self.screen.print(&[logs::heading(ended, tracked)])?;
         let failure = failure.map(|failure| Line::new("  ").and(Style::Bad, failure));
         let truncated = truncated.map(|line| Line::new("  ").with(line));
         self.screen.print(&failure.into_iter().chain(truncated).collect::<Vec<_>>())?;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{
     args::{Format, help},
-    connect::{Client, Needs},
+    connect::{Client, Requirement},
     context::Context,
     exit::Exit,
     failure::{Failure, Report},
@@ -33,7 +33,8 @@ pub(crate) struct Validate {
 /// Validates the plan with the services.
 pub(crate) async fn validate(context: &Context, verb: Validate) -> Result<Exit, Failure> {
     let file = PlanFile::read(&verb.plan).await?;
-    let response = context.ask(Needs::Services, async |client| check(client, &context.namespace, &file).await).await?;
+    let response =
+        context.ask(Requirement::Services, async |client| check(client, &context.namespace, &file).await).await?;
     context.screen.show(&response, || {
         let steps = response.plan.as_ref().map_or(0, |plan| plan.steps.len());
         let mut lines = warnings(&response, &file);
@@ -78,7 +79,8 @@ pub(crate) async fn graph(context: &Context, verb: Draw) -> Result<Exit, Failure
         return Err(Report::new(reasons::INVALID_USAGE, message).next(next::help()).into());
     }
     let file = PlanFile::read(&verb.plan).await?;
-    let response = context.ask(Needs::Services, async |client| check(client, &context.namespace, &file).await).await?;
+    let response =
+        context.ask(Requirement::Services, async |client| check(client, &context.namespace, &file).await).await?;
     let plan = response.plan.unwrap_or_default();
     let graph = Graph::of(&plan);
     match (context.screen.format, verb.format) {
@@ -94,7 +96,7 @@ pub(crate) async fn graph(context: &Context, verb: Draw) -> Result<Exit, Failure
     Ok(Exit::OK)
 }
 
-/// What will go wrong when the plan is carried out, pointed at in its text.
+/// Warnings about calls that will go wrong when the plan is carried out, pointed at in its text.
 pub(crate) fn warnings(response: &ValidatePlanResponse, file: &PlanFile) -> Vec<Line> {
     let warnings = file.locate(response.warnings.clone());
     let shown = warnings.iter().flat_map(|warning| warning.lines(Some(&file.source)).into_iter().enumerate());

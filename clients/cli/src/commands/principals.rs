@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use belay_all_in_one::{PrincipalEntry, PrincipalsFile, Role, WithToken};
+use belay_all_in_one::{IssuedToken, PrincipalEntry, PrincipalsFile, Role};
 use belay_reasons as reasons;
 use clap::{Args, Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
 use serde_json::{Value, json};
@@ -140,12 +140,12 @@ pub(crate) fn principals(context: &Context, asked: &Principals) -> Result<Exit, 
             let roles = (!verb.roles.is_empty()).then_some(&*verb.roles);
             let uids = (verb.no_uid || !verb.uids.is_empty()).then_some(&*verb.uids);
             let entry = file.update(&verb.name, roles, uids)?;
-            show(context, "updated", &WithToken { entry, token: None })?;
+            show(context, "updated", &IssuedToken { entry, token: None })?;
         }
         Verb::Rotate(verb) => show(context, "has a new token", &file.rotate(&verb.name, now)?)?,
         Verb::Revoke(verb) => {
             let entry = file.revoke(&verb.name, now)?;
-            show(context, "revoked", &WithToken { entry, token: None })?;
+            show(context, "revoked", &IssuedToken { entry, token: None })?;
         }
     }
     Ok(Exit::OK)
@@ -200,7 +200,7 @@ fn date(seconds: i64) -> String {
     time::date_and_time(&time::timestamp(std::time::Duration::from_secs(u64::try_from(seconds).unwrap_or(0))))
 }
 
-fn show(context: &Context, what: &str, WithToken { entry, token }: &WithToken) -> Result<(), Failure> {
+fn show(context: &Context, what: &str, IssuedToken { entry, token }: &IssuedToken) -> Result<(), Failure> {
     if context.screen.format != Format::Text {
         return Ok(context.screen.print_json(&as_json(entry, token.as_deref()))?);
     }

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     args::{Format, help},
     clock,
-    connect::{Client, Needs},
+    connect::{Client, Requirement},
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -49,7 +49,7 @@ pub(crate) struct Prune {
 
 /// Deletes what the options name.
 pub(crate) async fn prune(context: &Context, verb: Prune) -> Result<Exit, Failure> {
-    let pruned = context.ask(Needs::Records, async |client| {
+    let pruned = context.ask(Requirement::Records, async |client| {
         let all = finished(client).await?;
         let now = clock::now();
         let ended = |execution: &Execution| execution.end_time.as_ref().and_then(time::since_epoch).unwrap_or(now);
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[derive(clap::Parser, Debug)]
-    struct Typed {
+    struct PruneCommand {
         #[command(flatten)]
         _prune: Prune,
     }
@@ -138,8 +138,8 @@ mod tests {
 
     #[test]
     fn an_option_is_needed() {
-        assert!(Typed::try_parse_from(["prune"]).is_err());
-        assert!(Typed::try_parse_from(["prune", "--dry-run"]).is_err());
-        assert!(Typed::try_parse_from(["prune", "--keep", "5", "--older-than", "30d"]).is_ok());
+        assert!(PruneCommand::try_parse_from(["prune"]).is_err());
+        assert!(PruneCommand::try_parse_from(["prune", "--dry-run"]).is_err());
+        assert!(PruneCommand::try_parse_from(["prune", "--keep", "5", "--older-than", "30d"]).is_ok());
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     ask,
     attend::{Attendance, attend},
     clock,
-    connect::{Client, Needs, Session},
+    connect::{Client, Requirement, Session},
     context::Context,
     copy_of,
     exit::Exit,
@@ -107,7 +107,7 @@ pub(crate) struct Run {
 /// The most steps of a plan that are shown before it runs.
 const STEPS_PREVIEWED: usize = 20;
 
-/// What to do when a call needs approval.
+/// The treatment of a call that needs approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Approve {
     /// What the policy allows without a person is approved, everything else denied; never a protected or flagged change
@@ -140,11 +140,11 @@ pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> 
     let file = unless_stopped(signals, PlanFile::read(&verb.plan)).await??;
     let request = request(context, &verb, &file)?;
     if verb.dry_run {
-        let shown = context.ask(Needs::Services, async |client| dry_run(context, client, &file, request).await);
+        let shown = context.ask(Requirement::Services, async |client| dry_run(context, client, &file, request).await);
         return unless_stopped(signals, shown).await?;
     }
 
-    let mut session = unless_stopped(signals, Session::open(&context.target, Needs::StateDir)).await??;
+    let mut session = unless_stopped(signals, Session::open(&context.target, Requirement::StateDir)).await??;
     if verb.detach && session.is_embedded() {
         session.close().await;
         return Err(no_server("--detach"));
@@ -285,7 +285,7 @@ fn inputs(verb: &Run) -> Result<Option<Payload>, Failure> {
                     let why = refused.to_string();
                     let why = match why.strip_prefix("is ") {
                         Some(rest) => format!("are {rest}"),
-                        None => format!("cannot be taken: {why}"),
+                        None => format!("is not accepted: {why}"),
                     };
                     return Err(invalid(why).into());
                 }

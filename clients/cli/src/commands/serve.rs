@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use belay_all_in_one::{Embedded, Endpoint, Opened, Options};
+use belay_all_in_one::{Embedded, Endpoint, Options, StateOpening};
 use belay_reasons as reasons;
 use serde_json::json;
 
@@ -63,8 +63,8 @@ pub(crate) async fn serve(context: &Context, verb: Serve, signals: &mut Signals)
         accept_older_store: verb.accept_older_store,
     };
     let embedded = match unless_stopped(signals, belay_all_in_one::open(options)).await?? {
-        Opened::Holder(embedded) => embedded,
-        Opened::Held(endpoint) => {
+        StateOpening::Holder(embedded) => embedded,
+        StateOpening::Held(endpoint) => {
             let message = format!("another belay holds {}", state_dir.display());
             return Err(Report::new(reasons::STORE_LOCKED, message)
                 .detail(format!("it answers at {}", address(&endpoint)))

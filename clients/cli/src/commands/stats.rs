@@ -77,7 +77,7 @@ fn lines(sizes: &Sizes) -> Vec<Line> {
     lines
 }
 
-/// What is left out where there is none of it.
+/// Whether a row is left out when there is none of it.
 fn is_rare(name: &str) -> bool {
     matches!(name, "unfinished" | "deletions" | "waiting" | "pending" | "grants")
 }

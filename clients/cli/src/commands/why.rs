@@ -5,7 +5,7 @@ use belay_proto::v1::ExplainExecutionRequest;
 use crate::{
     args::{ExecutionArg, Format, help},
     clock,
-    connect::Needs,
+    connect::Requirement,
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -27,7 +27,7 @@ pub(crate) struct Why {
 /// Says why.
 pub(crate) async fn why(context: &Context, verb: Why) -> Result<Exit, Failure> {
     let screen = context.screen;
-    let read = context.ask(Needs::Records, async |client| {
+    let read = context.ask(Requirement::Records, async |client| {
         let name = lookup::resolve(client, &context.namespace, &verb.which.id).await?;
         Ok(client.explain_execution(ExplainExecutionRequest { name }).await?.into_inner())
     });

@@ -1,21 +1,21 @@
-//! What is being typed: which noun the word before the cursor names. Pure.
+//! Reads a command that is being typed: which resource the word before the cursor names. Pure.
 
 use clap::{Arg, Command};
 
-/// What a shell asks for.
+/// A shell's request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
-    /// What the word names.
-    pub(crate) noun: Noun,
-    /// What is typed of it.
+pub(crate) struct CompletionRequest {
+    /// The kind of resource that the word names.
+    pub(crate) kind: ResourceKind,
+    /// The typed beginning of its name.
     pub(crate) prefix: String,
     /// The flags before it that lead to a server and a namespace.
     pub(crate) context: Vec<String>,
 }
 
-/// What a word names.
+/// The kind of resource that a word names.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Noun {
+pub(crate) enum ResourceKind {
     /// An execution.
     Execution,
     /// A step of an execution.
@@ -35,7 +35,7 @@ pub(crate) enum Noun {
 const CONTEXT: [&str; 5] = ["state-dir", "server", "gate", "token", "namespace"];
 
 /// Reads the words after `belay`; the last one, which may be empty, is being typed. `None` where it names nothing that a server knows.
-pub(crate) fn asked(belay: &Command, words: &[String]) -> Option<Asked> {
+pub(crate) fn completion_request(belay: &Command, words: &[String]) -> Option<CompletionRequest> {
     let mut command = belay;
     let mut path: Vec<&str> = Vec::new();
     let mut positionals: Vec<&str> = Vec::new();
@@ -66,8 +66,8 @@ pub(crate) fn asked(belay: &Command, words: &[String]) -> Option<Asked> {
         (None, _) => (positional(command, positionals.len())?, current.as_str()),
     };
     let execution = positionals.first().map(|id| (*id).to_owned());
-    let noun = noun(arg, &path, execution)?;
-    Some(Asked { noun, prefix: prefix.to_owned(), context })
+    let kind = kind(arg, &path, execution)?;
+    Some(CompletionRequest { kind, prefix: prefix.to_owned(), context })
 }
 
 /// The flag that a word is, and the value that is joined to it.
@@ -96,18 +96,18 @@ fn positional(command: &Command, before: usize) -> Option<&Arg> {
     all.get(before).copied().or(last)
 }
 
-fn noun(arg: &Arg, path: &[&str], execution: Option<String>) -> Option<Noun> {
+fn kind(arg: &Arg, path: &[&str], execution: Option<String>) -> Option<ResourceKind> {
     let value = arg.get_value_names()?.first()?.as_str();
     match (arg.get_long(), value) {
-        (Some("namespace"), _) => Some(Noun::Namespace),
-        (Some("execution"), _) => Some(Noun::Execution),
+        (Some("namespace"), _) => Some(ResourceKind::Namespace),
+        (Some("execution"), _) => Some(ResourceKind::Execution),
         // An id that does not exist yet.
         (Some("id"), _) => None,
-        (_, "STEP") => Some(Noun::Step { execution: execution? }),
-        (None, "TOOL") => Some(Noun::Tool),
+        (_, "STEP") => Some(ResourceKind::Step { execution: execution? }),
+        (None, "TOOL") => Some(ResourceKind::Tool),
         (None, "ID" | "A" | "B") => match path.first() {
-            Some(&("approve" | "deny" | "approvals")) => Some(Noun::Approval),
-            Some(&("executions" | "why" | "logs")) => Some(Noun::Execution),
+            Some(&("approve" | "deny" | "approvals")) => Some(ResourceKind::Approval),
+            Some(&("executions" | "why" | "logs")) => Some(ResourceKind::Execution),
             _ => None,
         },
         _ => None,
@@ -146,12 +146,12 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
-    fn read(line: &str) -> Option<Asked> {
-        asked(&Cli::command(), &words(line))
+    fn read(line: &str) -> Option<CompletionRequest> {
+        completion_request(&Cli::command(), &words(line))
     }
 
-    fn noun_of(line: &str) -> Option<Noun> {
-        read(line).map(|asked| asked.noun)
+    fn noun_of(line: &str) -> Option<ResourceKind> {
+        read(line).map(|asked| asked.kind)
     }
 
     #[test]
@@ -168,18 +168,18 @@ mod tests {
             "belay approvals list --execution ",
             "belay approvals list --execution=a",
         ] {
-            assert_eq!(noun_of(line), Some(Noun::Execution), "{line}");
+            assert_eq!(noun_of(line), Some(ResourceKind::Execution), "{line}");
         }
-        let step = |execution: &str| Some(Noun::Step { execution: execution.to_owned() });
+        let step = |execution: &str| Some(ResourceKind::Step { execution: execution.to_owned() });
         assert_eq!(noun_of("belay logs @last "), step("@last"));
         assert_eq!(noun_of("belay executions skip e1 b"), step("e1"));
         assert_eq!(noun_of("belay executions get e1 --step "), step("e1"));
         assert_eq!(noun_of("belay executions get e1 --step=b"), step("e1"));
         assert_eq!(noun_of("belay executions retry e1 --from "), step("e1"));
-        assert_eq!(noun_of("belay approve "), Some(Noun::Approval));
-        assert_eq!(noun_of("belay approvals answer a"), Some(Noun::Approval));
-        assert_eq!(noun_of("belay tools describe "), Some(Noun::Tool));
-        assert_eq!(noun_of("belay executions list --namespace "), Some(Noun::Namespace));
+        assert_eq!(noun_of("belay approve "), Some(ResourceKind::Approval));
+        assert_eq!(noun_of("belay approvals answer a"), Some(ResourceKind::Approval));
+        assert_eq!(noun_of("belay tools describe "), Some(ResourceKind::Tool));
+        assert_eq!(noun_of("belay executions list --namespace "), Some(ResourceKind::Namespace));
     }
 
     #[test]

@@ -4,14 +4,14 @@ use tonic::Status;
 
 /// How a request was lost on its way, each with the cause.
 #[derive(Debug)]
-pub(super) enum Lost {
+pub(super) enum LostRequest {
     /// No connection could be made for it.
     BeforeAsked(String),
     /// It was sent.
     BeforeAnswered(String),
 }
 
-impl Lost {
+impl LostRequest {
     /// Returns how a request was lost; `None` when a server rejected it. A status from a server has no source on this side.
     pub(super) fn of(status: &Status) -> Option<Self> {
         let (mut lost, mut cause) = (false, String::new());

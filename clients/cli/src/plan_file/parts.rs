@@ -11,27 +11,27 @@ use std::{
 use belay_all_in_one::{Composed, MAX_NESTED_PLANS, PlanText, PlanTextFormat, PlanTextViolation, refused_name};
 use belay_proto::v1::PlanViolation;
 
-use super::text::{NotText, format_of, read_text, text_format};
+use super::text::{TextError, format_of, read_text, text_format};
 use crate::{
     failure::{Failure, Report},
     next,
-    render::violation::{Located, Source},
+    render::violation::{LocatedViolation, Source},
 };
 
 /// A plan with the files of its steps in place.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub(super) struct ComposedPlan {
     plan: Composed,
     /// By the numbers that [`Composed::locate`] returns; the first is the file that the command was given.
     sources: Vec<Arc<Source>>,
 }
 
-impl Whole {
+impl ComposedPlan {
     pub(super) fn json(&self) -> &str {
         self.plan.json()
     }
 
-    pub(super) fn locate(&self, violation: PlanViolation) -> Located {
+    pub(super) fn locate(&self, violation: PlanViolation) -> LocatedViolation {
         let number = |number: i32| u32::try_from(number).unwrap_or(0);
         let PlanViolation { field, message, line, column } = violation;
         let (source, found) =
@@ -40,11 +40,11 @@ impl Whole {
     }
 }
 
-fn located(sources: &[Arc<Source>], source: usize, found: PlanTextViolation) -> Located {
+fn located(sources: &[Arc<Source>], source: usize, found: PlanTextViolation) -> LocatedViolation {
     let number = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
     let PlanTextViolation { field, message, line, column } = found;
     let violation = PlanViolation { field, message, line: number(line), column: number(column) };
-    Located { violation, part: sources.get(source).filter(|_| source > 0).cloned() }
+    LocatedViolation { violation, part: sources.get(source).filter(|_| source > 0).cloned() }
 }
 
 /// Reads the files that the steps of a plan name; `None` when they name none, or when the plan cannot be parsed, which the server reports.
@@ -53,7 +53,7 @@ pub(super) fn read(
     source: &Arc<Source>,
     format: PlanTextFormat,
     path: Option<&Path>,
-) -> Result<Option<Whole>, Failure> {
+) -> Result<Option<ComposedPlan>, Failure> {
     // Most plans name no files and need not be parsed here as well.
     if !source.text.contains("plan") {
         return Ok(None);
@@ -70,19 +70,19 @@ pub(super) fn read(
         problems: Vec::new(),
         read: HashMap::new(),
         around: path
-            .and_then(|path| Some(Around { real: real(path).ok()?, name: source.name.clone() }))
+            .and_then(|path| Some(EnclosingFile { real: real(path).ok()?, name: source.name.clone() }))
             .into_iter()
             .collect(),
     };
     let whole = reader.compose(plan, 0, Path::new(""), 0);
     match whole {
-        Some(plan) if reader.problems.is_empty() => Ok(Some(Whole { plan, sources: reader.sources })),
+        Some(plan) if reader.problems.is_empty() => Ok(Some(ComposedPlan { plan, sources: reader.sources })),
         _ => Err(Report::of_plan(source, reader.problems).into()),
     }
 }
 
 /// A file whose plan is being put together.
-struct Around {
+struct EnclosingFile {
     /// Its path without symbolic links: two names of one file are the same.
     real: PathBuf,
     /// Its name for people.
@@ -94,11 +94,11 @@ struct Reader {
     folder: PathBuf,
     real: PathBuf,
     sources: Vec<Arc<Source>>,
-    problems: Vec<Located>,
-    /// What each file has become, by its path without symbolic links; `None` when its problems are known.
+    problems: Vec<LocatedViolation>,
+    /// The plan of each file, by its path without symbolic links; `None` when its problems are known.
     read: HashMap<PathBuf, Option<Arc<Composed>>>,
     /// The files around the one that is being read, the outermost first.
-    around: Vec<Around>,
+    around: Vec<EnclosingFile>,
 }
 
 impl Reader {
@@ -164,7 +164,7 @@ impl Reader {
         let plan = plan.and_then(|plan| plan.unfit().map_or(Ok(plan), Err));
         let whole = match plan {
             Ok(plan) => {
-                self.around.push(Around { real: real.clone(), name: shown });
+                self.around.push(EnclosingFile { real: real.clone(), name: shown });
                 let within = relative.parent().unwrap_or(Path::new("")).to_owned();
                 let whole = self.compose(plan, source, &within, depth);
                 self.around.pop();
@@ -188,13 +188,13 @@ impl Reader {
         if !kind.is_file() {
             return Err(format!("names `{name}`, which is not a regular file: name a YAML or JSON file"));
         }
-        let text = File::open(path).map_err(NotText::Io).and_then(read_text);
+        let text = File::open(path).map_err(TextError::Io).and_then(read_text);
         text.map_err(|error| match error {
-            NotText::Io(error) => self.missing(name, path, &error),
-            NotText::TooLong => {
+            TextError::Io(error) => self.missing(name, path, &error),
+            TextError::TooLong => {
                 format!("names `{name}`, which is longer than 4 MiB, the limit of a whole plan: split it")
             }
-            NotText::Line(line) => {
+            TextError::Line(line) => {
                 format!("names `{name}`, which is not text: its line {line} is not UTF-8: name a YAML or JSON file")
             }
         })

@@ -30,32 +30,32 @@ pub(super) fn text_format(format: PlanFormat) -> PlanTextFormat {
 
 /// Why a file has no text that could be a plan.
 #[derive(Debug)]
-pub(super) enum NotText {
+pub(super) enum TextError {
     Io(io::Error),
     TooLong,
     /// The first line that is not UTF-8.
     Line(usize),
 }
 
-impl std::fmt::Display for NotText {
+impl std::fmt::Display for TextError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            NotText::Io(error) => error.fmt(f),
-            NotText::TooLong => f.write_str("it is longer than 4 MiB"),
-            NotText::Line(line) => write!(f, "line {line} is not UTF-8"),
+            TextError::Io(error) => error.fmt(f),
+            TextError::TooLong => f.write_str("it is longer than 4 MiB"),
+            TextError::Line(line) => write!(f, "line {line} is not UTF-8"),
         }
     }
 }
 
 /// Reads no more than a plan may have.
-pub(super) fn read_text(reader: impl Read) -> Result<String, NotText> {
+pub(super) fn read_text(reader: impl Read) -> Result<String, TextError> {
     let mut bytes = Vec::new();
-    reader.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(NotText::Io)?;
+    reader.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(TextError::Io)?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(NotText::TooLong);
+        return Err(TextError::TooLong);
     }
     String::from_utf8(bytes).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        NotText::Line(1 + valid.iter().filter(|byte| **byte == b'\n').count())
+        TextError::Line(1 + valid.iter().filter(|byte| **byte == b'\n').count())
     })
 }

@@ -115,7 +115,7 @@ fn is_form(approval: &Approval) -> bool {
     approval.kind() == approval_need::Kind::Form
 }
 
-/// What a person has to know to answer, and the fields.
+/// The description that a person has to know to answer, and the fields.
 fn form_lines(asked: &Form) -> Vec<Line> {
     let said = asked.description.lines().map(|line| Line::new("  ").and(Style::Plain, visible(line)));
     let fields =
@@ -127,7 +127,7 @@ fn is_open(approval: &Approval) -> bool {
     matches!(approval.state(), State::Pending | State::Approved)
 }
 
-/// What is asked for, as the gate rendered it from what is digested.
+/// The operation asked for, as the gate rendered it from what is digested.
 fn headline(approval: &Approval) -> Vec<Line> {
     let rendered = approval.preview.as_ref().map(|preview| preview.headline.as_str()).filter(|text| !text.is_empty());
     let text = rendered.unwrap_or(&approval.operation);
@@ -211,7 +211,7 @@ fn what_it_is(approval: &Approval, extent: Extent) -> Line {
     }
 }
 
-/// What one types next.
+/// The commands to type next.
 pub(crate) fn next_commands(approval: &Approval, is_attended: bool) -> Vec<Line> {
     // Without a terminal `approve` cannot ask, and what it would show has been shown here.
     let yes: &[&str] = if is_attended { &[] } else { &["--yes"] };
@@ -260,7 +260,7 @@ pub(crate) fn list(approvals: &[Approval], now: Duration) -> Vec<Line> {
 
 /// The approval for programs: canonical, with the subject as the JSON that it is instead of its bytes. Its digest is over the bytes, which
 /// are the canonical form (RFC 8785) of that JSON.
-pub(crate) fn json(approval: &Approval) -> Result<Value, json::Unwritable> {
+pub(crate) fn json(approval: &Approval) -> Result<Value, json::JsonError> {
     let mut value = json::of(approval)?;
     if let Ok(subject) = serde_json::from_slice::<Value>(&approval.subject) {
         value["subject"] = subject;

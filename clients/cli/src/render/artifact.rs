@@ -8,7 +8,7 @@ use super::{
 };
 use crate::names;
 
-/// One artifact a row.
+/// A row for each artifact.
 pub(crate) fn list(artifacts: &[Artifact]) -> Vec<Line> {
     table(&artifacts.iter().map(row).collect::<Vec<_>>())
 }
@@ -30,7 +30,7 @@ pub(crate) fn lineage(found: &GetProvenanceResponse) -> Vec<Line> {
     lines
 }
 
-/// What is said of a lineage that is not whole.
+/// A line about a lineage that is not whole.
 pub(crate) fn truncated(found: &GetProvenanceResponse) -> Vec<Line> {
     let lists = [
         (found.ancestors_truncated, "ancestors", &found.ancestors),

@@ -7,7 +7,7 @@ use super::{
     time,
 };
 
-/// One entry a row.
+/// A row for each entry.
 pub(crate) fn list(entries: &[AuditEntry]) -> Vec<Line> {
     table(&entries.iter().map(row).collect::<Vec<_>>())
 }

@@ -1,4 +1,4 @@
-//! What a step does, as one would type or say it: `git log --oneline -3`, `search "^## " in README.md`.
+//! Describes a step's call as one would type or say it: `git log --oneline -3`, `search "^## " in README.md`.
 
 use std::borrow::Cow;
 
@@ -54,7 +54,7 @@ pub(crate) fn of_several(step: &StepSpec, index: usize) -> Option<(String, Strin
     }
 }
 
-/// What a step does in a word or two: the tool it calls, or that it waits.
+/// The kind of a step in a word or two: the tool it calls, or that it waits.
 pub(crate) fn kind_of(step: &Step) -> String {
     match &step.detail {
         Some(step::Detail::Tool(detail)) => detail.tool.clone(),

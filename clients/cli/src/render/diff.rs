@@ -1,4 +1,4 @@
-//! What would change in files, for a person who decides about it: nothing in a name or a line can hide or fake anything.
+//! Changes of files, for a person who decides about them: nothing in a name or a line can hide or fake anything.
 
 use belay_proto::v1::{Approval, FileDiff, path_change};
 
@@ -10,7 +10,7 @@ use super::{
 /// How much of the changes is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// What fits a window: so many lines, long ones cut.
+    /// As much as fits a window: so many lines, long ones cut.
     Brief,
     /// All there is.
     Full,
@@ -82,7 +82,7 @@ fn counted(count: i32, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// What a line of a difference is.
+/// The kind of a line of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Removed,
@@ -92,7 +92,7 @@ enum Kind {
     Mark,
 }
 
-/// One line of a difference, with its number in the file where it has one.
+/// A line of a difference, with its number in the file where it has one.
 #[derive(Clone, Copy, Debug)]
 struct Row<'a> {
     kind: Kind,
@@ -241,7 +241,7 @@ mod tests {
         }
     }
 
-    fn told(lines: &[Line]) -> Vec<String> {
+    fn rendered(lines: &[Line]) -> Vec<String> {
         lines.iter().map(|line| line.render(false)).collect()
     }
 
@@ -252,7 +252,7 @@ mod tests {
         let changed = FileDiff { added: 1, removed: 1, ..file("notes.txt", path_change::Kind::Modified, diff) };
         let lines = files(&[changed], 0, Extent::Full);
         assert_eq!(
-            told(&lines),
+            rendered(&lines),
             [
                 "changes  notes.txt  +1  -1",
                 "    1   same",
@@ -270,7 +270,7 @@ mod tests {
         let name = "a\u{202e}txt.sh\nnothing changes";
         let note = FileDiff { note: "binary\x1b[8m".to_owned(), ..file(name, path_change::Kind::Created, hostile) };
         assert_eq!(
-            told(&files(&[note], 0, Extent::Full)),
+            rendered(&files(&[note], 0, Extent::Full)),
             [
                 "creates  a<U+202E>txt.sh<U+000A>nothing changes  (binary<U+001B>[8m)",
                 "    1 + ok<U+001B>[1A<U+001B>[2K<U+000D>+safe<U+202E><U+200B>",
@@ -284,7 +284,7 @@ mod tests {
         let wide = format!("@@\n+{}\n", "y".repeat(5_000));
         let mut changes = vec![file("wide", path_change::Kind::Created, &wide)];
         changes.extend((0..20).map(|i| file(&format!("f{i}"), path_change::Kind::Created, &many)));
-        let brief = told(&files(&changes, 7, Extent::Brief));
+        let brief = rendered(&files(&changes, 7, Extent::Brief));
         assert!(brief.len() <= BRIEF_LINES + BRIEF_FILES + 2);
         assert!(brief.iter().all(|line| line.chars().count() <= BRIEF_WIDTH + 11));
         assert_eq!(brief[brief.len() - 2], "… not shown here: 3261 more lines, 9 more files");
@@ -293,7 +293,7 @@ mod tests {
             let heading = brief.iter().position(|line| *line == format!("creates  f{file}")).unwrap();
             assert!(brief[heading + 1].ends_with(" + x"), "each has something of its difference: {file}");
         }
-        let full = told(&files(&changes, 0, Extent::Full));
+        let full = rendered(&files(&changes, 0, Extent::Full));
         assert_eq!(full.len(), 21 + 1 + 20 * 300);
     }
 
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn a_brief_rewrite_shows_both_sides() {
         let unified = format!("@@ -1,400 +1,400 @@\n{}{}", "-old\n".repeat(400), "+new\n".repeat(400));
-        let brief = told(&files(&[file("f", path_change::Kind::Modified, &unified)], 0, Extent::Brief));
+        let brief = rendered(&files(&[file("f", path_change::Kind::Modified, &unified)], 0, Extent::Brief));
         let count = |what: &str| brief.iter().filter(|line| line.ends_with(what)).count();
         assert_eq!((count(" - old"), count(" + new")), (20, 20));
         assert!(brief.contains(&"     1 - old".to_owned()) && brief.contains(&"    20 + new".to_owned()), "{brief:?}");
@@ -311,6 +311,6 @@ mod tests {
     fn what_deserves_a_second_look_gets_it() {
         let change =
             PathChange { path: "run.sh".to_owned(), flags: vec!["executable".to_owned()], ..Default::default() };
-        assert_eq!(told(&warnings([&change].into_iter())), ["look twice: run.sh becomes executable"]);
+        assert_eq!(rendered(&warnings([&change].into_iter())), ["look twice: run.sh becomes executable"]);
     }
 }

@@ -1,4 +1,4 @@
-//! One event as one line.
+//! Renders an event as one line.
 
 use std::time::Duration;
 
@@ -12,18 +12,19 @@ use serde_json::Value;
 
 use super::{
     call,
-    picture::Picture,
     text::{Line, Style, clean, shorten},
-    time, words,
+    time,
+    tracked_execution::TrackedExecution,
+    words,
 };
 use crate::names;
 
 /// The event as a line of a log: when, about what, what happened. `None` for an event that may be skipped by those who do not know it, and
 /// for a tool's output, which `Outputs` prints.
-pub(crate) fn line(event: &ExecutionEvent, picture: &Picture) -> Option<Line> {
+pub(crate) fn line(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<Line> {
     let when = event.record_time.as_ref().map(time::time_of_day).unwrap_or_default();
-    let (style, what) = what(event, picture)?;
-    let about = if event.step_id.is_empty() { names::id(&picture.execution().name) } else { &event.step_id };
+    let (style, what) = what(event, tracked)?;
+    let about = if event.step_id.is_empty() { names::id(&tracked.execution().name) } else { &event.step_id };
     Some(
         Line::default()
             .and(Style::Dim, format!("{when}  "))
@@ -36,7 +37,7 @@ pub(crate) fn line(event: &ExecutionEvent, picture: &Picture) -> Option<Line> {
 /// The most characters of one argument or result that [`details`] shows.
 const MAX_DETAIL: usize = 2_000;
 
-/// What an event has besides its line: the arguments of a call, one a line, or its result.
+/// The details of an event besides its line: the arguments of a call, one a line, or its result.
 pub(crate) fn details(event: &ExecutionEvent) -> Vec<Line> {
     let row = |name: &str, value: &str| {
         let name = if name.is_empty() { String::new() } else { format!("{}: ", clean(name)) };
@@ -107,14 +108,14 @@ pub(crate) fn leads_to_question(event: &ExecutionEvent) -> bool {
 }
 
 /// The event as a row between those of the steps: about what, what happened.
-pub(crate) fn news(event: &ExecutionEvent, picture: &Picture) -> Option<Line> {
-    let (style, what) = what(event, picture)?;
-    let about = if event.step_id.is_empty() { names::id(&picture.execution().name) } else { &event.step_id };
+pub(crate) fn news(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<Line> {
+    let (style, what) = what(event, tracked)?;
+    let about = if event.step_id.is_empty() { names::id(&tracked.execution().name) } else { &event.step_id };
     Some(Line::new("  ").and(Style::Strong, about).and(Style::Plain, "  ").and(style, what))
 }
 
-fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
-    let step = picture.step(&event.step_id);
+fn what(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<(Style, String)> {
+    let step = tracked.step(&event.step_id);
     let Some(kind) = &event.kind else {
         let unknown = "something that this version of belay does not know; a newer one shows it";
         return (!event.safe_to_skip).then(|| (Style::Warn, unknown.to_owned()));
@@ -149,7 +150,7 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
         },
         Kind::ExecutionDeadlineExceeded(_) => (Style::Bad, "the plan's time limit ran out".to_owned()),
         Kind::ExecutionFinished(finished) => {
-            let took = took(finished.duration.as_ref(), picture.paused_for_people());
+            let took = took(finished.duration.as_ref(), tracked.paused_for_people());
             let totals =
                 finished.totals.as_ref().map(|totals| format!(": {}", words::totals(totals))).unwrap_or_default();
             let state = finished.state();
@@ -165,7 +166,7 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
         Kind::StepRetryScheduled(retry) => {
             let delay = retry.delay.as_ref().map(time::duration).unwrap_or_default();
             // Of this call since it last began: the step's own numbers go on when it runs again.
-            let most = step.and_then(|step| picture.planned_attempts(step)).map(|most| most - 1);
+            let most = step.and_then(|step| tracked.planned_attempts(step)).map(|most| most - 1);
             let retries = match most.filter(|most| *most >= retry.retry_count) {
                 Some(most) => format!("{}/{most}", retry.retry_count),
                 None => words::retries(step, retry.retry_count),
@@ -197,7 +198,7 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
             let what = match resolved.resolution() {
                 StepResolution::Completed => "the call had completed",
                 StepResolution::Failed => "the call had failed",
-                StepResolution::Again => "the call is made again",
+                StepResolution::Again => "the call is retried",
                 StepResolution::Unspecified => "in a way that this version of belay does not know",
             };
             (Style::Plain, format!("resolved: {what}{}{}", by(event), why(&resolved.reason)))
@@ -312,7 +313,7 @@ fn what(event: &ExecutionEvent, picture: &Picture) -> Option<(Style, String)> {
         // What says that it is started stands a line above.
         Kind::ChildCreated(_) => return None,
         Kind::ChildPaused(child) => {
-            let what = if child.resumed { "goes on" } else { "was paused" };
+            let what = if child.resumed { "was resumed" } else { "was paused" };
             (Style::Plain, format!("the execution of its plan {what} with this one"))
         }
         Kind::ChildEnded(ended) => match &ended.end {

@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     Integer,
     Number,
     Flag,
-    /// One of these.
+    /// A choice of these.
     Choice(Vec<Value>),
 }
 
@@ -25,14 +25,14 @@ pub(crate) enum Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Field {
     pub(crate) name: String,
-    /// What the schema calls it; empty when it says nothing.
+    /// The schema's title for it; empty when it has none.
     pub(crate) title: String,
     pub(crate) kind: Kind,
     pub(crate) is_required: bool,
     pub(crate) default: Option<Value>,
 }
 
-/// What the answer is asked as.
+/// The way in which the answer is asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Shape {
     /// Field by field.

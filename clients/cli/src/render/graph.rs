@@ -16,7 +16,7 @@ const MAX_NODE_CHARS: usize = 60;
 /// A plan's steps with their dependencies.
 pub(crate) struct Graph<'a> {
     plan: &'a Plan,
-    /// What each step depends on, by its place in the plan.
+    /// The dependencies of each step, by their places in the plan.
     depends_on: Vec<Vec<usize>>,
     /// The level of each step, from 1: one more than the highest of those that it depends on.
     levels: Vec<usize>,
@@ -173,13 +173,13 @@ mod tests {
         Plan { id: "p".to_owned(), parallelism: 3, steps, ..Default::default() }
     }
 
-    fn told(lines: &[Line]) -> Vec<String> {
+    fn rendered(lines: &[Line]) -> Vec<String> {
         lines.iter().map(|line| line.render(false)).collect()
     }
 
     #[test]
     fn levels_show_what_can_run_side_by_side() {
-        let text = told(&Graph::of(&plan()).lines());
+        let text = rendered(&Graph::of(&plan()).lines());
         assert_eq!(
             text[..7],
             [
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn a_flowchart_has_every_step_and_dependency_and_no_raw_text() {
         assert_eq!(
-            told(&Graph::of(&plan()).mermaid()),
+            rendered(&Graph::of(&plan()).mermaid()),
             [
                 "flowchart TD",
                 "  s0[\"d<br/>noop\"]",

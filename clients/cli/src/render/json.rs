@@ -19,21 +19,21 @@ const FAILURES: [&str; 2] = ["failure", "cause"];
 
 /// A message that cannot be written as JSON.
 #[derive(Debug)]
-pub(crate) struct Unwritable(serde_json::Error);
+pub(crate) struct JsonError(serde_json::Error);
 
-impl fmt::Display for Unwritable {
+impl fmt::Display for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the server's answer cannot be written as JSON: {}", self.0)
     }
 }
 
 /// A message as the value that is printed.
-pub(crate) fn of<T: Serialize>(message: &T) -> Result<Value, Unwritable> {
-    belay_proto::json::with(message, &for_programs).map_err(Unwritable)
+pub(crate) fn of<T: Serialize>(message: &T) -> Result<Value, JsonError> {
+    belay_proto::json::with(message, &for_programs).map_err(JsonError)
 }
 
 /// An event as the value that is printed, with what a watch says once for all of them: each line stands for itself.
-pub(crate) fn of_event(event: &ExecutionEvent, execution: &Execution) -> Result<Value, Unwritable> {
+pub(crate) fn of_event(event: &ExecutionEvent, execution: &Execution) -> Result<Value, JsonError> {
     let mut value = of(event)?;
     if let Value::Object(fields) = &mut value {
         fields.insert("execution".to_owned(), execution.name.clone().into());

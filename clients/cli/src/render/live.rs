@@ -13,21 +13,21 @@ const ERASE: &str = "\r\x1b[J";
 const NO_WRAP: &str = "\x1b[?7l";
 const WRAP: &str = "\x1b[?7h";
 
-/// What a window is measured by: its columns and rows.
+/// The size of a window: its columns and rows.
 pub(crate) type Size = (usize, usize);
 
 /// The moving part of a screen. Gone without a trace when it is dropped.
-pub(crate) struct Live<W: Write> {
+pub(crate) struct LiveRows<W: Write> {
     out: W,
     colours: bool,
     /// The rows that stand on the screen, and the window they were drawn for.
     drawn: (Vec<String>, Size),
 }
 
-impl<W: Write> Live<W> {
+impl<W: Write> LiveRows<W> {
     /// Draws on a terminal.
-    pub(crate) fn new(out: W, colours: bool) -> Live<W> {
-        Live { out, colours, drawn: (Vec::new(), (0, 0)) }
+    pub(crate) fn new(out: W, colours: bool) -> LiveRows<W> {
+        LiveRows { out, colours, drawn: (Vec::new(), (0, 0)) }
     }
 
     /// Adds lines that stay, above the moving rows.
@@ -77,7 +77,7 @@ impl<W: Write> Live<W> {
     }
 }
 
-impl<W: Write> Drop for Live<W> {
+impl<W: Write> Drop for LiveRows<W> {
     fn drop(&mut self) {
         // A closed terminal needs no clearing.
         let _ = self.clear();
@@ -134,7 +134,7 @@ mod tests {
     fn rows_that_stay_stand_above_those_that_move() {
         let size = (40, 10);
         let glass = Glass::new(size);
-        let mut live = Live::new(glass.clone(), true);
+        let mut live = LiveRows::new(glass.clone(), true);
         live.draw(&lines(&["0 of 2", "a 1s"]), size).unwrap();
         live.print(&lines(&["a is done"]), size).unwrap();
         live.draw(&lines(&["1 of 2", "b 1s", "c 1s"]), size).unwrap();
@@ -150,7 +150,7 @@ mod tests {
     fn a_window_that_changes_leaves_no_stale_rows() {
         let usual = (80, 12);
         let glass = Glass::new(usual);
-        let mut live = Live::new(glass.clone(), false);
+        let mut live = LiveRows::new(glass.clone(), false);
         let wide: Vec<String> = (0..4).map(|row| format!("{row} {}", "x".repeat(70))).collect();
         let wide: Vec<Line> = wide.iter().map(Line::new).collect();
         live.print(&lines(&["before"]), usual).unwrap();
@@ -171,7 +171,7 @@ mod tests {
     fn a_picture_that_is_higher_than_the_window_fits_it() {
         let size = (20, 4);
         let glass = Glass::new(size);
-        let mut live = Live::new(glass.clone(), false);
+        let mut live = LiveRows::new(glass.clone(), false);
         for turn in 0..3 {
             let rows: Vec<Line> = (0..9).map(|row| Line::new(format!("{turn} {row}"))).collect();
             live.draw(&rows, size).unwrap();
@@ -183,7 +183,7 @@ mod tests {
     fn nothing_is_written_where_nothing_has_changed() {
         let size = (20, 4);
         let glass = Glass::new(size);
-        let mut live = Live::new(glass.clone(), false);
+        let mut live = LiveRows::new(glass.clone(), false);
         live.draw(&lines(&["a"]), size).unwrap();
         glass.0.borrow_mut().feed("typed");
         live.draw(&lines(&["a"]), size).unwrap();

@@ -1,4 +1,4 @@
-//! What the steps of an execution printed and returned, from its events, in the order in which they ended.
+//! The output of the steps of an execution, from its events, in the order in which they ended.
 
 use std::collections::HashMap;
 
@@ -10,17 +10,18 @@ use serde_json::Value;
 
 use super::{
     json,
-    picture::Picture,
-    text::{Harmless, Line, Style, shorten},
-    time, words,
+    text::{Line, PrintableText, Style, shorten},
+    time,
+    tracked_execution::TrackedExecution,
+    words,
 };
 
 /// The longest call in a heading, in characters.
 const MAX_CALL_CHARS: usize = 60;
 
-/// Which outputs are wanted.
+/// The filter of outputs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct OutputFilter {
     /// Only those of this step.
     pub(crate) step: Option<String>,
     /// Only those of attempts that failed, also where a later one completed the step.
@@ -30,18 +31,18 @@ pub(crate) struct Wanted {
 /// Puts outputs together from events.
 #[derive(Default)]
 pub(crate) struct Logs {
-    wanted: Wanted,
+    wanted: OutputFilter,
     /// When each step that has not ended started.
     started: HashMap<String, Timestamp>,
-    /// What each step that has not ended returned last.
+    /// The last result of each step that has not ended.
     results: HashMap<String, Payload>,
-    /// What each signal carried, by the number of its event.
+    /// The payload of each signal, by the number of its event.
     signals: HashMap<i64, Payload>,
 }
 
 impl Logs {
-    /// Nothing has been seen yet.
-    pub(crate) fn new(wanted: Wanted) -> Logs {
+    /// The state before any event.
+    pub(crate) fn new(wanted: OutputFilter) -> Logs {
         Logs { wanted, ..Logs::default() }
     }
 
@@ -149,44 +150,46 @@ impl Logs {
 
 /// A step's output: the streams of a command; the text or the JSON that another tool returned stands in the first.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Printed {
+pub(crate) struct StepOutput {
     /// The standard output.
-    pub(crate) output: Harmless,
+    pub(crate) output: PrintableText,
     /// The standard error.
-    pub(crate) error: Harmless,
+    pub(crate) error: PrintableText,
     /// Whether the beginning of one of them is not kept.
     pub(crate) truncated: bool,
 }
 
-/// What a step or an attempt that has ended printed or returned. The value of a blob has to stand in its place.
-pub(crate) fn printed(step: &Step) -> Printed {
+/// The output of a step or an attempt that has ended. The value of a blob has to stand in its place.
+pub(crate) fn printed(step: &Step) -> StepOutput {
     if let Some(last) = step.failure.as_ref().and_then(|failure| failure.last_output.as_ref()) {
-        return Printed {
-            output: Harmless::of_program(&last.stdout),
-            error: Harmless::of_program(&last.stderr),
+        return StepOutput {
+            output: PrintableText::of_program(&last.stdout),
+            error: PrintableText::of_program(&last.stderr),
             truncated: last.stdout_truncated || last.stderr_truncated,
         };
     }
     let Some(Content::Json(text)) = step.output.as_ref().and_then(|output| output.content.as_ref()) else {
-        return Printed::default();
+        return StepOutput::default();
     };
     let Ok(value) = serde_json::from_str::<Value>(text) else {
-        return Printed { output: Harmless::of_program(text), ..Printed::default() };
+        return StepOutput { output: PrintableText::of_program(text), ..StepOutput::default() };
     };
     match (&value, value["stdout"].as_str(), value["stderr"].as_str()) {
-        (_, Some(stdout), Some(stderr)) => {
-            Printed { output: Harmless::of_program(stdout), error: Harmless::of_program(stderr), truncated: false }
-        }
-        (Value::Null, ..) => Printed::default(),
-        (Value::String(text), ..) => Printed { output: Harmless::of_program(text), ..Printed::default() },
-        _ => Printed { output: Harmless::of_program(&json::text(&value, true)), ..Printed::default() },
+        (_, Some(stdout), Some(stderr)) => StepOutput {
+            output: PrintableText::of_program(stdout),
+            error: PrintableText::of_program(stderr),
+            truncated: false,
+        },
+        (Value::Null, ..) => StepOutput::default(),
+        (Value::String(text), ..) => StepOutput { output: PrintableText::of_program(text), ..StepOutput::default() },
+        _ => StepOutput { output: PrintableText::of_program(&json::text(&value, true)), ..StepOutput::default() },
     }
 }
 
 /// `==> build  completed in 4.2s  cargo build`, above the output of a step.
-pub(crate) fn heading(ended: &Step, picture: &Picture) -> Line {
+pub(crate) fn heading(ended: &Step, tracked: &TrackedExecution) -> Line {
     let state = ended.state();
-    let most = picture.step(&ended.step_id).map_or(0, |step| step.max_attempts);
+    let most = tracked.step(&ended.step_id).map_or(0, |step| step.max_attempts);
     let attempt = match (ended.attempt, most) {
         (_, ..=1) => String::new(),
         (attempt, most) => format!("attempt {attempt} of {most} "),
@@ -199,7 +202,7 @@ pub(crate) fn heading(ended: &Step, picture: &Picture) -> Line {
         State::Failed => (Style::Bad, format!("{attempt}failed{took}")),
         _ => (words::step_style(state), format!("{}{took}", words::step_state(state))),
     };
-    let call = shorten(picture.call(&ended.step_id), MAX_CALL_CHARS);
+    let call = shorten(tracked.call(&ended.step_id), MAX_CALL_CHARS);
     Line::default()
         .and(Style::Dim, "==> ")
         .and(Style::Strong, &ended.step_id)
@@ -209,9 +212,9 @@ pub(crate) fn heading(ended: &Step, picture: &Picture) -> Line {
         .verbatim()
 }
 
-/// What the log of one step says when it has printed nothing: ``build has not ended: running``.
-pub(crate) fn nothing(wanted: &Wanted, picture: &Picture) -> String {
-    let Some(step) = wanted.step.as_deref().and_then(|id| picture.step(id)) else {
+/// The line of a step's log that has no output: ``build has not ended: running``.
+pub(crate) fn nothing(wanted: &OutputFilter, tracked: &TrackedExecution) -> String {
+    let Some(step) = wanted.step.as_deref().and_then(|id| tracked.step(id)) else {
         return match wanted.failed {
             true => "no step has failed",
             false => "no step has ended with an output",
@@ -278,13 +281,13 @@ mod tests {
         ]
     }
 
-    fn told(wanted: Wanted) -> Vec<String> {
+    fn rendered(wanted: OutputFilter) -> Vec<String> {
         let mut logs = Logs::new(wanted);
         let ended = events().into_iter().filter_map(|event| logs.take(&event)).collect::<Vec<_>>();
         ended
             .iter()
             .map(|step| {
-                let Printed { output, error, truncated } = printed(step);
+                let StepOutput { output, error, truncated } = printed(step);
                 format!("{} {:?} {:?} {truncated}", step.step_id, output.as_str(), error.as_str())
             })
             .collect()
@@ -293,7 +296,7 @@ mod tests {
     #[test]
     fn outputs_come_in_the_order_in_which_steps_end() {
         assert_eq!(
-            told(Wanted::default()),
+            rendered(OutputFilter::default()),
             [
                 r#"b "text" "" false"#,
                 r#"a "out\n" "err\n" false"#,
@@ -301,12 +304,15 @@ mod tests {
                 r#"f "boom\n" "" true"#,
             ]
         );
-        assert_eq!(told(Wanted { step: Some("a".to_owned()), failed: false }), [r#"a "out\n" "err\n" false"#]);
+        assert_eq!(
+            rendered(OutputFilter { step: Some("a".to_owned()), failed: false }),
+            [r#"a "out\n" "err\n" false"#]
+        );
     }
 
     #[test]
     fn failed_attempts_are_among_the_failed_also_of_a_step_that_completed() {
-        let failed = |step: Option<&str>| told(Wanted { step: step.map(str::to_owned), failed: true });
+        let failed = |step: Option<&str>| rendered(OutputFilter { step: step.map(str::to_owned), failed: true });
         assert_eq!(failed(None), [r#"b "first try\n" "" true"#, r#"f "boom\n" "" true"#]);
         assert_eq!(failed(Some("b")), [r#"b "first try\n" "" true"#]);
         assert!(failed(Some("a")).is_empty());
@@ -316,6 +322,9 @@ mod tests {
     fn a_value_that_could_steer_the_terminal_is_escaped_as_json() {
         let step = Step { output: Some(Payload::of_json(r#"{"x":"\u001b[2J\u202e"}"#)), ..Default::default() };
         assert_eq!(printed(&step).output.as_str(), "{\n  \"x\": \"\\u001b[2J\\u202e\"\n}");
-        assert_eq!(printed(&Step { output: Some(Payload::of_json("null")), ..Default::default() }), Printed::default());
+        assert_eq!(
+            printed(&Step { output: Some(Payload::of_json("null")), ..Default::default() }),
+            StepOutput::default()
+        );
     }
 }

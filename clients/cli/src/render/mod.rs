@@ -1,4 +1,4 @@
-//! What people and programs see. Everything but `live` is plain functions from the contract's messages to text.
+//! Renders what people and programs see. Everything but `live` is plain functions from the contract's messages to text.
 
 pub(crate) mod approval;
 pub(crate) mod artifact;
@@ -15,7 +15,6 @@ pub(crate) mod live;
 pub(crate) mod logs;
 pub(crate) mod namespace;
 pub(crate) mod output;
-pub(crate) mod picture;
 pub(crate) mod plan;
 pub(crate) mod planned;
 pub(crate) mod result;
@@ -23,6 +22,7 @@ pub(crate) mod text;
 pub(crate) mod time;
 pub(crate) mod timeline;
 pub(crate) mod tool;
+pub(crate) mod tracked_execution;
 pub(crate) mod violation;
 pub(crate) mod why;
 pub(crate) mod words;

@@ -10,7 +10,7 @@ use super::{
 /// The width of the column of names.
 const NAME_COLUMNS: usize = 16;
 
-/// One line for each: its id, and what it has used of its budget.
+/// A line for each: its id, and what it has used of its budget.
 pub(crate) fn list(namespaces: &[Namespace]) -> Vec<Line> {
     let line = |namespace: &Namespace| {
         let id = namespace.name.strip_prefix("namespaces/").unwrap_or(&namespace.name);

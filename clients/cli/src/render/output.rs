@@ -1,10 +1,10 @@
-//! What tools write while they work: pieces of streams, put together to lines.
+//! Output of tools at work: pieces of streams, put together to lines.
 
 use std::collections::BTreeMap;
 
 use belay_proto::v1::{ExecutionEvent, Failure, ToolCallOutput};
 
-use super::text::{Harmless, Line, REDACTED, Style};
+use super::text::{Line, PrintableText, REDACTED, Style};
 
 /// A line without an end is shown when it is longer than this, in bytes.
 const MAX_LINE_BYTES: usize = 4_096;
@@ -58,7 +58,7 @@ impl Outputs {
         lines
     }
 
-    /// What a call had begun to write when it ended.
+    /// The line that a call had begun to write when it ended.
     pub(crate) fn end(&mut self, event: &ExecutionEvent) -> Vec<Line> {
         let mut lines = Vec::new();
         let ended = call_of(event);
@@ -76,7 +76,7 @@ impl Outputs {
 impl Stream {
     fn finish(&mut self, step: &str) -> Option<Line> {
         let begun = std::mem::take(&mut self.begun);
-        (!begun.is_empty()).then(|| line(step, Style::Plain, Harmless::of_program(&begun).as_str()))
+        (!begun.is_empty()).then(|| line(step, Style::Plain, PrintableText::of_program(&begun).as_str()))
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn last(failure: &Failure, most: usize) -> Vec<String> {
         if truncated || left_out > 0 {
             shown.push("│ …".to_owned());
         }
-        shown.extend(lines[left_out..].iter().map(|line| format!("│ {}", Harmless::of_program(line).as_str())));
+        shown.extend(lines[left_out..].iter().map(|line| format!("│ {}", PrintableText::of_program(line).as_str())));
     }
     shown
 }
@@ -116,12 +116,12 @@ mod tests {
         ExecutionEvent { step_id: "build".to_owned(), operation: call, ephemeral: true, ..Default::default() }
     }
 
-    fn told(lines: &[Line]) -> Vec<String> {
+    fn rendered(lines: &[Line]) -> Vec<String> {
         lines.iter().map(|line| line.render(false)).collect()
     }
 
     fn take(outputs: &mut Outputs, stream: i32, offset: i64, text: &str) -> Vec<String> {
-        told(&outputs.take(&event(1), &ToolCallOutput { stream, offset, text: text.to_owned() }))
+        rendered(&outputs.take(&event(1), &ToolCallOutput { stream, offset, text: text.to_owned() }))
     }
 
     // S2-X-33: what a tool writes is seen while it works.
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(take(&mut outputs, 1, 0, "one\ntw"), ["  build │ one"]);
         assert!(take(&mut outputs, 2, 0, "warn").is_empty(), "the other stream has lines of its own");
         assert_eq!(take(&mut outputs, 1, 6, "o\n\n"), ["  build │ two", "  build │"]);
-        assert_eq!(told(&outputs.end(&event(1))), ["  build │ warn"]);
+        assert_eq!(rendered(&outputs.end(&event(1))), ["  build │ warn"]);
         assert!(outputs.end(&event(1)).is_empty(), "said once");
     }
 

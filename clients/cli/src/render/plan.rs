@@ -46,7 +46,7 @@ pub(super) fn heading(plan: &Plan) -> Line {
         .and(Style::Plain, format!(": {}, {pace}{stop}{limit}{budget}", words::steps(plan.steps.len())))
 }
 
-/// What a step does, after which others, and under which conditions.
+/// The row of a step: its call, after which others, and under which conditions.
 pub(super) fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> {
     let mut conditions = Vec::new();
     let after = call::dependencies(step, |id| ids.contains(id));

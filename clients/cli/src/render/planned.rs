@@ -1,4 +1,4 @@
-//! What a dry run says of the calls of a plan: what the policy decides about them, and the long texts that they would get.
+//! The calls of a plan in a dry run: the policy's decisions about them, and the long texts that they would get.
 
 use belay_proto::v1::{Payload, PlannedCall, policy_decision::Verdict};
 use serde_json::Value;

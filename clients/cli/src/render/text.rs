@@ -14,7 +14,7 @@ pub(crate) const REDACTED: &str = "[REDACTED]";
 pub(crate) enum Style {
     /// As it comes.
     Plain,
-    /// What one looks for first: names, headings.
+    /// Text that one looks for first: names, headings.
     Strong,
     /// Ended well.
     Good,
@@ -39,7 +39,7 @@ impl Style {
     }
 }
 
-/// One line. Its pieces are cleaned when they are added, so a `Line` is always safe to show.
+/// A line. Its pieces are cleaned when they are added, so a `Line` is always safe to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
     pieces: Vec<(Style, String)>,
@@ -247,16 +247,16 @@ pub(crate) fn name(path: &str) -> String {
     belay_text::visible(path)
 }
 
-/// What a program printed, with its lines and tabs, and without all that steers a terminal.
+/// The output of a program, with its lines and tabs, and without all that steers a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Harmless(String);
+pub(crate) struct PrintableText(String);
 
-impl Harmless {
+impl PrintableText {
     /// Cleans what a program printed. A carriage return within a line writes over what stood there, as progress bars do.
-    pub(crate) fn of_program(text: &str) -> Harmless {
+    pub(crate) fn of_program(text: &str) -> PrintableText {
         let mut out = String::with_capacity(text.len());
         for line in text.split_inclusive('\n') {
-            for c in without_escapes(seen(line)).chars() {
+            for c in without_escapes(visible_end(line)).chars() {
                 match c {
                     '\t' => out.push('\t'),
                     // What is left of sequences, and bells.
@@ -267,7 +267,7 @@ impl Harmless {
             }
             out.extend(line.ends_with('\n').then_some('\n'));
         }
-        Harmless(out)
+        PrintableText(out)
     }
 
     /// The text.
@@ -276,14 +276,14 @@ impl Harmless {
     }
 
     /// The text with each line two columns to the right.
-    pub(crate) fn indented(&self) -> Harmless {
+    pub(crate) fn indented(&self) -> PrintableText {
         let indent = |line: &str| if line == "\n" { line.to_owned() } else { format!("  {line}") };
-        Harmless(self.0.split_inclusive('\n').map(indent).collect())
+        PrintableText(self.0.split_inclusive('\n').map(indent).collect())
     }
 }
 
-/// What is seen of a line in the end: a carriage return writes over what stood there, as progress bars do.
-fn seen(line: &str) -> &str {
+/// The part of a line that stays visible: a carriage return writes over what stood there, as progress bars do.
+fn visible_end(line: &str) -> &str {
     let text = line.trim_end_matches(['\n', '\r']);
     text.rsplit('\r').next().unwrap_or(text)
 }
@@ -354,12 +354,12 @@ mod tests {
     fn what_a_program_printed_keeps_its_lines_and_tabs_and_steers_nothing() {
         let printed =
             "a\tb\n\u{1b}[31mred\u{1b}[0m\r\n\n10%\r\u{1b}[2K20%\nx\u{9b}2J\u{202e}\u{1b}]0;title\u{7}\u{1b}[üo";
-        let harmless = Harmless::of_program(printed);
+        let harmless = PrintableText::of_program(printed);
         assert_eq!(harmless.as_str(), "a\tb\nred\n\n20%\nx2J<U+202E>]0;titleo");
         assert_eq!(harmless.indented().as_str(), "  a\tb\n  red\n\n  20%\n  x2J<U+202E>]0;titleo");
         let all: String = (0..=0x10_ffff).filter_map(char::from_u32).collect();
         let is_kept = |c: char| c == '\n' || c == '\t';
-        assert!(!Harmless::of_program(&all).as_str().contains(|c| steers(c) && !is_kept(c)));
+        assert!(!PrintableText::of_program(&all).as_str().contains(|c| steers(c) && !is_kept(c)));
     }
 
     // S2-X-17: what is shown for a decision hides nothing.

@@ -29,7 +29,7 @@ fn mark(kind: Kind) -> (char, Style) {
     found.map_or((' ', Style::Plain), |(_, mark, style, _)| (*mark, *style))
 }
 
-/// What stands beside a bar.
+/// The text beside a bar.
 struct RightColumn {
     style: Style,
     start: String,
@@ -193,7 +193,7 @@ fn fitting(id: &str, columns: usize) -> String {
     }
 }
 
-/// What each of the bar's cells shows: what the step did longest in it. A step that did something is never invisible.
+/// The content of each of the bar's cells: what the step did longest in it. A step that did something is never invisible.
 fn bar(segments: &[TimelineSegment], start: Duration, end: Duration, cells: usize) -> Vec<Option<Kind>> {
     let whole = end.saturating_sub(start).as_nanos().max(1);
     let count = cells as u128;

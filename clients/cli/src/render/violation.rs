@@ -1,4 +1,4 @@
-//! What is wrong with a plan, pointed at in its text.
+//! Problems of a plan, pointed at in its text.
 
 use std::sync::Arc;
 
@@ -14,22 +14,22 @@ use super::{
 /// A text with a name, to point into.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    /// What its author calls it: a path, or `<stdin>`.
+    /// Its author's name for it: a path, or `<stdin>`.
     pub(crate) name: String,
     /// All of it.
     pub(crate) text: String,
 }
 
-/// What is wrong, and in which file.
+/// A problem, and the file that has it.
 #[derive(Clone, Debug)]
-pub(crate) struct Located {
-    /// What is wrong.
+pub(crate) struct LocatedViolation {
+    /// The problem.
     pub(crate) violation: PlanViolation,
     /// The file of a step's plan that it is in; `None` when it is in the file that the command was given.
     pub(crate) part: Option<Arc<Source>>,
 }
 
-impl Located {
+impl LocatedViolation {
     /// Like [`lines`]; `source` is the file that the command was given.
     pub(crate) fn lines(&self, source: Option<&Source>) -> Vec<Line> {
         lines(&self.violation, self.part.as_deref().or(source))
@@ -45,7 +45,7 @@ impl Located {
     }
 }
 
-impl From<PlanViolation> for Located {
+impl From<PlanViolation> for LocatedViolation {
     fn from(violation: PlanViolation) -> Self {
         Self { violation, part: None }
     }

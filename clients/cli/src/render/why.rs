@@ -64,7 +64,7 @@ fn of_one(explanation: &Explanation, columns: usize, now: Duration) -> Vec<Line>
     }
 }
 
-/// What to type, and the code of a failure.
+/// The command to type next, and the code of a failure.
 fn next_lines(explained: &ExplainExecutionResponse) -> Vec<Line> {
     let next = next(explained);
     let mut lines = vec![next::line(&next)];
@@ -344,7 +344,7 @@ fn message(failure: &Failure) -> String {
     shorten(&words::failure(failure), MAX_MESSAGE_CHARS)
 }
 
-/// What a step does, as the plan says it; in a word of what is in no plan.
+/// The call of a step, as the plan has it; a single word when it is in no plan.
 fn planned(cause: &Cause) -> String {
     match &cause.spec {
         Some(spec) => call::of_step(spec),
@@ -356,7 +356,7 @@ fn planned(cause: &Cause) -> String {
     }
 }
 
-/// What was tried before the last attempt.
+/// The attempts before the last one.
 fn before(cause: &Cause) -> Vec<Line> {
     let earlier: Vec<&StepAttempt> =
         cause.failed_attempts.iter().filter(|failed| failed.attempt < cause.attempt).collect();
@@ -381,7 +381,7 @@ fn also_failed(explanation: &Explanation) -> Option<Line> {
     (!others.is_empty()).then(|| fact("also", format!("{} failed: {}", words::steps(all), named(&others, all))))
 }
 
-/// What the execution had changed in the workspace by its end: `3 created, 1 modified (write: 3 created; stamp: 1 modified)`.
+/// The changes of the execution in the workspace by its end: `3 created, 1 modified (write: 3 created; stamp: 1 modified)`.
 fn changed(explanation: &Explanation) -> Option<Line> {
     let mut whole = EffectSummary::default();
     let mut steps = Vec::new();

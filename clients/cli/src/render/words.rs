@@ -93,7 +93,7 @@ pub(crate) fn ending(failure: &Failure) -> String {
     }
 }
 
-/// What else a failure says: what led to it, which quota is used up, and when a retry can succeed.
+/// Details of a failure: what led to it, which quota is used up, and when a retry can succeed.
 pub(crate) fn details(failure: &Failure) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(quota) = &failure.quota {
@@ -117,7 +117,7 @@ pub(crate) fn details(failure: &Failure) -> Vec<String> {
     lines
 }
 
-/// What a person calls an execution: its plan, else its id.
+/// A person's name for an execution: its plan, else its id.
 pub(crate) fn title(execution: &Execution) -> &str {
     match execution.plan_id.as_str() {
         "" => crate::names::id(&execution.name),
@@ -179,13 +179,13 @@ pub(crate) fn payload(payload: &Payload) -> String {
     }
 }
 
-/// What is waited for, and for how long: `waiting for the tool runner, which does not answer (12s)`.
+/// The cause of a wait, and its duration: `waiting for the tool runner, which does not answer (12s)`.
 pub(crate) fn waiting(reason: &WaitingReason, now: Duration) -> String {
     if reason.kind() == Kind::Resume {
         let ago = time::between(reason.begin_time.as_ref(), Some(now)).map(time::ago);
         let what = match reason.until_time.as_ref().and_then(time::since_epoch) {
             Some(until) => {
-                format!("{} (goes on by itself in {})", waited_for(reason), time::short(until.saturating_sub(now)))
+                format!("{} (resumes by itself in {})", waited_for(reason), time::short(until.saturating_sub(now)))
             }
             None => format!("{} {}", waited_for(reason), ago.unwrap_or_default()),
         };
@@ -207,7 +207,7 @@ pub(crate) fn waiting(reason: &WaitingReason, now: Duration) -> String {
     }
 }
 
-/// What is waited for, without the seconds that pass.
+/// The cause of a wait, without the seconds that pass.
 pub(crate) fn waited_for(reason: &WaitingReason) -> String {
     match (reason.kind(), reason.who.as_str()) {
         (Kind::Timer, _) => "waiting for a timer".to_owned(),
@@ -350,7 +350,7 @@ pub(crate) fn effect(effect: &EffectSummary) -> String {
     if counts.is_empty() { "no file".to_owned() } else { counts.join(", ") }
 }
 
-/// What would change, after `would `: `create 2 files`, `modify 1 file`, or `change 3 files (2 created, 1 deleted)`.
+/// The changes of an effect, after `would `: `create 2 files`, `modify 1 file`, or `change 3 files (2 created, 1 deleted)`.
 pub(crate) fn would(effect: &EffectSummary) -> String {
     let total = effect.created.saturating_add(effect.modified).saturating_add(effect.deleted);
     let files = if total == 1 { "1 file".to_owned() } else { format!("{total} files") };
@@ -486,7 +486,7 @@ mod tests {
         };
         assert_eq!(waiting(&paused("unix:0", 1_000), now), "paused by unix:0 just now");
         let queued = WaitingReason { until_time: at(1_060), ..paused("", 970) };
-        assert_eq!(waiting(&queued, now), format!("{} (goes on by itself in 1m)", waited_for(&queued)));
+        assert_eq!(waiting(&queued, now), format!("{} (resumes by itself in 1m)", waited_for(&queued)));
         assert_eq!(waiting(&paused("", 970), now), "paused 30s ago");
         let call = |who: &str| WaitingReason {
             kind: Kind::Call.into(),

@@ -221,7 +221,7 @@ fn a_person_is_shown_the_change_and_asked() {
     assert!(shown.contains("Deleting asks first. (rule file_delete)") && shown.contains("1 - hello"), "{shown}");
     for line in ["", "yes", "approve it"] {
         person.types(line);
-        person.wait_for("nothing is decided");
+        person.wait_for("no decision yet");
     }
     person.types("v");
     person.wait_for("1 - hello");

@@ -1,4 +1,4 @@
-//! What a shell completes: in a real bash at a terminal, and what `belay __complete` prints for the shells.
+//! Completion in a shell: in a real bash at a terminal, and what `belay __complete` prints for the shells.
 
 use std::{fs, net::TcpListener, process::Command};
 

@@ -65,7 +65,7 @@ fn a_script_answers_a_form() {
     let answer = |value: &str| belay(&server, &["approvals", "answer", "f7k2", "--value", value]).output().unwrap();
     let bad = answer("{");
     assert_eq!(bad.status.code(), Some(2));
-    assert!(text(&bad.stderr).contains("--value cannot be taken: is not JSON"), "{}", text(&bad.stderr));
+    assert!(text(&bad.stderr).contains("--value is not accepted: is not JSON"), "{}", text(&bad.stderr));
     server.world().refused_answers.push("\"x\" does not match".to_owned());
     let refused = answer(r#"{"version":"x"}"#);
     assert_eq!(refused.status.code(), Some(2));
@@ -106,7 +106,7 @@ fn a_person_fills_in_the_fields() {
     let shown = person.wait_for("[Q]uit >");
     assert!(shown.contains("? ask asks you") && shown.contains("It is released at once."), "{shown}");
     person.types("");
-    person.wait_for("nothing is answered");
+    person.wait_for("no answer yet");
     person.types("a");
     person.wait_for("count [3]:");
     person.types("many");

@@ -10,10 +10,10 @@ use futures::stream::Empty;
 use tonic::{Code, Request, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use crate::server::Scripted;
+use crate::server::ScriptedServer;
 
-impl Scripted {
-    /// What an approval would change.
+impl ScriptedServer {
+    /// The changes of an approval.
     fn files(&self, name: &str) -> Vec<FileDiff> {
         let world = self.world.lock().unwrap();
         let approval = world.approvals.iter().find(|approval| approval.name == name);
@@ -22,7 +22,7 @@ impl Scripted {
 }
 
 #[tonic::async_trait]
-impl ApprovalService for Scripted {
+impl ApprovalService for ScriptedServer {
     async fn get_approval(&self, request: Request<GetApprovalRequest>) -> Result<Response<Approval>, Status> {
         let name = request.into_inner().name;
         let found = self.world.lock().unwrap().approvals.iter().find(|approval| approval.name == name).cloned();

@@ -75,7 +75,7 @@ fn story(end: Kind) -> World {
     World { story: Some((accepted("e1"), life(end))), ..Default::default() }
 }
 
-/// One execution that has started and not ended.
+/// A server with an execution that has started and not ended.
 fn under_way() -> World {
     let mut events = life(finished(State::Completed, None));
     events.truncate(2);

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     text,
-    whole::{Home, Started},
+    whole::{Home, RunningCommand},
 };
 
 /// The context of every command: a folder whose name needs quoting in a shell, and another namespace than the default.
@@ -130,12 +130,12 @@ fn every_printed_command_works_as_it_stands() {
     }
 }
 
-/// What has to be decided is shown with commands that decide it, without a terminal, too.
+/// A pending decision is shown with commands that decide it, without a terminal, too.
 #[test]
 fn a_decision_is_made_with_the_printed_command() {
     let home = Home::new();
     let flags = ["run", "plan.yaml", "--workspace", "work", "--id", "e1", "--approve", "prompt"];
-    let run: Started =
+    let run: RunningCommand =
         home.start(&[&flags[..], &CONTEXT].concat(), "waiting for approval; next: belay approvals show ");
     let shown = shell(&home, "belay approvals show @last --state-dir 'my state' --namespace team");
     let [approve] = printed(&shown).try_into().unwrap();

@@ -1,4 +1,4 @@
-//! What a person sees at a terminal while an execution runs, and what is left of it.
+//! The screen of a terminal while an execution runs, and what is left of it.
 
 use belay_proto::v1::{
     ApprovalMode, Execution, ExecutionEvent, Payload, Plan, Step, StepCompleted, StepFailed, StepSpec, StepStarted,

@@ -36,26 +36,26 @@ use tokio::{net, runtime::Runtime, sync::watch};
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tonic::{Request, Response, Status, transport};
 
-/// What the server knows.
+/// The server's state.
 #[derive(Default)]
 pub(crate) struct World {
-    /// What a start gives, by the plan's text: the execution as it is accepted, and what happens to it.
+    /// The result of a start, by the plan's text: the execution as it is accepted, and what happens to it.
     pub(crate) story: Option<(Execution, Vec<ExecutionEvent>)>,
     /// The executions there are, the newest last.
     pub(crate) executions: Vec<(Execution, Vec<ExecutionEvent>)>,
     /// The calls of tools that they made.
     pub(crate) calls: Vec<ToolCall>,
-    /// What they have produced, and how many files are not listed.
+    /// Their artifacts, and how many files are not listed.
     pub(crate) artifacts: Vec<Artifact>,
     pub(crate) unlisted_files: i64,
     /// Their audit log, whatever is asked for, and what was asked for.
     pub(crate) audit: Vec<AuditEntry>,
     pub(crate) audits: Vec<ListAuditEntriesRequest>,
-    /// What watches of all executions get, one after the other.
+    /// The messages of the watches of all executions, one after the other.
     pub(crate) all: Vec<Vec<WatchExecutionsResponse>>,
     /// The watches of all executions that were asked for.
     pub(crate) watches_of_all: Vec<WatchExecutionsRequest>,
-    /// What is wrong with every plan.
+    /// The problems of every plan.
     pub(crate) violations: Vec<PlanViolation>,
     /// Streams break after the event with this number, each number once.
     pub(crate) breaks: Vec<i64>,
@@ -63,7 +63,7 @@ pub(crate) struct World {
     pub(crate) starts: Vec<StartExecutionRequest>,
     /// The cursors of the watches that were asked for; `all` and `new` for those without one.
     pub(crate) watches: Vec<String>,
-    /// What `authorization` said at the last request.
+    /// The `authorization` of the last request.
     pub(crate) authorization: Option<String>,
     /// The approvals there are, in the order of a list.
     pub(crate) approvals: Vec<Approval>,
@@ -90,7 +90,7 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let world = Arc::new(Mutex::new(world));
         let changed = Arc::new(watch::Sender::new(()));
-        let scripted = Scripted { world: world.clone(), changed: changed.clone() };
+        let scripted = ScriptedServer { world: world.clone(), changed: changed.clone() };
         let gate = ApprovalServiceServer::new(scripted.clone());
         let service = ExecutorServiceServer::new(scripted);
         let _inside = runtime.enter();
@@ -119,7 +119,7 @@ impl Server {
         self.folder.path().join(name)
     }
 
-    /// What the server knows now.
+    /// The server's state now.
     pub(crate) fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap()
     }
@@ -140,12 +140,12 @@ impl Server {
 }
 
 #[derive(Clone)]
-pub(crate) struct Scripted {
+pub(crate) struct ScriptedServer {
     pub(crate) world: Arc<Mutex<World>>,
     changed: Arc<watch::Sender<()>>,
 }
 
-impl Scripted {
+impl ScriptedServer {
     fn get(&self, name: &str) -> Result<Execution, Status> {
         let world = self.world.lock().unwrap();
         let found = world.executions.iter().find(|(execution, _)| execution.name == name);
@@ -169,7 +169,7 @@ fn watched(sent: i64, content: Content) -> WatchMessage {
 }
 
 #[tonic::async_trait]
-impl ExecutorService for Scripted {
+impl ExecutorService for ScriptedServer {
     async fn validate_plan(&self, _: Request<ValidatePlanRequest>) -> Result<Response<ValidatePlanResponse>, Status> {
         let violations = self.world.lock().unwrap().violations.clone();
         let plan = violations.is_empty().then(|| Plan { id: "p".to_owned(), ..Default::default() });
@@ -480,7 +480,7 @@ impl ExecutorService for Scripted {
     }
 }
 
-/// One execution as it is accepted, with one step.
+/// An execution as it is accepted, with one step.
 pub(crate) fn accepted(id: &str) -> Execution {
     Execution {
         name: format!("namespaces/default/executions/{id}"),

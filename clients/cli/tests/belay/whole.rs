@@ -69,13 +69,13 @@ impl Home {
     }
 
     /// Starts a command and reads its output up to a line with these words.
-    pub(crate) fn start(&self, arguments: &[&str], until: &str) -> Started {
+    pub(crate) fn start(&self, arguments: &[&str], until: &str) -> RunningCommand {
         let mut child = self.belay(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         // What comes later is read, too, or the command would wait for it.
         let (lines, seen) = mpsc::channel();
         std::thread::spawn(move || output.lines().map_while(Result::ok).for_each(|line| drop(lines.send(line))));
-        let started = Started(child);
+        let started = RunningCommand(child);
         let mut before = String::new();
         loop {
             match seen.recv_timeout(Duration::from_secs(60)) {
@@ -88,9 +88,9 @@ impl Home {
 }
 
 /// A command under way; killed with this value.
-pub(crate) struct Started(Child);
+pub(crate) struct RunningCommand(Child);
 
-impl Started {
+impl RunningCommand {
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
@@ -100,7 +100,7 @@ impl Started {
     }
 }
 
-impl Drop for Started {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         // An error means that it has ended already.
         drop(self.0.kill());

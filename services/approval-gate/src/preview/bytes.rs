@@ -9,23 +9,23 @@ const ROW: usize = 16;
 
 /// A content as text, and whether that is a hex dump.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct AsText<'a> {
+pub(super) struct ContentText<'a> {
     pub(super) text: Cow<'a, str>,
     pub(super) is_dump: bool,
 }
 
 /// UTF-8 stays as it is. A few bytes that do not belong in text are written as `<0xNN>` by [`visible_line`], so that a stray byte hides nothing. With many of them,
 /// the content is shown as a hex dump with secrets redacted.
-pub(super) fn as_text<'a>(redactor: &Redactor, content: &'a [u8]) -> AsText<'a> {
+pub(super) fn as_text<'a>(redactor: &Redactor, content: &'a [u8]) -> ContentText<'a> {
     let foreign: usize = content.utf8_chunks().map(|chunk| chunk.invalid().len()).sum();
     let controls = content.iter().filter(|&&byte| is_foreign_control(byte)).count();
     if (foreign + controls) * 4 > content.len() {
-        return AsText { text: dump(redactor, content).into(), is_dump: true };
+        return ContentText { text: dump(redactor, content).into(), is_dump: true };
     }
     if let Ok(text) = std::str::from_utf8(content)
         && !text.contains(is_stand_in)
     {
-        return AsText { text: text.into(), is_dump: false };
+        return ContentText { text: text.into(), is_dump: false };
     }
     let mut text = String::with_capacity(content.len() + foreign * 3);
     for chunk in content.utf8_chunks() {
@@ -38,7 +38,7 @@ pub(super) fn as_text<'a>(redactor: &Redactor, content: &'a [u8]) -> AsText<'a> 
         }
         text.extend(chunk.invalid().iter().copied().map(stand_in));
     }
-    AsText { text: text.into(), is_dump: false }
+    ContentText { text: text.into(), is_dump: false }
 }
 
 /// The character for a byte that is no text, until the text is shown: one for private use, of which nobody makes any. A content that has such characters has

@@ -26,7 +26,7 @@ const MAX_LINE_CHARS: usize = 2_000;
 /// as a whole, which is a correct diff as well.
 pub(super) const MAX_WORK: u64 = 1_000_000_000;
 
-/// What is left of the limits on output and work.
+/// The rest of the limits on output and work.
 #[derive(Debug)]
 pub(super) struct Budget {
     pub(super) lines: usize,
@@ -81,38 +81,38 @@ pub(super) fn difference(
         (DiffTag::Equal, ..) => (removed, added),
         (_, was, is) => (removed + was.len(), added + is.len()),
     });
-    let room = Room::of(share, removed, added);
-    let mut shown = Shown { difference: Difference::default(), room, longest: share.line, took: (0, 0) };
+    let left = LineBudget::of(share, removed, added);
+    let mut diff = UnifiedDiff { difference: Difference::default(), left, longest: share.line, took: (0, 0) };
     for group in groups {
-        shown.other(&UnifiedHunkHeader::new(&group).to_string());
+        diff.other(&UnifiedHunkHeader::new(&group).to_string());
         for op in &group {
             let (tag, was, is) = op.as_tag_tuple();
             // An unchanged line is one line of both.
             let rules = old.rules(was.clone()).chain(new.rules(if tag == DiffTag::Equal { 0..0 } else { is.clone() }));
-            rules.for_each(|rule| *shown.difference.hidden.entry(rule).or_default() += 1);
+            rules.for_each(|rule| *diff.difference.hidden.entry(rule).or_default() += 1);
             match tag {
-                DiffTag::Equal => shown.lines(ChangeTag::Equal, &old.lines[was]),
+                DiffTag::Equal => diff.lines(ChangeTag::Equal, &old.lines[was]),
                 _ => {
-                    shown.lines(ChangeTag::Delete, &old.lines[was]);
-                    shown.lines(ChangeTag::Insert, &new.lines[is]);
+                    diff.lines(ChangeTag::Delete, &old.lines[was]);
+                    diff.lines(ChangeTag::Insert, &new.lines[is]);
                 }
             }
         }
     }
-    budget.lines = budget.lines.saturating_sub(shown.took.0);
-    budget.bytes = budget.bytes.saturating_sub(shown.took.1);
-    shown.difference
+    budget.lines = budget.lines.saturating_sub(diff.took.0);
+    budget.bytes = budget.bytes.saturating_sub(diff.took.1);
+    diff.difference
 }
 
-/// What is left of a file's share, in lines and bytes, for each kind of line.
+/// The rest of a file's share, in lines and bytes, for each kind of line.
 #[derive(Debug)]
-struct Room {
+struct LineBudget {
     removed: (usize, usize),
     added: (usize, usize),
     other: (usize, usize),
 }
 
-impl Room {
+impl LineBudget {
     /// Splits a share. Headers and unchanged lines get an eighth and whatever is left over. Of the rest, removed and added lines get half each; what
     /// one kind does not need goes to the other.
     fn of(share: Share, removed: usize, added: usize) -> Self {
@@ -139,21 +139,21 @@ fn lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-struct Shown {
+struct UnifiedDiff {
     difference: Difference,
-    room: Room,
+    left: LineBudget,
     longest: usize,
     /// Lines and bytes.
     took: (usize, usize),
 }
 
-impl Shown {
-    /// Appends a line, if there is room for its kind.
+impl UnifiedDiff {
+    /// Appends a line, if the budget of its kind allows.
     fn put(&mut self, tag: Option<ChangeTag>, line: &str) -> bool {
         let (lines, bytes) = match tag {
-            Some(ChangeTag::Delete) => &mut self.room.removed,
-            Some(ChangeTag::Insert) => &mut self.room.added,
-            Some(ChangeTag::Equal) | None => &mut self.room.other,
+            Some(ChangeTag::Delete) => &mut self.left.removed,
+            Some(ChangeTag::Insert) => &mut self.left.added,
+            Some(ChangeTag::Equal) | None => &mut self.left.other,
         };
         if *lines == 0 || *bytes <= line.len() {
             *lines = 0;

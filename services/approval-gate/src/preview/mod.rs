@@ -16,16 +16,16 @@ use std::{
     fmt::Display,
 };
 
-use belay_grant::{CallWords, Change, ChangeKind, Folder, Invalid, Subject};
+use belay_grant::{CallWords, Change, ChangeKind, Folder, InvalidSeal, Subject};
 use belay_proto::v1;
 use belay_redaction::Redactor;
 
 pub(crate) use headline::operation;
 pub(crate) use hide::{hide, hide_texts};
-pub(crate) use opened::Opened;
+pub(crate) use opened::OpenedSubject;
 
 use belay_text::visible;
-use bytes::AsText;
+use bytes::ContentText;
 use diff::{Budget, MAX_WORK, Share, difference};
 use order::Entry;
 use text::{number, shortened};
@@ -105,7 +105,7 @@ pub(crate) fn revealed_file((place, change): (usize, &Change), contents: &Conten
 
 /// A call with nothing of it hidden, for who may decide: its headline, and the directory in which a command runs. The words that the subject has when the
 /// runner keeps no others, because it has hidden none.
-pub(crate) fn revealed_call(subject: &Subject, contents: &Contents) -> Result<(String, String), Invalid> {
+pub(crate) fn revealed_call(subject: &Subject, contents: &Contents) -> Result<(String, String), InvalidSeal> {
     let words = subject.hidden.as_ref().and_then(|hidden| contents.get(&hidden.digest));
     let subject = match words.map(|bytes| CallWords::parse(bytes)).transpose()? {
         Some(CallWords { arguments, command, working_directory }) => {
@@ -184,7 +184,7 @@ fn path_change(place: usize, change: &Change) -> v1::PathChange {
     v1::PathChange { path: shown(&change.path), kind: kind.into(), flags, index }
 }
 
-/// What the call can access, derived from its sandbox layers.
+/// The resources that the call can access, derived from its sandbox layers.
 fn reach(subject: &Subject) -> Vec<String> {
     if subject.enforced.is_empty() {
         return vec!["runs inside the tool runner, confined to the workspace".into()];
@@ -258,9 +258,9 @@ fn file(
 }
 
 /// The content on one side of a change, or why it is not shown.
-fn side<'a>(redactor: &Redactor, digest: &str, contents: &'a Contents) -> Result<AsText<'a>, String> {
+fn side<'a>(redactor: &Redactor, digest: &str, contents: &'a Contents) -> Result<ContentText<'a>, String> {
     match contents.get(digest) {
-        _ if digest.is_empty() => Ok(AsText { text: "".into(), is_dump: false }),
+        _ if digest.is_empty() => Ok(ContentText { text: "".into(), is_dump: false }),
         Some(bytes) => Ok(bytes::as_text(redactor, bytes)),
         None => Err(format!("too large to be shown: {}", shown(digest))),
     }

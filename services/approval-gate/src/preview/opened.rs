@@ -6,7 +6,7 @@ use belay_grant::{Change, Subject};
 use super::Contents;
 
 /// The subject of an approval, with the contents of its files.
-pub(crate) struct Opened {
+pub(crate) struct OpenedSubject {
     /// The approval's name.
     pub(crate) name: String,
     /// The contents of its files, verified against the subject's digests.
@@ -14,7 +14,7 @@ pub(crate) struct Opened {
     pub(crate) subject: Subject,
 }
 
-impl Opened {
+impl OpenedSubject {
     pub(crate) fn new(name: String, subject: Subject, contents: Contents) -> Self {
         Self { name, contents, subject }
     }

@@ -5,7 +5,7 @@ use belay_grant::{Change, Folder, Gravity, Subject};
 /// A line of the preview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry<'a> {
-    /// One change, and its place in the subject.
+    /// A change, and its place in the subject.
     One(usize, &'a Change),
     /// A folder in which only plain creations happen.
     Folder(&'a Folder),

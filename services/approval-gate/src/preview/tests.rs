@@ -156,7 +156,7 @@ fn changes_are_shown_in_the_order_of_the_subject() {
     }
     let listed = listed(&REDACTOR, &subject);
     assert_eq!((listed.len(), listed[0].index, listed[302].index), (303, 0, 302));
-    let opened = Opened::new("a".into(), subject.clone(), known);
+    let opened = OpenedSubject::new("a".into(), subject.clone(), known);
     let whole = |place| whole_file(&REDACTOR, (place, opened.change(place).unwrap()), &opened.contents).unified;
     assert!(whole(0).contains("+h") && whole(1).contains("+b"), "{}{}", whole(0), whole(1));
     assert_eq!(opened.change(303), None);

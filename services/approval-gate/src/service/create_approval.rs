@@ -16,7 +16,7 @@ use crate::{
     gate::{no_approval, unreadable, unwritable},
     names::{CallName, approval_of, namespace_of},
     preview::{self, preview, shown},
-    store::{NewApproval, Rendered},
+    store::{ApprovalContent, NewApproval},
 };
 
 /// The maximum length of `requested_by`, in characters.
@@ -71,7 +71,7 @@ pub(super) async fn create_approval(
     let preview = gate.store.work(render).await;
     let mut basic = asked(gate, name, &request, trace.as_ref(), &subject);
     preview::hide_texts(&gate.redactor, &mut basic);
-    let rendered = Rendered::Preview(preview);
+    let rendered = ApprovalContent::Preview(preview);
     let new = NewApproval { basic, namespace: call.namespace, subject: bytes, rendered };
     let kept = gate.store.create(new).await.map_err(|error| unwritable(&error))?;
     the_same(kept, &request)
@@ -111,7 +111,7 @@ async fn create_form(
         basic,
         namespace: call.namespace,
         subject: request.form.clone(),
-        rendered: Rendered::Form(rendered),
+        rendered: ApprovalContent::Form(rendered),
     };
     let kept = gate.store.create(new).await.map_err(|error| unwritable(&error))?;
     the_same(kept, &request)

@@ -10,7 +10,7 @@ use crate::{
     Gate, decide,
     gate::{no_approval, unreadable, unwritable},
     names::{CallName, check_approval},
-    preview::{Opened, revealed_call, revealed_file, whole_file},
+    preview::{OpenedSubject, revealed_call, revealed_file, whole_file},
 };
 
 /// The maximum size of a page, in bytes. A longer line is split across pages.
@@ -67,7 +67,7 @@ async fn get_call(
     gate: &Gate,
     by: &Principal,
     request: &v1::GetApprovalChangeRequest,
-    contents: Arc<Opened>,
+    contents: Arc<OpenedSubject>,
 ) -> Result<v1::GetApprovalChangeResponse, Status> {
     if !request.reveal {
         return Err(
@@ -99,7 +99,7 @@ async fn note_reveal(gate: &Gate, by: &Principal, name: &str, reveal: v1::Reveal
 
 /// The contents of an approval, from the runner, verified against the digests in its subject. The contents of the last approval are cached,
 /// because clients read them file by file and page by page.
-async fn contents(gate: &Gate, name: &str) -> Result<Arc<Opened>, Status> {
+async fn contents(gate: &Gate, name: &str) -> Result<Arc<OpenedSubject>, Status> {
     let mut opened = gate.opened.lock().await;
     if let Some(last) = opened.as_ref().filter(|last| last.name == name) {
         return Ok(Arc::clone(last));
@@ -115,7 +115,7 @@ async fn contents(gate: &Gate, name: &str) -> Result<Arc<Opened>, Status> {
         _ => refused,
     })?;
     let (subject, _, contents) = held.verified(&call, &approval.subject_digest)?;
-    let fresh = Arc::new(Opened::new(name.to_owned(), subject, contents));
+    let fresh = Arc::new(OpenedSubject::new(name.to_owned(), subject, contents));
     *opened = Some(Arc::clone(&fresh));
     Ok(fresh)
 }

@@ -1,4 +1,4 @@
-use belay_grant::{Expected, Grant, Scope, Signed, Subject};
+use belay_grant::{Grant, GrantExpectation, Scope, SignedBytes, Subject};
 use belay_proto::{
     gate_v1, runner_v1,
     v1::{Approval, approval::State},
@@ -43,13 +43,13 @@ pub(super) async fn get_grant(gate: &Gate, request: gate_v1::GetGrantRequest) ->
     let now = gate.clock.now_micros().div_euclid(1_000_000);
     let verified = |kept: &runner_v1::Grant, now: i64| {
         let runner_v1::Grant { body, signature, key_id } = kept.clone();
-        let expected = Expected {
+        let expected = GrantExpectation {
             call: &approval.call,
             subject_digest: &approval.subject_digest,
             policy_revision: subject.policy_revision,
             now,
         };
-        Grant::verify(&Signed { body, signature, key_id }, &gate.keys, expected)
+        Grant::verify(&SignedBytes { body, signature, key_id }, &gate.keys, expected)
     };
     let signed = |nonce: String| {
         let signed = grant(&approval, &subject, now, nonce).sign(&gate.key);

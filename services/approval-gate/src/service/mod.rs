@@ -45,11 +45,11 @@ use crate::Gate;
 
 /// `ApprovalService` and `PolicyService`, for the listener for people.
 pub fn hosted(gate: Arc<Gate>) -> Hosted {
-    let policy = PolicyServiceServer::new(ForPeople { gate: Arc::clone(&gate) })
+    let policy = PolicyServiceServer::new(PeopleService { gate: Arc::clone(&gate) })
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
     let measured = Arc::clone(&gate);
-    let approvals = ApprovalServiceServer::new(ForPeople { gate })
+    let approvals = ApprovalServiceServer::new(PeopleService { gate })
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
     let policy = Hosted::new(Routes::new(policy), "belay.v1.PolicyService", FILE_DESCRIPTOR_SET);
@@ -61,18 +61,18 @@ pub fn hosted(gate: Arc<Gate>) -> Hosted {
 /// `ApprovalGateService`, for the listener for services, with store positions in requests and responses.
 pub fn hosted_for_services(gate: Arc<Gate>) -> Hosted {
     let stores = Arc::clone(gate.store.stores());
-    let service = ApprovalGateServiceServer::new(ForServices { gate })
+    let service = ApprovalGateServiceServer::new(GateService { gate })
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
     Hosted::new(Routes::new(service), "belay.gate.v1.ApprovalGateService", FILE_DESCRIPTOR_SET).with_stores(stores)
 }
 
-struct ForPeople {
+struct PeopleService {
     gate: Arc<Gate>,
 }
 
 #[tonic::async_trait]
-impl ApprovalService for ForPeople {
+impl ApprovalService for PeopleService {
     type WatchApprovalsStream = Messages<v1::WatchApprovalsResponse>;
 
     async fn get_approval(&self, request: Request<v1::GetApprovalRequest>) -> Result<Response<v1::Approval>, Status> {
@@ -127,7 +127,7 @@ impl ApprovalService for ForPeople {
     }
 }
 
-impl ForPeople {
+impl PeopleService {
     /// The reply to a person's decision or answer, with its span.
     fn decided(
         &self,
@@ -145,18 +145,18 @@ impl ForPeople {
 }
 
 #[tonic::async_trait]
-impl PolicyService for ForPeople {
+impl PolicyService for PeopleService {
     async fn get_policy(&self, _: Request<v1::GetPolicyRequest>) -> Result<Response<v1::SignedPolicy>, Status> {
         Ok(Response::new(self.gate.policy().signed.clone()))
     }
 }
 
-struct ForServices {
+struct GateService {
     gate: Arc<Gate>,
 }
 
 #[tonic::async_trait]
-impl ApprovalGateService for ForServices {
+impl ApprovalGateService for GateService {
     type WatchDecisionsStream = Messages<gate_v1::WatchDecisionsResponse>;
     type WatchPolicyStream = Messages<gate_v1::WatchPolicyResponse>;
 

@@ -57,7 +57,7 @@ pub(super) async fn watch_approvals(
     Ok(Box::pin(futures::stream::iter(reset).chain(updates)))
 }
 
-/// What a watcher gets.
+/// A message to a watcher.
 pub(super) enum Update {
     /// An approval in its current state, in BASIC view.
     Approval(Box<Approval>),
@@ -83,7 +83,7 @@ pub(super) async fn watch(
     Ok(Watch { _taken: taken, gate: Arc::clone(gate), head, filter, undelivered, heartbeat, cursor: after }.stream())
 }
 
-/// One watcher. The initial approvals and later changes are read the same way: everything after the cursor.
+/// A watcher. The initial approvals and later changes are read the same way: everything after the cursor.
 struct Watch {
     /// Its slot within the limit of watchers.
     _taken: Taken,

@@ -33,7 +33,7 @@ use self::{
     operations::{Change, Op, Reply},
     schema::{SCHEMA, TABLES},
 };
-pub(crate) use operations::{NewApproval, Rendered, RequestId};
+pub(crate) use operations::{ApprovalContent, NewApproval, RequestId};
 pub(crate) use read::{Filter, Position};
 
 /// Reads every row of a gate's store, whether or not a process has it open; `None` when there is none.
@@ -76,7 +76,7 @@ pub fn measure(location: &Location) -> Result<Option<StoreSize>, StoreError> {
 pub struct StoreError(#[from] pub SqliteError);
 
 /// Why a change may not be stored.
-pub(crate) type Failed = CommitError<SqliteError>;
+pub(crate) type StoreFailure = CommitError<SqliteError>;
 
 /// Failures of a store that the log has named, one of each kind: requests that meet the same damage again and again do not fill it.
 #[derive(Clone)]
@@ -160,7 +160,7 @@ impl Store {
         &self.id
     }
 
-    /// What watchers know the store by: another value when an operator has accepted it although it is behind.
+    /// The store's identity for watchers: another value when an operator has accepted it although it is behind.
     pub(crate) fn watched_as(&self) -> String {
         match self.stores.own().generation {
             0 => self.id.clone(),
@@ -183,7 +183,7 @@ impl Store {
     }
 
     /// Stores a new approval, or returns the existing one with its name.
-    pub(crate) async fn create(&self, new: NewApproval) -> Result<Approval, Failed> {
+    pub(crate) async fn create(&self, new: NewApproval) -> Result<Approval, StoreFailure> {
         match self.writer.commit(Op::Create(Box::new(new))).await? {
             Reply::Approval(Some(approval)) => Ok(approval),
             other => Err(unexpected(other)),
@@ -197,7 +197,7 @@ impl Store {
         now: i64,
         request: Option<RequestId>,
         change: impl FnOnce(&Approval) -> Result<Option<Approval>, Refusal> + Send + 'static,
-    ) -> Result<Result<Option<Approval>, Refusal>, Failed> {
+    ) -> Result<Result<Option<Approval>, Refusal>, StoreFailure> {
         self.change_with(name, now, request, None, Box::new(change)).await
     }
 
@@ -209,7 +209,7 @@ impl Store {
         request: Option<RequestId>,
         sealed: Vec<u8>,
         change: impl FnOnce(&Approval) -> Result<Option<Approval>, Refusal> + Send + 'static,
-    ) -> Result<Result<Option<Approval>, Refusal>, Failed> {
+    ) -> Result<Result<Option<Approval>, Refusal>, StoreFailure> {
         self.change_with(name, now, request, Some(sealed), Box::new(change)).await
     }
 
@@ -220,7 +220,7 @@ impl Store {
         request: Option<RequestId>,
         answer: Option<Vec<u8>>,
         change: Change,
-    ) -> Result<Result<Option<Approval>, Refusal>, Failed> {
+    ) -> Result<Result<Option<Approval>, Refusal>, StoreFailure> {
         match self.writer.commit(Op::Change { name: name.to_owned(), now, request, answer, change }).await? {
             Reply::Approval(approval) => Ok(Ok(approval)),
             Reply::Refused(refusal) => Ok(Err(refusal)),
@@ -229,7 +229,7 @@ impl Store {
     }
 
     /// Asks an answered form again, unless it has changed since this revision. Returns its current state.
-    pub(crate) async fn ask_again(&self, name: &str, revision: i64) -> Result<Option<Approval>, Failed> {
+    pub(crate) async fn ask_again(&self, name: &str, revision: i64) -> Result<Option<Approval>, StoreFailure> {
         match self.writer.commit(Op::AskAgain { name: name.to_owned(), revision }).await? {
             Reply::Approval(approval) => Ok(approval),
             other => Err(unexpected(other)),
@@ -243,16 +243,20 @@ impl Store {
     }
 
     /// Expires every due approval.
-    pub(crate) async fn lapse(&self, now: i64) -> Result<(), Failed> {
+    pub(crate) async fn lapse(&self, now: i64) -> Result<(), StoreFailure> {
         self.writer.commit(Op::Lapse { now }).await.map(drop)
     }
 
-    pub(crate) async fn acknowledge(&self, names: gate_v1::AcknowledgeApprovalsRequest) -> Result<(), Failed> {
+    pub(crate) async fn acknowledge(&self, names: gate_v1::AcknowledgeApprovalsRequest) -> Result<(), StoreFailure> {
         self.writer.commit(Op::Acknowledge(names)).await.map(drop)
     }
 
     /// Stores a grant, unless there is one already; returns the stored one.
-    pub(crate) async fn keep_grant(&self, approval: &str, grant: runner_v1::Grant) -> Result<runner_v1::Grant, Failed> {
+    pub(crate) async fn keep_grant(
+        &self,
+        approval: &str,
+        grant: runner_v1::Grant,
+    ) -> Result<runner_v1::Grant, StoreFailure> {
         self.put_grant(approval, grant, false).await
     }
 
@@ -261,7 +265,7 @@ impl Store {
         &self,
         approval: &str,
         grant: runner_v1::Grant,
-    ) -> Result<runner_v1::Grant, Failed> {
+    ) -> Result<runner_v1::Grant, StoreFailure> {
         self.put_grant(approval, grant, true).await
     }
 
@@ -270,7 +274,7 @@ impl Store {
         approval: &str,
         grant: runner_v1::Grant,
         renews: bool,
-    ) -> Result<runner_v1::Grant, Failed> {
+    ) -> Result<runner_v1::Grant, StoreFailure> {
         match self.writer.commit(Op::Grant { approval: approval.to_owned(), grant, renews }).await? {
             Reply::Grant(grant) => Ok(grant),
             other => Err(unexpected(other)),
@@ -283,12 +287,12 @@ impl Store {
         self.read(move |connection| read::grant(connection, &approval)).await
     }
 
-    pub(crate) async fn keep_policy(&self, policy: v1::SignedPolicy) -> Result<(), Failed> {
+    pub(crate) async fn keep_policy(&self, policy: v1::SignedPolicy) -> Result<(), StoreFailure> {
         self.writer.commit(Op::Policy(policy)).await.map(drop)
     }
 
     /// Deletes the approvals of these executions. Returns `false` when their bytes are still in a file, because of a reader: to be repeated.
-    pub(crate) async fn forget(&self, executions: Vec<String>) -> Result<bool, Failed> {
+    pub(crate) async fn forget(&self, executions: Vec<String>) -> Result<bool, StoreFailure> {
         match self.writer.commit(Op::Forget(executions)).await? {
             Reply::Done => Ok(true),
             Reply::LogInUse => Ok(false),
@@ -373,7 +377,7 @@ fn perform(
         _ => None,
     };
     let (forgets, forgotten): (Vec<usize>, Vec<Vec<String>>) = batch.iter().enumerate().filter_map(forgotten).unzip();
-    let write::Committed { mut answers, changes, head, number } = write::commit(&mut connection, stores, batch)?;
+    let write::CommittedBatch { mut answers, changes, head, number } = write::commit(&mut connection, stores, batch)?;
     if !forgets.is_empty() && !belay_sqlite::empty_log(&connection)? {
         forgets.into_iter().for_each(|index| answers[index] = Reply::LogInUse);
     }
@@ -386,7 +390,7 @@ fn perform(
 }
 
 /// A reply that is not the one to the operation, or that it needs a damaged row.
-fn unexpected(reply: Reply) -> Failed {
+fn unexpected(reply: Reply) -> StoreFailure {
     CommitError::Failed(match reply {
         Reply::Damaged(row) => SqliteError::Row(row),
         _ => SqliteError::Other("the writer returned a mismatched reply".into()),

@@ -15,12 +15,12 @@ pub(crate) struct NewApproval {
     pub(crate) basic: Approval,
     pub(crate) namespace: String,
     pub(crate) subject: Vec<u8>,
-    pub(crate) rendered: Rendered,
+    pub(crate) rendered: ApprovalContent,
 }
 
-/// What a person sees before deciding.
+/// The content that a person sees before deciding.
 #[derive(Clone, Debug)]
-pub(crate) enum Rendered {
+pub(crate) enum ApprovalContent {
     /// For a call or an effect.
     Preview(v1::Preview),
     /// For a form.
@@ -78,7 +78,7 @@ pub(super) enum Reply {
     Approval(Option<Approval>),
     Refused(Refusal),
     Grant(runner_v1::Grant),
-    /// What is to be forgotten is deleted, and a reader keeps its bytes in the write-ahead log for now.
+    /// The rows are deleted, and a reader keeps their bytes in the write-ahead log for now.
     LogInUse,
     /// The operation needs a row that is damaged; nothing was changed.
     Damaged(DamagedRow),

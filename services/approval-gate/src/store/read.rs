@@ -37,7 +37,7 @@ impl Filter {
         )
     }
 
-    /// One bit for each state.
+    /// A bit for each state.
     fn mask(&self) -> i64 {
         match self.states.is_empty() {
             true => -1,
@@ -77,7 +77,7 @@ fn approval(row: &Row<'_>) -> Result<(i64, Approval), SqliteError> {
     Ok((row.get(0)?, decoded(&name, row.get(2)?, row.get(3)?, basic)?))
 }
 
-/// What was read; `None` when the row is damaged, which the service's log then names.
+/// The row; `None` when it is damaged, which the service's log then names.
 pub(super) fn intact<T>(read: Result<T, SqliteError>) -> Result<Option<T>, SqliteError> {
     match read {
         Ok(read) => Ok(Some(read)),

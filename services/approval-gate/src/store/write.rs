@@ -10,7 +10,7 @@ use prost::Message as _;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
 use super::{
-    operations::{NewApproval, Op, Rendered, Reply, RequestId},
+    operations::{ApprovalContent, NewApproval, Op, Reply, RequestId},
     read,
     schema::{ANSWER, APPROVAL, BODY, GRANT, META, POLICY, damaged},
 };
@@ -35,7 +35,7 @@ pub(super) fn identify(connection: &Connection, new_id: impl FnOnce() -> String)
 }
 
 /// A durable batch.
-pub(super) struct Committed {
+pub(super) struct CommittedBatch {
     /// The reply to each operation.
     pub(super) answers: Vec<Reply>,
     /// The changed approvals, in the order of their revisions.
@@ -46,24 +46,28 @@ pub(super) struct Committed {
 }
 
 /// Makes a batch durable.
-pub(super) fn commit(connection: &mut Connection, stores: &Stores, batch: Vec<Op>) -> Result<Committed, SqliteError> {
+pub(super) fn commit(
+    connection: &mut Connection,
+    stores: &Stores,
+    batch: Vec<Op>,
+) -> Result<CommittedBatch, SqliteError> {
     let transaction = connection.transaction()?;
     let head = read::head(&transaction)?;
-    let mut writing = Writing { transaction, revision: head.revision, changes: Vec::new() };
+    let mut writing = BatchWriter { transaction, revision: head.revision, changes: Vec::new() };
     let answers = batch.into_iter().map(|op| writing.perform(op)).collect::<Result<_, _>>()?;
     let head = read::head(&writing.transaction)?;
     let number = belay_sqlite::count_commit(&writing.transaction, stores)?;
     writing.transaction.commit()?;
-    Ok(Committed { answers, changes: writing.changes, head, number })
+    Ok(CommittedBatch { answers, changes: writing.changes, head, number })
 }
 
-struct Writing<'a> {
+struct BatchWriter<'a> {
     transaction: Transaction<'a>,
     revision: i64,
     changes: Vec<Approval>,
 }
 
-impl Writing<'_> {
+impl BatchWriter<'_> {
     fn perform(&mut self, op: Op) -> Result<Reply, SqliteError> {
         match self.try_perform(op) {
             // Nothing was changed: the row was read first.
@@ -146,8 +150,8 @@ impl Writing<'_> {
         let key = self.transaction.last_insert_rowid();
         self.transaction.prepare_cached(&APPROVAL.stamp("key = ?1"))?.execute([key])?;
         let rendered = match rendered {
-            Rendered::Preview(preview) => preview.encode_to_vec(),
-            Rendered::Form(form) => form.encode_to_vec(),
+            ApprovalContent::Preview(preview) => preview.encode_to_vec(),
+            ApprovalContent::Form(form) => form.encode_to_vec(),
         };
         self.transaction.prepare_cached(&BODY.insert())?.execute(params![key, subject, rendered])?;
         self.changes.push(basic.clone());

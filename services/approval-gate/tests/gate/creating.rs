@@ -46,7 +46,7 @@ fn a_preview_is_rendered_from_the_runners_subject() {
     });
 }
 
-/// What separates duties is who requested it: an approval that names another requester is not returned as this one's.
+/// Duties are separated by the requester: an approval that names another requester is not returned as this one's.
 #[test]
 fn an_approval_of_another_requester_is_not_taken_for_the_same() {
     world("", async |world| {

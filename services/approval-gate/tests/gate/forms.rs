@@ -41,7 +41,7 @@ impl World {
         self.executor.services().create_approval(form).await.map(Response::into_inner)
     }
 
-    /// What the executor receives about a form: its state and the answer.
+    /// The state and the answer of a form, as the executor receives them.
     async fn delivered(&self) -> Option<(State, Option<String>)> {
         let mut watch = self
             .executor

@@ -1,6 +1,6 @@
 //! Grants: only for services, only for approved calls, always the same bytes.
 
-use belay_grant::{Expected, Grant, Keys, Signed};
+use belay_grant::{Grant, GrantExpectation, Keys, SignedBytes};
 use belay_proto::{
     gate_v1, runner_v1,
     v1::{self, Approval, Decision},
@@ -22,7 +22,7 @@ fn a_grant_is_signed_for_one_call_and_one_digest() {
         let asked = world.ask(&subject).await;
         let decided = decide(&world.person, &asked, Decision::Approve).await.unwrap();
         let given = grant(&world.executor, &asked).await.unwrap();
-        let signed = Signed { body: given.body, signature: given.signature, key_id: given.key_id };
+        let signed = SignedBytes { body: given.body, signature: given.signature, key_id: given.key_id };
 
         let published =
             world.executor.services().get_verification_keys(gate_v1::GetVerificationKeysRequest {}).await.unwrap();
@@ -33,12 +33,13 @@ fn a_grant_is_signed_for_one_call_and_one_digest() {
         assert_eq!(pinned, hex + "\n");
 
         let (keys, call, digest) = (Keys::from_bytes(&key.public_key).unwrap(), call_of(&subject), subject.digest());
-        let expected = Expected { call: &call, subject_digest: &digest, policy_revision: 1, now: 1_700_000_000 };
+        let expected =
+            GrantExpectation { call: &call, subject_digest: &digest, policy_revision: 1, now: 1_700_000_000 };
         let grant = Grant::verify(&signed, &keys, expected).unwrap();
         assert_eq!((grant.approver, grant.approval), (decided.decided_by, decided.name));
         assert_eq!((grant.not_before, grant.expires), (1_700_000_000 - 24 * 3600, 1_700_000_000 + 24 * 3600));
         assert_eq!(grant.nonce.len(), 20);
-        let later = Expected { now: 1_700_000_000 + 24 * 3600, ..expected };
+        let later = GrantExpectation { now: 1_700_000_000 + 24 * 3600, ..expected };
         assert!(Grant::verify(&signed, &keys, later).is_err());
     });
 }
@@ -113,8 +114,12 @@ fn an_expired_grant_is_renewed() {
         let (keys, call, digest) = (Keys::from_bytes(&key).unwrap(), call_of(&subject), subject.digest());
         let verify = |given: &runner_v1::Grant, now: i64| {
             let given = given.clone();
-            let signed = Signed { body: given.body, signature: given.signature, key_id: given.key_id };
-            Grant::verify(&signed, &keys, Expected { call: &call, subject_digest: &digest, policy_revision: 1, now })
+            let signed = SignedBytes { body: given.body, signature: given.signature, key_id: given.key_id };
+            Grant::verify(
+                &signed,
+                &keys,
+                GrantExpectation { call: &call, subject_digest: &digest, policy_revision: 1, now },
+            )
         };
         let now = 1_700_000_000 + 25 * 3600;
         assert!(verify(&first, now).is_err());

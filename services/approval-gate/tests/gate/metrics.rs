@@ -1,4 +1,4 @@
-//! What an operator's monitoring reads of the gate.
+//! The metrics of the gate as an operator's monitoring reads them.
 
 use belay_proto::v1::Decision;
 use belay_service_kit::metrics::Measured as _;

@@ -1,6 +1,6 @@
 //! Restarts of the gate, and stores that were changed from outside.
 
-use belay_policy::{Policies, Revised};
+use belay_policy::{Policies, RevisedPolicies};
 use belay_proto::{
     gate_v1,
     v1::{self, Decision, approval::State},
@@ -85,7 +85,7 @@ fn a_changed_policy_gets_a_new_revision() {
         world.gate.set_policy(&Policies::from_yaml(strict).unwrap()).await.unwrap();
         let next = policies.message().await.unwrap().unwrap().policy.unwrap();
         assert_eq!(next.revision, 4, "an equal policy keeps its revision");
-        assert_eq!(Revised::from_bytes(&next.body).unwrap().policies, Policies::from_yaml(strict).unwrap());
+        assert_eq!(RevisedPolicies::from_bytes(&next.body).unwrap().policies, Policies::from_yaml(strict).unwrap());
     });
 }
 

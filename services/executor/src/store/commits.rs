@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_defects::{Defect, is_planted};
-use belay_group_commit::{CommitError, GroupCommit, Runs, Writer};
+use belay_group_commit::{CommitError, GroupCommit, Writer, WriterRuntime};
 use belay_journal::{Committed, Done, Evidence, JournalReader, JournalWriter, Refused, StoreError, StoreWrite};
 
 use crate::feeds::{Follower, Push};
@@ -45,7 +45,7 @@ pub(crate) fn start(
     follower: Arc<Follower>,
     max_batch: usize,
 ) -> Commits {
-    let runs = if writer.blocks() { Runs::OnThread("belay-journal") } else { Runs::AsTask };
+    let runs = if writer.blocks() { WriterRuntime::OnThread("belay-journal") } else { WriterRuntime::AsTask };
     GroupCommit::start(runs, max_batch, Committing { writer, reader, follower })
 }
 

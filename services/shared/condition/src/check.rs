@@ -1,4 +1,4 @@
-//! What can be said about an expression before its values are known.
+//! Checks of an expression before its values are known.
 
 use cel::{
     IdedExpr,
@@ -115,7 +115,7 @@ fn names<'e>(expression: &'e IdedExpr, known: &mut Vec<&'e str>, parts: &mut usi
     }
 }
 
-/// What an expression is that is never true or false; `None` when it can be.
+/// The kind of an expression that is never true or false; `None` when it can be.
 fn never_boolean(expression: &Expr) -> Option<&'static str> {
     match expression {
         Expr::Literal(LiteralValue::Boolean(_)) => None,

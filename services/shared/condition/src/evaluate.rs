@@ -472,7 +472,7 @@ fn borrowed<'v>(value: &Val<'v>) -> Option<Val<'v>> {
     }
 }
 
-/// What it costs to copy a value.
+/// The cost of a copy of a value.
 fn size(value: &Value) -> u64 {
     match value {
         Value::Array(entries) => 1 + entries.iter().map(size).sum::<u64>(),
@@ -483,11 +483,11 @@ fn size(value: &Value) -> u64 {
 }
 
 /// A value to keep, which is copied if it belongs to a variable.
-trait Owned {
+trait KeptValue {
     fn owned(self, evaluation: &mut Evaluation<'_>) -> Result<Value>;
 }
 
-impl Owned for Val<'_> {
+impl KeptValue for Val<'_> {
     fn owned(self, evaluation: &mut Evaluation<'_>) -> Result<Value> {
         match self {
             Cow::Owned(value) => Ok(value),

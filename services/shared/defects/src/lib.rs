@@ -47,7 +47,7 @@ pub enum Defect {
     StaleView,
     /// The execution of a step's plan works in a folder of its own, where the workspace is one that the tool runner makes.
     ChildInAnotherFolder,
-    /// What became due while the executor was away is never loaded.
+    /// A timer that became due while the executor was away is never loaded.
     LostTimer,
     /// A start does not look for what is due: the first look comes with the next timer, or half a minute later.
     LateTimer,
@@ -89,13 +89,13 @@ pub enum Defect {
     HostSocketsReached,
     /// A process in another user namespace, such as a command in a sandbox, is taken for the user that it has outside.
     ForeignPeerTrusted,
-    /// What the settings show to commands is checked by its name: a symbolic link leads around the check.
+    /// A path that the settings show to commands is checked by its name: a symbolic link leads around the check.
     LinkedSourceTrusted,
     /// In the block of a private key everything is hidden, also code that whoever approves the file has to see.
     CodeHiddenAsKey,
     /// The content of a change is looked up by its shown path: two changes that read alike have one content.
     ContentByShownPath,
-    /// Who may not decide approvals can have the policy decide them.
+    /// A principal that may not decide approvals can have the policy decide them.
     AutoForEveryone,
     /// A future that waits for a slot of a store gets it and keeps it, also when nobody polls it any more.
     UnpolledKeepsSlot,
@@ -121,13 +121,13 @@ pub const fn is_planted(_: Defect) -> bool {
     false
 }
 
-/// What another process of this program has to be given, so that what is planted for this thread is planted there, too: for [`take_over`].
+/// The text to give to another process of this program, for [`take_over`], so that the defects planted for this thread are planted there, too.
 #[cfg(feature = "plant")]
 pub fn handed_on() -> Option<String> {
     planted::handed_on()
 }
 
-/// What another process has to be given: nothing.
+/// The text to give to another process: none.
 #[cfg(not(feature = "plant"))]
 pub const fn handed_on() -> Option<String> {
     None
@@ -186,15 +186,15 @@ mod planted {
     /// Plants a defect for what this thread does in `attack`. Other threads do not have it, so that the tests beside this one are not disturbed.
     pub fn with_planted<T>(defect: Defect, attack: impl FnOnce() -> T) -> T {
         /// Restores what was planted before, also after a panic.
-        struct Before(Option<Defect>);
+        struct PlantedDefect(Option<Defect>);
 
-        impl Drop for Before {
+        impl Drop for PlantedDefect {
             fn drop(&mut self) {
                 DEFECT_HERE.set(self.0);
             }
         }
 
-        let _before = Before(DEFECT_HERE.replace(Some(defect)));
+        let _before = PlantedDefect(DEFECT_HERE.replace(Some(defect)));
         attack()
     }
 

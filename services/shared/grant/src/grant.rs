@@ -3,7 +3,7 @@
 use ed25519_dalek::SigningKey;
 use serde::{Deserialize, Serialize};
 
-use crate::{Invalid, Keys, Signed, canonical, from_canonical, seal::GRANT};
+use crate::{InvalidSeal, Keys, SignedBytes, canonical, from_canonical, seal::GRANT};
 
 /// A permission for one call and one subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct Grant {
     pub call: String,
     /// The service that may accept it: `tool-runner`.
     pub audience: String,
-    /// Who approved, as the gate authenticated them.
+    /// The approver, as the gate authenticated them.
     pub approver: String,
     /// The revision of the policy that required the approval.
     pub policy_revision: i64,
@@ -45,7 +45,7 @@ pub enum Scope {
 
 /// The values that a runner requires of a grant.
 #[derive(Clone, Copy, Debug)]
-pub struct Expected<'a> {
+pub struct GrantExpectation<'a> {
     /// The call that waits for approval.
     pub call: &'a str,
     /// The digest of its subject.
@@ -72,27 +72,27 @@ impl Grant {
     /// The period for which a grant claims to be valid, in seconds since 1970. This verifies nothing; [`Grant::verify`] does.
     ///
     /// # Errors
-    /// [`Invalid::Malformed`] when the bytes are not a grant.
-    pub fn times(body: &[u8]) -> Result<(i64, i64), Invalid> {
+    /// [`InvalidSeal::Malformed`] when the bytes are not a grant.
+    pub fn times(body: &[u8]) -> Result<(i64, i64), InvalidSeal> {
         let grant: Self = from_canonical(body, Self::MAX_BYTES)?;
         Ok((grant.not_before, grant.expires))
     }
 
     /// Signs it.
-    pub fn sign(&self, key: &SigningKey) -> Signed {
-        Signed::new(GRANT, key, canonical(self))
+    pub fn sign(&self, key: &SigningKey) -> SignedBytes {
+        SignedBytes::new(GRANT, key, canonical(self))
     }
 
     /// Returns the grant in signed bytes if it is valid for what is expected. The ledger checks by its nonce that it was not used before.
     ///
     /// # Errors
-    /// [`Invalid`], naming what does not fit.
-    pub fn verify(signed: &Signed, keys: &Keys, expected: Expected<'_>) -> Result<Self, Invalid> {
+    /// [`InvalidSeal`], naming what does not fit.
+    pub fn verify(signed: &SignedBytes, keys: &Keys, expected: GrantExpectation<'_>) -> Result<Self, InvalidSeal> {
         keys.verify(GRANT, signed)?;
         let grant: Self = from_canonical(&signed.body, Self::MAX_BYTES)?;
         let same = |what, found: &str, expected: &str| match found == expected {
             true => Ok(()),
-            false => Err(Invalid::Mismatch { what, found: found.to_owned(), expected: expected.to_owned() }),
+            false => Err(InvalidSeal::Mismatch { what, found: found.to_owned(), expected: expected.to_owned() }),
         };
         same("version", &grant.v.to_string(), "1")?;
         same("audience", &grant.audience, Self::AUDIENCE)?;
@@ -102,13 +102,13 @@ impl Grant {
         same("number of uses", &grant.uses.to_string(), "1")?;
         for (what, said) in [("approval", &grant.approval), ("approver", &grant.approver), ("nonce", &grant.nonce)] {
             if said.is_empty() {
-                return Err(Invalid::Malformed(format!("it has no {what}")));
+                return Err(InvalidSeal::Malformed(format!("it has no {what}")));
             }
         }
         let (not_before, expires, now) = (grant.not_before, grant.expires, expected.now);
         // Checked first: with the tolerance for clocks, such a grant would be valid for a moment.
         if not_before >= expires || now.saturating_add(Self::SKEW) < not_before || now >= expires {
-            return Err(Invalid::Time { not_before, expires, now });
+            return Err(InvalidSeal::Time { not_before, expires, now });
         }
         Ok(grant)
     }

@@ -1,4 +1,4 @@
-//! What a person approves, as bytes, and the signed permission that follows from it.
+//! The bytes that a person approves, and the signed permission that follows from them.
 //!
 //! A [`Subject`] says what is to be decided; its canonical bytes are digested, shown and stored. A [`Grant`] is signed over its own
 //! bytes and names the subject's digest. A service that has the gate's public key verifies it without calling another service. Nothing is
@@ -13,13 +13,13 @@ mod subject;
 
 pub use digest::digest_of;
 pub use ed25519_dalek::{SigningKey, VerifyingKey};
-pub use grant::{Expected, Grant, Scope};
-pub use seal::{Invalid, Keys, Signed, key_id};
+pub use grant::{Grant, GrantExpectation, Scope};
+pub use seal::{InvalidSeal, Keys, SignedBytes, key_id};
 pub use subject::{CallWords, Change, ChangeKind, Folder, Gravity, HiddenWords, Kind, Risk, Subject};
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// One message's canonical form: JSON with the fields in the order of their declaration, no white space, integers only.
+/// The canonical form of a message: JSON with the fields in the order of their declaration, no white space, integers only.
 pub(crate) fn canonical(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("strings, integers and lists are always JSON")
 }
@@ -27,14 +27,14 @@ pub(crate) fn canonical(value: &impl Serialize) -> Vec<u8> {
 /// Parses canonical bytes, and rejects all others.
 ///
 /// # Errors
-/// [`Invalid::Malformed`] when they are not such a message, another spelling of one, or more than `limit` bytes.
-pub(crate) fn from_canonical<T: Serialize + DeserializeOwned>(bytes: &[u8], limit: usize) -> Result<T, Invalid> {
+/// [`InvalidSeal::Malformed`] when they are not such a message, another spelling of one, or more than `limit` bytes.
+pub(crate) fn from_canonical<T: Serialize + DeserializeOwned>(bytes: &[u8], limit: usize) -> Result<T, InvalidSeal> {
     if bytes.len() > limit {
-        return Err(Invalid::Malformed(format!("it has {} bytes, and the limit is {limit}", bytes.len())));
+        return Err(InvalidSeal::Malformed(format!("it has {} bytes, and the limit is {limit}", bytes.len())));
     }
-    let value: T = serde_json::from_slice(bytes).map_err(|error| Invalid::Malformed(shown(&error.to_string())))?;
+    let value: T = serde_json::from_slice(bytes).map_err(|error| InvalidSeal::Malformed(shown(&error.to_string())))?;
     if canonical(&value) != bytes {
-        return Err(Invalid::Malformed("it is not in canonical form".into()));
+        return Err(InvalidSeal::Malformed("it is not in canonical form".into()));
     }
     Ok(value)
 }
@@ -52,6 +52,6 @@ mod tests {
     fn a_message_has_at_most_its_limit_of_bytes() {
         assert_eq!(from_canonical::<String>(br#""abc""#, 5), Ok("abc".to_owned()));
         let refused = from_canonical::<String>(br#""abc""#, 4);
-        assert_eq!(refused, Err(Invalid::Malformed("it has 5 bytes, and the limit is 4".into())));
+        assert_eq!(refused, Err(InvalidSeal::Malformed("it has 5 bytes, and the limit is 4".into())));
     }
 }

@@ -9,18 +9,18 @@ use crate::shown;
 
 /// Bytes with a signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signed {
-    /// What is signed.
+pub struct SignedBytes {
+    /// The signed bytes.
     pub body: Vec<u8>,
     /// 64 bytes.
     pub signature: Vec<u8>,
-    /// Which key signed.
+    /// The key that signed.
     pub key_id: String,
 }
 
 /// Why signed bytes are rejected.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum Invalid {
+pub enum InvalidSeal {
     /// No key of that id is trusted.
     #[error("key `{0}` is not one of the gate's")]
     UnknownKey(String),
@@ -33,11 +33,11 @@ pub enum Invalid {
     /// It was signed for something else.
     #[error("it is for another {what}: {found}, not {expected}")]
     Mismatch {
-        /// Which field.
+        /// The field.
         what: &'static str,
-        /// What it says.
+        /// The value that it has.
         found: String,
-        /// What it should say.
+        /// The value that it should have.
         expected: String,
     },
     /// It is not valid yet, or has expired.
@@ -67,12 +67,12 @@ impl Keys {
         Self(keys.into_iter().map(|key| (key_id(&key), key)).collect())
     }
 
-    /// One key from its 32 bytes.
+    /// Reads a key from its 32 bytes.
     ///
     /// # Errors
-    /// [`Invalid::Malformed`] when they are not a public key, or one for which anyone can sign.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Invalid> {
-        let malformed = |error: &dyn std::fmt::Display| Invalid::Malformed(error.to_string());
+    /// [`InvalidSeal::Malformed`] when they are not a public key, or one for which anyone can sign.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, InvalidSeal> {
+        let malformed = |error: &dyn std::fmt::Display| InvalidSeal::Malformed(error.to_string());
         let bytes: [u8; 32] = bytes.try_into().map_err(|_| malformed(&"a public key has 32 bytes"))?;
         let key = VerifyingKey::from_bytes(&bytes).map_err(|error| malformed(&error))?;
         if key.is_weak() {
@@ -87,17 +87,17 @@ impl Keys {
         self.0.iter().map(|(id, key)| (id.as_str(), key))
     }
 
-    pub(crate) fn verify(&self, domain: &str, signed: &Signed) -> Result<(), Invalid> {
+    pub(crate) fn verify(&self, domain: &str, signed: &SignedBytes) -> Result<(), InvalidSeal> {
         // The id only selects the key; the signature is the proof.
         let key = self.0.iter().find(|(id, _)| *id == signed.key_id);
-        let (_, key) = key.ok_or_else(|| Invalid::UnknownKey(shown(&signed.key_id)))?;
-        let signature = Signature::from_slice(&signed.signature).map_err(|_| Invalid::Signature)?;
+        let (_, key) = key.ok_or_else(|| InvalidSeal::UnknownKey(shown(&signed.key_id)))?;
+        let signature = Signature::from_slice(&signed.signature).map_err(|_| InvalidSeal::Signature)?;
         // Strict: a signature has one spelling, and a weak key signs nothing.
-        key.verify_strict(&message(domain, &signed.body), &signature).map_err(|_| Invalid::Signature)
+        key.verify_strict(&message(domain, &signed.body), &signature).map_err(|_| InvalidSeal::Signature)
     }
 }
 
-impl Signed {
+impl SignedBytes {
     pub(crate) fn new(domain: &str, key: &SigningKey, body: Vec<u8>) -> Self {
         let signature = key.sign(&message(domain, &body)).to_vec();
         Self { body, signature, key_id: key_id(&key.verifying_key()) }
@@ -111,8 +111,8 @@ impl Signed {
     /// Whether these are a policy's bytes that one of the keys signed.
     ///
     /// # Errors
-    /// [`Invalid`] when they are not.
-    pub fn verify_policy(&self, keys: &Keys) -> Result<(), Invalid> {
+    /// [`InvalidSeal`] when they are not.
+    pub fn verify_policy(&self, keys: &Keys) -> Result<(), InvalidSeal> {
         keys.verify(POLICY, self)
     }
 }

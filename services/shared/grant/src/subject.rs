@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Invalid, canonical, digest_of, from_canonical};
+use crate::{InvalidSeal, canonical, digest_of, from_canonical};
 
-/// What a decision is about.
+/// The object of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// A call that has not run.
     Call,
-    /// What a call changed in its view.
+    /// The changes of a call in its view.
     Effect,
 }
 
@@ -25,7 +25,7 @@ pub enum Kind {
 pub struct Subject {
     /// The version of this message, [`Subject::VERSION`].
     pub v: u32,
-    /// What the decision is about.
+    /// The object of the decision.
     pub kind: Kind,
     /// `namespaces/*/executions/*`.
     pub execution: String,
@@ -41,7 +41,7 @@ pub struct Subject {
     pub command: Vec<String>,
     /// The directory in the workspace in which a command runs; empty for its root.
     pub working_directory: String,
-    /// What is hidden in `arguments`, `command` and `working_directory`; none when nothing is.
+    /// The hidden parts of `arguments`, `command` and `working_directory`; none when nothing is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden: Option<HiddenWords>,
     /// The workspace's path.
@@ -58,7 +58,7 @@ pub struct Subject {
     pub effect_digest: String,
     /// How much harm it may do.
     pub risk: Risk,
-    /// What happens to each path, the gravest first, and equally grave ones by path; empty for a call. A change is referred to by its place here: the paths
+    /// The changes, the gravest first, and equally grave ones by path; empty for a call. A change is referred to by its place here: the paths
     /// of two of them may read alike where secrets are redacted.
     pub changes: Vec<Change>,
     /// The folders in which only plain creations happen, and more of them than one would read one by one.
@@ -66,7 +66,7 @@ pub struct Subject {
     pub folders: Vec<Folder>,
 }
 
-/// What redaction hides in the words of a call.
+/// The words of a call that redaction hides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HiddenWords {
@@ -109,8 +109,8 @@ impl CallWords {
     /// Parses them.
     ///
     /// # Errors
-    /// [`Invalid::Malformed`] when the bytes are not the words of a call, not canonical, or more than [`Subject::MAX_BYTES`].
-    pub fn parse(bytes: &[u8]) -> Result<Self, Invalid> {
+    /// [`InvalidSeal::Malformed`] when the bytes are not the words of a call, not canonical, or more than [`Subject::MAX_BYTES`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, InvalidSeal> {
         from_canonical(bytes, Subject::MAX_BYTES)
     }
 }
@@ -125,7 +125,7 @@ pub struct Folder {
     pub changes: u32,
 }
 
-/// What happens to one path.
+/// The change of one path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
@@ -135,7 +135,7 @@ pub struct Change {
     /// The digest of the path as it is, by which the runner gives it to who may see it; empty where `path` is all of it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub path_digest: String,
-    /// What happens.
+    /// The kind of the change.
     pub kind: ChangeKind,
     /// How grave it is, judged on the path as it is.
     pub gravity: Gravity,
@@ -146,9 +146,9 @@ pub struct Change {
     pub before: String,
     /// The content's digest after; empty for what is not a file or will not be there.
     pub after: String,
-    /// What will be there in words, such as `file 0644`, `folder 0755`, `link to ../x`; what was there where it goes.
+    /// The new entry in words, such as `file 0644`, `folder 0755`, `link to ../x`; the old one where it goes.
     pub what: String,
-    /// What a person should check carefully, by flag name.
+    /// Flags of what a person should check carefully.
     pub flags: Vec<String>,
     /// The index in [`Subject::folders`] of the folder with which it is shown; none for one that is shown by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -173,7 +173,7 @@ impl Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gravity {
-    /// Of a protected path.
+    /// A change of a protected path.
     Protected,
     /// It has a flag that requires approval.
     Flagged,
@@ -210,11 +210,11 @@ impl Gravity {
     }
 }
 
-/// What happens to a path.
+/// The kind of a change of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// Nothing was there.
+    /// The path did not exist.
     Created,
     /// It is modified.
     Modified,
@@ -246,12 +246,12 @@ impl Subject {
     /// Parses a subject.
     ///
     /// # Errors
-    /// [`Invalid::Malformed`] when the bytes are not a subject, not canonical, more than [`Subject::MAX_BYTES`], a call with changes, an effect
+    /// [`InvalidSeal::Malformed`] when the bytes are not a subject, not canonical, more than [`Subject::MAX_BYTES`], a call with changes, an effect
     /// without its digest, or a change in a folder that is not listed.
-    pub fn parse(bytes: &[u8]) -> Result<Self, Invalid> {
+    pub fn parse(bytes: &[u8]) -> Result<Self, InvalidSeal> {
         let subject: Self = from_canonical(bytes, Self::MAX_BYTES)?;
         if subject.v != Self::VERSION {
-            return Err(Invalid::Malformed(format!("version {} is not known here", subject.v)));
+            return Err(InvalidSeal::Malformed(format!("version {} is not known here", subject.v)));
         }
         // A call that has not run changed nothing, and an effect is bound by its manifest.
         let fits = match subject.kind {
@@ -260,10 +260,10 @@ impl Subject {
         };
         let is_listed = |folder: u32| usize::try_from(folder).is_ok_and(|folder| folder < subject.folders.len());
         if !subject.changes.iter().filter_map(|change| change.folder).all(is_listed) {
-            return Err(Invalid::Malformed("a change names a folder that is not listed".into()));
+            return Err(InvalidSeal::Malformed("a change names a folder that is not listed".into()));
         }
         if !fits {
-            return Err(Invalid::Malformed("its kind does not fit its changes and its effect's digest".into()));
+            return Err(InvalidSeal::Malformed("its kind does not fit its changes and its effect's digest".into()));
         }
         Ok(subject)
     }

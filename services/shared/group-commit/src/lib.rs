@@ -35,7 +35,7 @@ impl Pauses {
 
 /// Where a writer runs.
 #[derive(Clone, Copy, Debug)]
-pub enum Runs<'a> {
+pub enum WriterRuntime<'a> {
     /// On a thread of its own with this name: its commits may block it.
     OnThread(&'a str),
     /// As a task of the runtime: its commits may not block.
@@ -62,11 +62,11 @@ where
     }
 }
 
-type Waiting<Op, Output, Error> = (Op, oneshot::Sender<Result<Output, Error>>);
+type QueuedOp<Op, Output, Error> = (Op, oneshot::Sender<Result<Output, Error>>);
 
 /// A handle to the writer. Cheap to clone. The writer ends when the last handle is dropped.
 pub struct GroupCommit<Op, Output, Error> {
-    sender: mpsc::UnboundedSender<Waiting<Op, Output, Error>>,
+    sender: mpsc::UnboundedSender<QueuedOp<Op, Output, Error>>,
     /// The writer's own thread, if it has one.
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
@@ -104,22 +104,22 @@ where
     ///
     /// # Panics
     /// When the operating system gives no thread, or a task is to be started outside a runtime.
-    pub fn start(runs: Runs<'_>, max_batch: usize, writer: impl Writer<Op, Output, Error>) -> Self {
+    pub fn start(runs: WriterRuntime<'_>, max_batch: usize, writer: impl Writer<Op, Output, Error>) -> Self {
         // Not bounded: a caller that commits waits for the result, so there are as many operations as waiting tasks.
-        let (sender, receiver) = mpsc::unbounded_channel::<Waiting<Op, Output, Error>>();
+        let (sender, receiver) = mpsc::unbounded_channel::<QueuedOp<Op, Output, Error>>();
         let pauses = match runs {
-            Runs::Interleaved(pauses) => Some(pauses),
-            Runs::OnThread(_) | Runs::AsTask => None,
+            WriterRuntime::Interleaved(pauses) => Some(pauses),
+            WriterRuntime::OnThread(_) | WriterRuntime::AsTask => None,
         };
         let work = run(receiver, max_batch, writer, pauses);
         let thread = match runs {
-            Runs::OnThread(name) => {
+            WriterRuntime::OnThread(name) => {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
                 let runtime = runtime.expect("a runtime without I/O needs nothing of the operating system");
                 let thread = std::thread::Builder::new().name(name.into());
                 Some(thread.spawn(move || runtime.block_on(work)).expect("the operating system starts a thread"))
             }
-            Runs::AsTask | Runs::Interleaved(_) => {
+            WriterRuntime::AsTask | WriterRuntime::Interleaved(_) => {
                 tokio::spawn(work);
                 None
             }
@@ -154,7 +154,7 @@ where
 
 /// Commits what is ready, until no handle is left.
 async fn run<Op, Output, Error: Clone>(
-    mut receiver: mpsc::UnboundedReceiver<Waiting<Op, Output, Error>>,
+    mut receiver: mpsc::UnboundedReceiver<QueuedOp<Op, Output, Error>>,
     max_batch: usize,
     mut writer: impl Writer<Op, Output, Error>,
     pauses: Option<Pauses>,
@@ -184,7 +184,7 @@ mod tests {
     async fn operations_that_are_ready_share_a_commit() {
         let (entered, gate_reached) = sync::channel();
         let (open_gate, gate) = sync::channel::<()>();
-        let writer = GroupCommit::start(Runs::OnThread("test"), MAX_BATCH, move |batch: Vec<u32>| {
+        let writer = GroupCommit::start(WriterRuntime::OnThread("test"), MAX_BATCH, move |batch: Vec<u32>| {
             entered.send(batch.len()).unwrap();
             gate.recv().unwrap();
             Ok::<_, String>(batch.into_iter().map(|n| n * 10).collect())
@@ -227,7 +227,7 @@ mod tests {
         for _ in 0..200 {
             let file = Arc::new(());
             let open = Arc::clone(&file);
-            let writer = GroupCommit::start(Runs::OnThread("test"), MAX_BATCH, move |batch: Vec<u32>| {
+            let writer = GroupCommit::start(WriterRuntime::OnThread("test"), MAX_BATCH, move |batch: Vec<u32>| {
                 assert_eq!(*open, ());
                 Ok::<_, String>(batch)
             });
@@ -239,7 +239,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_failed_batch_fails_every_operation_in_it() {
-        let writer = GroupCommit::start(Runs::AsTask, MAX_BATCH, |_: Vec<u32>| Err::<Vec<u32>, _>("full".to_string()));
+        let writer =
+            GroupCommit::start(WriterRuntime::AsTask, MAX_BATCH, |_: Vec<u32>| Err::<Vec<u32>, _>("full".to_string()));
         let (a, b) = tokio::join!(writer.commit(1), writer.commit(2));
         assert_eq!((a, b), (Err(CommitError::Failed("full".into())), Err(CommitError::Failed("full".into()))));
     }

@@ -27,12 +27,12 @@ const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// The longest compiled pattern of a form, in bytes.
 const MAX_PATTERN_BYTES: usize = 1024 * 1024;
 
-/// One thing that is wrong with a value.
+/// A problem of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Where, as a JSON pointer (RFC 6901); empty for the whole value.
     pub pointer: String,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
     /// The members that the object there must not have, if that is the problem.
     pub unknown: Vec<String>,

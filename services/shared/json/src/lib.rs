@@ -12,10 +12,10 @@ pub const MAX_DEPTH: usize = 127;
 /// Why a text is refused.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{}{message}, at line {line} column {column}", if .pointer.is_empty() { String::new() } else { format!("{}: ", .pointer) })]
-pub struct Refused {
+pub struct InvalidJson {
     /// Where in the value, as a JSON pointer (RFC 6901); empty for the value as a whole.
     pub pointer: String,
-    /// What is wrong, and what to do.
+    /// The problem, and what to do.
     pub message: String,
     /// The line, from 1.
     pub line: u32,
@@ -26,8 +26,8 @@ pub struct Refused {
 /// The value of a text. A byte order mark at its beginning is ignored.
 ///
 /// # Errors
-/// [`Refused`] at the first place that is not JSON, or that has no exact value.
-pub fn read(text: &str) -> Result<Value, Refused> {
+/// [`InvalidJson`] at the first place that is not JSON, or that has no exact value.
+pub fn read(text: &str) -> Result<Value, InvalidJson> {
     let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let mut reader = Reader { text, at: start, path: Vec::new() };
     reader.skip_blanks();
@@ -43,7 +43,7 @@ pub fn read(text: &str) -> Result<Value, Refused> {
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_bytes(bytes: &[u8]) -> Result<Value, Refused> {
+pub fn read_bytes(bytes: &[u8]) -> Result<Value, InvalidJson> {
     match std::str::from_utf8(bytes) {
         Ok(text) => read(text),
         Err(error) => {
@@ -69,22 +69,22 @@ impl Reader<'_> {
         &self.text.as_bytes()[self.at..]
     }
 
-    fn refused(&self, at: usize, message: String) -> Refused {
+    fn refused(&self, at: usize, message: String) -> InvalidJson {
         let before = &self.text[..self.text.floor_char_boundary(at)];
         let count = |number: usize| u32::try_from(number + 1).unwrap_or(u32::MAX);
         let line = before.bytes().filter(|byte| *byte == b'\n').count();
         let column = before.rsplit('\n').next().unwrap_or_default().trim_start_matches('\u{feff}').chars().count();
         let pointer = self.path.iter().map(|name| format!("/{}", name.replace('~', "~0").replace('/', "~1")));
-        Refused { pointer: pointer.collect(), message, line: count(line), column: count(column) }
+        InvalidJson { pointer: pointer.collect(), message, line: count(line), column: count(column) }
     }
 
     /// Refuses a text that is no JSON: its line says more than the names around the place.
-    fn not_json(&self, at: usize, why: &str) -> Refused {
-        Refused { pointer: String::new(), ..self.refused(at, format!("is not JSON: {why}")) }
+    fn not_json(&self, at: usize, why: &str) -> InvalidJson {
+        InvalidJson { pointer: String::new(), ..self.refused(at, format!("is not JSON: {why}")) }
     }
 
     /// Refuses what stands next, where something else was expected.
-    fn unexpected<T>(&self, expected: &str) -> Result<T, Refused> {
+    fn unexpected<T>(&self, expected: &str) -> Result<T, InvalidJson> {
         let found = match self.text[self.at..].chars().next() {
             None => "the end of the text".to_owned(),
             Some(letter) => format!("`{}`", letter.escape_debug()),
@@ -102,7 +102,7 @@ impl Reader<'_> {
         takes
     }
 
-    fn value(&mut self) -> Result<Value, Refused> {
+    fn value(&mut self) -> Result<Value, InvalidJson> {
         for (word, value) in [("null", Value::Null), ("true", true.into()), ("false", false.into())] {
             let rest = &self.text[self.at..];
             if rest.starts_with(word) && !rest[word.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_') {
@@ -119,7 +119,7 @@ impl Reader<'_> {
         }
     }
 
-    fn nested(&mut self, read: impl FnOnce(&mut Self) -> Result<Value, Refused>) -> Result<Value, Refused> {
+    fn nested(&mut self, read: impl FnOnce(&mut Self) -> Result<Value, InvalidJson>) -> Result<Value, InvalidJson> {
         if self.path.len() == MAX_DEPTH {
             return Err(self.refused(self.at, format!("is nested deeper than {MAX_DEPTH} levels: flatten it")));
         }
@@ -135,7 +135,7 @@ impl Reader<'_> {
         *self.path.last_mut().expect("an array or an object is open") = name.into();
     }
 
-    fn array(&mut self) -> Result<Value, Refused> {
+    fn array(&mut self) -> Result<Value, InvalidJson> {
         let mut items = Vec::new();
         if self.takes(b']') {
             return Ok(items.into());
@@ -154,7 +154,7 @@ impl Reader<'_> {
         }
     }
 
-    fn object(&mut self) -> Result<Value, Refused> {
+    fn object(&mut self) -> Result<Value, InvalidJson> {
         let mut members = Map::new();
         if self.takes(b'}') {
             return Ok(members.into());
@@ -188,7 +188,7 @@ impl Reader<'_> {
     }
 
     /// A text with its quotes. Its end is found here; serde_json reads the escapes.
-    fn string(&mut self) -> Result<String, Refused> {
+    fn string(&mut self) -> Result<String, InvalidJson> {
         let (start, bytes) = (self.at, self.rest());
         let mut end = 1;
         loop {
@@ -209,7 +209,7 @@ impl Reader<'_> {
         })
     }
 
-    fn number(&mut self) -> Result<Number, Refused> {
+    fn number(&mut self) -> Result<Number, InvalidJson> {
         let start = self.at;
         let digits = |reader: &mut Self| {
             let count = reader.rest().iter().take_while(|byte| byte.is_ascii_digit()).count();

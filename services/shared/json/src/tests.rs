@@ -118,7 +118,7 @@ proptest! {
         }
     }
 
-    /// What is read, serde_json reads as well and to the same value; what it refuses is refused.
+    /// Accepted texts are read by serde_json as well, to the same value; texts that it refuses are refused.
     #[test]
     fn nothing_is_read_that_is_no_json(text in "[\\[\\]{}\",:0-9eE.+\\- \\\\utrnfalsb]{0,24}") {
         if let Ok(value) = read(&text) {

@@ -1,4 +1,4 @@
-//! What a service measures of itself, as values: how they are exposed is decided by those who read them.
+//! Metrics of a service, as values: how they are exposed is decided by those who read them.
 //!
 //! Names are OpenTelemetry's, with dots. The text that Prometheus reads derives its names from them.
 
@@ -11,7 +11,7 @@ pub use histogram::{Distribution, Histogram};
 /// The attributes of a point. They are known when the program is compiled, so that an id can never be one of them.
 pub type Attributes = Vec<(&'static str, &'static str)>;
 
-/// What the numbers of a metric mean.
+/// The meaning of the numbers of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A number of things, or a unit that is part of the name.
@@ -24,14 +24,14 @@ pub enum Unit {
     Bytes,
 }
 
-/// One metric, as it is now.
+/// A metric, as it is now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
     /// Its OpenTelemetry name, such as `executor.step.duration`.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// The meaning of the metric, in one line.
     pub help: &'static str,
-    /// What its numbers mean.
+    /// The unit of its numbers.
     pub unit: Unit,
     /// Its numbers.
     pub values: Values,
@@ -42,7 +42,7 @@ pub struct Metric {
 pub enum Values {
     /// Values that rise and fall.
     Gauge(Vec<(Attributes, f64)>),
-    /// What was counted since the process started.
+    /// The counts since the process started.
     Counter(Vec<(Attributes, u64)>),
     /// How values were distributed since the process started.
     Histogram(Vec<(Attributes, Distribution)>),
@@ -54,12 +54,12 @@ impl Metric {
         Self { name, help, unit, values: Values::Gauge(vec![(Attributes::new(), value)]) }
     }
 
-    /// What a [`Counter`] has counted.
+    /// The counts of a [`Counter`].
     pub fn counter(name: &'static str, help: &'static str, counter: &Counter) -> Self {
         Self { name, help, unit: Unit::None, values: Values::Counter(counter.read()) }
     }
 
-    /// What a [`Histogram`] of seconds has recorded.
+    /// The recordings of a [`Histogram`] of seconds.
     pub fn durations(name: &'static str, help: &'static str, histogram: &Histogram) -> Self {
         Self { name, help, unit: Unit::Seconds, values: Values::Histogram(histogram.read()) }
     }

@@ -12,7 +12,7 @@ pub(crate) const INTENT: &str = "intent";
 pub(crate) const GRANTED: &str = "granted";
 pub(crate) const NO_CHANGE: &str = "no_change";
 
-/// Those of settings.
+/// The rules of settings.
 pub(crate) const SETTINGS: [&str; 4] = [FILE_WRITE, FILE_DELETE, TERMINAL, PROGRAMS];
 
 /// All of them: a policy's own rules must not use these ids.

@@ -20,7 +20,7 @@ pub(crate) struct Message<P, N: Ord> {
     pub(crate) revision: i64,
     /// The policy at the top.
     pub(crate) policy: P,
-    /// What the sections of namespaces have: all settings, and the rules that they add.
+    /// The sections of namespaces: all settings, and the rules that they add.
     pub(crate) namespaces: BTreeMap<N, Document>,
 }
 

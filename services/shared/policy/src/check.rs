@@ -206,7 +206,7 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
     }
 }
 
-/// What is wrong with an entry of a list, apart from glob syntax. Without this check, a condition that can never match would silently disable its
+/// The problem with an entry of a list, apart from glob syntax. Without this check, a condition that can never match would silently disable its
 /// rule.
 pub(crate) fn bad_entry(list: &str, entry: &str) -> Option<String> {
     if entry.is_empty() || entry.len() > MAX_WORD {

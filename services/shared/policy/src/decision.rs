@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{built_in, protect};
 
-/// Which of the simple settings applies to a tool.
+/// The simple setting that applies to a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolKind {
@@ -34,7 +34,7 @@ pub enum Verdict {
     Deny,
 }
 
-/// What happens to approvals in an execution that is started without a person.
+/// The treatment of approvals in an execution that is started without a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NonInteractive {
@@ -77,12 +77,12 @@ impl Decision {
     }
 }
 
-/// What a tool is asked to do, before it runs.
+/// A call of a tool, before it runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Intent<'a> {
     /// The tool's canonical name.
     pub tool: &'a str,
-    /// Which setting applies to it.
+    /// The setting that applies to it.
     pub kind: ToolKind,
     /// The argument vector of a command; empty for other tools.
     pub command: &'a [String],
@@ -97,11 +97,11 @@ pub struct Intent<'a> {
     pub paths: &'a [String],
 }
 
-/// What happened to a path.
+/// The kind of a change of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// Nothing was there before.
+    /// The path did not exist before.
     #[serde(rename = "create")]
     Created,
     /// It was modified.
@@ -112,24 +112,24 @@ pub enum ChangeKind {
     Deleted,
 }
 
-/// What a call did to one path in its view.
+/// The change of one path by a call in its view.
 #[derive(Clone, Copy, Debug)]
 pub struct ChangeFact<'a> {
     /// The path, relative to the workspace, with `/`.
     pub path: &'a str,
-    /// What happened to it.
+    /// The kind of the change.
     pub kind: ChangeKind,
-    /// What a person should check carefully: `executable`, `link_leaves`, `odd_name`, `case_collision`, `set_id_stripped`, `bare_repository`,
+    /// Flags of what a person should check carefully: `executable`, `link_leaves`, `odd_name`, `case_collision`, `set_id_stripped`, `bare_repository`,
     /// `named_by_config`, `made_writable`.
     pub flags: &'a [String],
 }
 
-/// What a call did in its view, before it is committed.
+/// The changes of a call in its view, before they are committed.
 #[derive(Clone, Copy, Debug)]
 pub struct Effect<'a> {
     /// The tool's canonical name.
     pub tool: &'a str,
-    /// Which setting applies to it.
+    /// The setting that applies to it.
     pub kind: ToolKind,
     /// This policy's verdict on the intent.
     pub intent: Verdict,

@@ -51,7 +51,7 @@ pub(crate) enum Phase {
     Effect,
 }
 
-/// One rule. An empty list means no condition.
+/// A rule. An empty list means no condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rule {

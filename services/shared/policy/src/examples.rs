@@ -13,7 +13,7 @@ pub(crate) fn failing(rule: &Rule) -> Vec<(String, String)> {
     if rule.matching.is_empty() && rule.not_match.is_empty() {
         return Vec::new();
     }
-    let tried = Tried::new(rule);
+    let tried = CompiledRule::new(rule);
     let mut failing = Vec::new();
     for (name, list, wanted) in [("match", &rule.matching, true), ("not_match", &rule.not_match, false)] {
         for (index, example) in list.iter().enumerate() {
@@ -32,7 +32,7 @@ pub(crate) fn failing(rule: &Rule) -> Vec<(String, String)> {
 }
 
 /// A rule with its globs compiled separately.
-struct Tried<'a> {
+struct CompiledRule<'a> {
     rule: &'a Rule,
     programs: Vec<GlobMatcher>,
     arguments: Vec<GlobMatcher>,
@@ -41,7 +41,7 @@ struct Tried<'a> {
     paths: Vec<GlobMatcher>,
 }
 
-impl<'a> Tried<'a> {
+impl<'a> CompiledRule<'a> {
     fn new(rule: &'a Rule) -> Self {
         let compiled = |list: &[String], separator| {
             let patterns = list.iter().flat_map(|pattern| spellings(pattern, separator));

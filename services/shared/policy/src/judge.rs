@@ -1,6 +1,6 @@
 //! Judges intents and effects.
 //!
-//! Of the rules that match, the strictest wins, and of equally strict ones the first. When none matches, the simple settings apply. A call that
+//! The strictest of the rules that match wins, and of equally strict ones the first. When none matches, the simple settings apply. A call that
 //! names or changes several paths is judged path by path, and the strictest verdict applies.
 
 use std::{
@@ -37,10 +37,10 @@ pub(crate) enum Source<'a> {
     Flag(&'a str),
 }
 
-pub(crate) type Judged<'a> = (Verdict, Source<'a>);
+pub(crate) type SourcedVerdict<'a> = (Verdict, Source<'a>);
 
 /// The strictest, and of equally strict ones the first.
-fn strictest<'a>(answers: impl IntoIterator<Item = Judged<'a>>) -> Option<Judged<'a>> {
+fn strictest<'a>(answers: impl IntoIterator<Item = SourcedVerdict<'a>>) -> Option<SourcedVerdict<'a>> {
     answers.into_iter().reduce(|best, next| if next.0 > best.0 { next } else { best })
 }
 
@@ -56,7 +56,7 @@ impl Policy {
     }
 
     /// The verdict of rules and settings on a call that has not run, and whether it must have the workspace to itself.
-    pub(crate) fn judged_intent(&self, intent: &Intent<'_>) -> (Judged<'static>, bool) {
+    pub(crate) fn judged_intent(&self, intent: &Intent<'_>) -> (SourcedVerdict<'static>, bool) {
         let rules = &self.intents;
         let (programs, arguments) = (rules.programs(intent.program), rules.arguments(intent.command));
         let directories = rules.directories(intent.working_directory);
@@ -128,7 +128,7 @@ impl Policy {
     pub(crate) fn judged<'a, 'e>(
         &'e self,
         effect: &'e Effect<'a>,
-    ) -> impl Iterator<Item = (&'a ChangeFact<'a>, Judged<'a>)> + 'e {
+    ) -> impl Iterator<Item = (&'a ChangeFact<'a>, SourcedVerdict<'a>)> + 'e {
         let rules = &self.effects;
         let document = &*self.document;
         let fitting: Vec<(usize, usize)> =
@@ -156,7 +156,7 @@ impl Policy {
             return self.decision((Verdict::Deny, Source::BuiltIn(built_in::INTENT, reason)), None);
         }
         // The strictest verdict, and of equally strict ones that of the gravest change: its path is what a person sees first.
-        let mut worst: Option<(Judged<'_>, Gravity, &str)> = None;
+        let mut worst: Option<(SourcedVerdict<'_>, Gravity, &str)> = None;
         for (change, answer) in self.judged(effect) {
             let gravity = Gravity::of(change.path, change.kind, change.flags);
             if worst.is_none_or(|(worst, known, _)| (answer.0, Reverse(gravity)) > (worst.0, Reverse(known))) {
@@ -177,7 +177,7 @@ impl Policy {
         matching: &[usize],
         protected: bool,
         granted: bool,
-    ) -> Judged<'a> {
+    ) -> SourcedVerdict<'a> {
         let document = &*self.document;
         let ruled = strictest(matching.iter().map(|place| (document.rules[*place].decide, Source::Rule(*place))));
         if granted && ruled.is_none_or(|(verdict, _)| verdict < Verdict::Deny) {
@@ -195,7 +195,7 @@ impl Policy {
     }
 
     /// A verdict with its reason; `path` is the path whose change was judged.
-    fn decision(&self, (verdict, source): Judged<'_>, path: Option<&str>) -> Decision {
+    fn decision(&self, (verdict, source): SourcedVerdict<'_>, path: Option<&str>) -> Decision {
         // `Auto` covers all paths, any other verdict this path.
         let about =
             path.filter(|_| verdict > Verdict::Auto).map(|path| format!("`{}`: ", shown(path))).unwrap_or_default();
@@ -236,7 +236,7 @@ fn is_of_section(section: &Section, source: Source<'_>) -> bool {
 }
 
 /// Applies the settings to a call that no rule matches.
-fn unmatched_intent(document: &Document, intent: &Intent<'_>) -> Judged<'static> {
+fn unmatched_intent(document: &Document, intent: &Intent<'_>) -> SourcedVerdict<'static> {
     let of = |setting: Setting, id, reasons: [&'static str; 3]| match setting {
         Setting::Auto => (Verdict::Auto, Source::BuiltIn(id, reasons[0])),
         Setting::Prompt => (Verdict::Preview, Source::BuiltIn(id, reasons[1])),
@@ -282,7 +282,7 @@ fn all_auto(document: &Document) -> bool {
 ///
 /// The setting for the tool requires approval at most: if it denies the tool, the call ran only because a rule allowed it. The setting for the
 /// kind of change may deny it, whichever tool made it. When the intent was auto, the tool's own kind of change is auto as well.
-fn unmatched_change(document: &Document, effect: &Effect<'_>, change: ChangeKind) -> Judged<'static> {
+fn unmatched_change(document: &Document, effect: &Effect<'_>, change: ChangeKind) -> SourcedVerdict<'static> {
     let (of_change, id, reasons) = match change {
         ChangeKind::Created | ChangeKind::Modified => (document.file_write, built_in::FILE_WRITE, WRITES),
         ChangeKind::Deleted => (document.file_delete, built_in::FILE_DELETE, DELETES),

@@ -7,7 +7,7 @@
 //!
 //! A file has a policy for all namespaces, and sections for those that have one of their own: [`Policies::of`] gives the one that judges.
 //!
-//! The approval gate publishes them as signed bytes ([`Revised`]), and every tool runner enforces it. Pure: no clock, no files.
+//! The approval gate publishes them as signed bytes ([`RevisedPolicies`]), and every tool runner enforces it. Pure: no clock, no files.
 
 mod allowing;
 mod built_in;
@@ -34,4 +34,4 @@ pub use judge::COMMIT_CHANGES;
 pub use policies::Policies;
 pub use policy::Policy;
 pub use protect::{PROTECTED_PATHS, ProtectedPaths, protection};
-pub use revised::{InvalidPolicy, Revised};
+pub use revised::{InvalidPolicy, RevisedPolicies};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// Which characters a wildcard matches.
+/// The characters that a wildcard matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Separator {
     /// All but `/`; `**` crosses folders.

@@ -99,7 +99,7 @@ impl Policies {
         Ok(policies)
     }
 
-    /// What the policies were made from, as for [`Policies::new`].
+    /// The sources of the policies, as for [`Policies::new`].
     pub(crate) fn documents(&self) -> (&Document, BTreeMap<&str, Document>) {
         let own = self.sections.iter().map(|(name, policy)| (name.as_str(), policy.section()));
         (&self.top.document, own.collect())

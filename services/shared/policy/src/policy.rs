@@ -30,7 +30,7 @@ impl Policy {
         self.document.sandbox.min_tier
     }
 
-    /// What happens to approvals in executions that are started without a person.
+    /// The treatment of approvals in executions that are started without a person.
     pub fn non_interactive(&self) -> NonInteractive {
         self.document.non_interactive_policy
     }

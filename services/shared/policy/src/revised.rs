@@ -11,7 +11,7 @@ use crate::{
 
 /// The policies of all namespaces with their revision: one change of the file is one revision, whichever namespaces it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Revised {
+pub struct RevisedPolicies {
     /// From 1; increases with every policy that becomes active.
     pub revision: i64,
     /// The policies.
@@ -47,7 +47,7 @@ struct VersionOnly {
     v: u32,
 }
 
-impl Revised {
+impl RevisedPolicies {
     /// The canonical bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let (policy, namespaces) = self.policies.documents();
@@ -57,7 +57,7 @@ impl Revised {
     /// Parses canonical bytes. The caller must verify their signature first.
     ///
     /// # Errors
-    /// [`InvalidPolicy`] when they are not exactly what [`Revised::to_bytes`] returns for a valid policy.
+    /// [`InvalidPolicy`] when they are not exactly what [`RevisedPolicies::to_bytes`] returns for a valid policy.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, InvalidPolicy> {
         if bytes.len() > MAX_BYTES {
             return Err(InvalidPolicy::TooLarge(bytes.len()));

@@ -83,7 +83,7 @@ impl Rules {
     }
 }
 
-/// One condition of all rules of a phase.
+/// A condition of all rules of a phase.
 fn condition(
     document: &[Rule],
     places: &[usize],

@@ -19,7 +19,7 @@ impl Policies {
     /// All violations, in the order of its lines: never empty, at most 100.
     pub fn from_yaml(text: &str) -> Result<Self, Vec<Violation>> {
         let root = belay_yaml::parse(text, &BOUNDS).map_err(|violation| vec![violation])?;
-        let read::Read { document, sections, reader } = read::read(&root);
+        let read::PolicyReading { document, sections, reader } = read::read(&root);
         if !reader.violations().is_empty() {
             return Err(in_order(reader.into_violations()));
         }

@@ -1,13 +1,13 @@
-//! What the exit codes of `belay` mean.
+//! The meaning of the exit codes of `belay`.
 
 /// An exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExitCode {
     /// The number that the shell sees.
     pub code: u8,
-    /// What it says, in a few words.
+    /// Its meaning, in a few words.
     pub what: &'static str,
-    /// What to do.
+    /// Advice for the caller.
     pub advice: &'static str,
 }
 
@@ -71,7 +71,7 @@ pub const EXIT_CODES: &[ExitCode] = &[
     },
 ];
 
-/// What an exit code means.
+/// The meaning of an exit code.
 pub fn exit_code(code: u8) -> Option<&'static ExitCode> {
     EXIT_CODES.iter().find(|known| known.code == code)
 }

@@ -3,7 +3,7 @@
 /// The exit code of a program, in decimal.
 pub const EXIT_CODE: &str = "exit_code";
 
-/// What may have led to the failure, and what may help: part of a sentence for a person.
+/// A hint about the cause of the failure and about what may help: part of a sentence for a person.
 pub const HINT: &str = "hint";
 
 /// An entry for the policy's `rules` that allows what was refused, and nothing else; further ones are `allowing_rule_2` and so on.
@@ -28,7 +28,7 @@ pub const SIGNAL: &str = "signal";
 /// The limit that was exceeded, in units of [`UNIT`].
 pub const LIMIT: &str = "limit";
 
-/// What was found instead, in units of [`UNIT`].
+/// The number found instead, in units of [`UNIT`].
 pub const FOUND: &str = "found";
 
 /// `seconds`, `bytes` or `files`.

@@ -13,7 +13,7 @@ pub use exit::{EXIT_CODES, ExitCode, exit_code};
 pub use page::page;
 pub use table::*;
 
-/// What a reason is about: the sections of docs/errors.md.
+/// The topic of a reason: the sections of docs/errors.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Topic {
     /// The command line, plans, and the files that people write.
@@ -85,9 +85,9 @@ pub enum ErrorClass {
     InvalidArguments,
     /// The tool's result does not fit its schema.
     InvalidResult,
-    /// What must hold before the step's call does not.
+    /// A condition for the start of the step's call does not hold.
     PreconditionFailed,
-    /// What must hold after the step's call does not.
+    /// A condition for the result of the step's call does not hold.
     PostconditionFailed,
     /// The call tried to access something outside its workspace.
     SandboxViolation,
@@ -236,7 +236,7 @@ impl Code {
     }
 }
 
-/// One row of the table.
+/// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason {
     /// The stable word that programs compare.
@@ -251,9 +251,9 @@ pub struct Reason {
     pub classes: &'static [ErrorClass],
     /// The gRPC codes of errors that carry it; empty for reasons of steps and of the command line.
     pub codes: &'static [Code],
-    /// What happened.
+    /// The event.
     pub what: &'static str,
-    /// What to do about it.
+    /// Advice for a person.
     pub advice: &'static str,
 }
 

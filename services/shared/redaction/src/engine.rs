@@ -1,6 +1,6 @@
 //! Finds the secrets in a text.
 //!
-//! One pass of Aho-Corasick finds the rules' keywords; a rule's regular expression then looks at a window around its keyword, within the
+//! A pass of Aho-Corasick finds the rules' keywords; a rule's regular expression then looks at a window around its keyword, within the
 //! line. A second pass finds the exact values that were given.
 
 use std::{
@@ -14,11 +14,11 @@ use regex::bytes::{Captures, Regex, RegexBuilder};
 use crate::{
     Found,
     bytes::{is_line_end, is_token},
-    literals::{LiteralRefused, Literals},
+    literals::{LiteralRefusal, Literals},
     names,
-    own::{OwnRule, OwnRules, TooLarge},
+    own::{OwnRule, OwnRules, RulesTooLarge},
     pem,
-    rules::{self, At, Rule},
+    rules::{self, KeywordPosition, Rule},
     values,
 };
 
@@ -51,7 +51,7 @@ impl Shape {
     fn regex(&self) -> &Regex {
         self.regex.get_or_init(|| {
             let anchored = format!("^(?:{})", self.rule.regex);
-            let regex = if self.rule.at == At::Start { &anchored } else { self.rule.regex };
+            let regex = if self.rule.at == KeywordPosition::Start { &anchored } else { self.rule.regex };
             let regex = RegexBuilder::new(regex).unicode(false).build();
             regex.expect("the built-in rules are compiled in the tests")
         })
@@ -117,8 +117,8 @@ impl Redactor {
     /// Adds the operator's rules, in place of earlier ones of the operator's.
     ///
     /// # Errors
-    /// [`TooLarge`] when their patterns are too large together.
-    pub fn with_rules(&self, rules: Vec<OwnRule>) -> Result<Self, TooLarge> {
+    /// [`RulesTooLarge`] when their patterns are too large together.
+    pub fn with_rules(&self, rules: Vec<OwnRule>) -> Result<Self, RulesTooLarge> {
         let own = OwnRules::new(rules)?.map(Arc::new);
         Ok(Self { own, ..self.clone() })
     }
@@ -126,8 +126,8 @@ impl Redactor {
     /// Adds literal values to the rules: as they are, and in base64, hex, URL and JSON encoding. Earlier values stay.
     ///
     /// # Errors
-    /// [`LiteralRefused`] for a value that is too short to be distinguished from ordinary text, or too long to be buffered in a stream.
-    pub fn with_literals<L: AsRef<[u8]>>(&self, literals: impl IntoIterator<Item = L>) -> Result<Self, LiteralRefused> {
+    /// [`LiteralRefusal`] for a value that is too short to be distinguished from ordinary text, or too long to be buffered in a stream.
+    pub fn with_literals<L: AsRef<[u8]>>(&self, literals: impl IntoIterator<Item = L>) -> Result<Self, LiteralRefusal> {
         let literals = Literals::new(self.literals.as_deref(), literals)?;
         Ok(Self { literals: literals.map(Arc::new), ..self.clone() })
     }
@@ -196,7 +196,7 @@ impl Rules {
     fn may_hide(&self, text: &[u8]) -> bool {
         self.keywords.find_overlapping_iter(text).any(|hit| {
             self.wanted[hit.pattern().as_usize()].iter().any(|&index| match self.rules.get(index) {
-                Some(shape) if shape.rule.at == At::Start => {
+                Some(shape) if shape.rule.at == KeywordPosition::Start => {
                     shape.regex().is_match(&text[hit.start()..line_end(text, hit.end(), MAX_WINDOW)])
                 }
                 _ => true,
@@ -226,15 +226,15 @@ impl Rules {
                 }
                 let first = found.len();
                 match rule.at {
-                    At::Start if !begins_word(text, hit.start()) => {}
-                    At::Start => {
+                    KeywordPosition::Start if !begins_word(text, hit.start()) => {}
+                    KeywordPosition::Start => {
                         look(&text[hit.start()..], shape, 0, hit.len(), found);
                         for found in &mut found[first..] {
                             found.start += hit.start();
                             found.end += hit.start();
                         }
                     }
-                    At::Within(reach) => {
+                    KeywordPosition::Within(reach) => {
                         let line = line_start(text, hit.start(), reach);
                         look(text, shape, line.max(done[index]), hit.end(), found);
                     }

@@ -1,4 +1,4 @@
-//! What is found.
+//! Findings in a text.
 
 /// A secret in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

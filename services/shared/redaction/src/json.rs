@@ -17,7 +17,7 @@ pub struct RedactedJson {
     pub hidden: Vec<Hidden>,
 }
 
-/// One hidden part of a value.
+/// A hidden part of a value.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hidden {

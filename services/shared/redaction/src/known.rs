@@ -1,4 +1,4 @@
-//! Which detected secrets are searched for as literal values in later text.
+//! The detected secrets that are searched for as literal values in later text.
 
 /// The minimum length of a secret that is searched for by its value, in bytes: shorter ones occur in ordinary words.
 const SHORTEST: usize = 6;

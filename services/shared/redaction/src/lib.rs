@@ -4,7 +4,7 @@
 //! ([`Redactor::with_literals`]); an operator may add rules ([`Redactor::with_rules`]). It shows each as [`REDACTED`]: in text ([`Redactor::redact_text`]), in JSON, from where the value can be
 //! restored ([`Redactor::redact_json`], [`restore`]), and in output that arrives in pieces ([`Stream`]).
 //!
-//! What has to come back later is sealed: one [`SealKey`] an execution, itself wrapped by the [`MasterKey`].
+//! Values that have to come back later are sealed: one [`SealKey`] an execution, itself wrapped by the [`MasterKey`].
 //!
 //! Rules on text are best effort: what looks like prose passes. Two cases are certain: secrets that the platform itself issued are found by their
 //! value, and arguments that a schema marks as secret are hidden completely.
@@ -33,13 +33,13 @@ pub use formats::{FORMATS_CHANGED, Format, formats};
 pub use found::Found;
 pub use json::{Hidden, NotRestored, RedactedJson, each_string, leaves, marked, restore};
 pub use known::is_telling;
-pub use literals::LiteralRefused;
-pub use own::{MAX_PATTERN, MAX_RULE_NAME, MAX_RULES, OwnRule, RuleRefused, TooLarge};
+pub use literals::LiteralRefusal;
+pub use own::{MAX_PATTERN, MAX_RULE_NAME, MAX_RULES, OwnRule, RuleRefusal, RulesTooLarge};
 pub use seal::{
     Bound, ChunkPlace, MasterKey, NotOpened, SEALED_LONGER, SealKey, blob_digest, open, open_chunk, seal, seal_chunk,
 };
 pub use stream::Stream;
-pub use text::Redacted;
+pub use text::RedactedText;
 
 /// The replacement for a secret.
 pub const REDACTED: &str = "[REDACTED]";

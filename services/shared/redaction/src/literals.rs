@@ -18,13 +18,13 @@ const SHORTEST_LINE: usize = 16;
 
 /// Why a value cannot be searched for.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-pub enum LiteralRefused {
+pub enum LiteralRefusal {
     /// It would occur in ordinary text.
     #[error(
         "secret number {index} has {length} bytes, and only one of {SHORTEST} or more can be kept out of what is shown: use a longer one"
     )]
     TooShort {
-        /// Which of the values, from 0.
+        /// The index of the value, from 0.
         index: usize,
         /// How long it is.
         length: usize,
@@ -34,7 +34,7 @@ pub enum LiteralRefused {
         "secret number {index} has {length} bytes, and only one of {LONGEST} or fewer can be kept out of what is shown: hand it over as a file"
     )]
     TooLong {
-        /// Which of the values, from 0.
+        /// The index of the value, from 0.
         index: usize,
         /// How long it is.
         length: usize,
@@ -86,14 +86,14 @@ impl Literals {
     pub(crate) fn new<L: AsRef<[u8]>>(
         earlier: Option<&Self>,
         values: impl IntoIterator<Item = L>,
-    ) -> Result<Option<Self>, LiteralRefused> {
+    ) -> Result<Option<Self>, LiteralRefusal> {
         let mut literals = earlier.cloned().unwrap_or_else(|| Self { layers: Vec::new(), bytes: 0 });
         let mut spellings = BTreeSet::new();
         for (index, value) in values.into_iter().enumerate() {
             let value = value.as_ref();
             match value.len() {
-                length if length < SHORTEST => return Err(LiteralRefused::TooShort { index, length }),
-                length if length > LONGEST => return Err(LiteralRefused::TooLong { index, length }),
+                length if length < SHORTEST => return Err(LiteralRefusal::TooShort { index, length }),
+                length if length > LONGEST => return Err(LiteralRefusal::TooLong { index, length }),
                 length => {
                     literals.bytes += length;
                     spell(value, literals.bytes <= ALL_SPELLINGS, &mut spellings);

@@ -1,4 +1,4 @@
-//! Which names denote a secret.
+//! The names that denote a secret.
 
 /// The suffixes of secrets' names, in lower case and without separators.
 const ENDINGS: &[&str] = &[

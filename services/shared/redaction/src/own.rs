@@ -28,20 +28,20 @@ impl OwnRule {
     /// A rule of this name and pattern, in the syntax of the crate regex. The name lives as long as the process, as rules do.
     ///
     /// # Errors
-    /// Why one of both cannot be used, for a message that has named the field: [`RuleRefused`].
-    pub fn new(name: &str, pattern: &str) -> Result<Self, RuleRefused> {
+    /// Why one of both cannot be used, for a message that has named the field: [`RuleRefusal`].
+    pub fn new(name: &str, pattern: &str) -> Result<Self, RuleRefusal> {
         let is_name = (1..=MAX_RULE_NAME).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
             && name.starts_with(|c: char| c.is_ascii_alphanumeric());
         if !is_name {
-            return Err(RuleRefused::Name(format!(
+            return Err(RuleRefusal::Name(format!(
                 "must have 1 to {MAX_RULE_NAME} lower-case letters, digits and `-`, beginning with a letter or a digit"
             )));
         }
         if name == Found::LITERAL || name == pem::RULE || rules::all().any(|rule| rule.id == name) {
-            return Err(RuleRefused::Name(format!("`{name}` is the name of a built-in rule: choose another one")));
+            return Err(RuleRefusal::Name(format!("`{name}` is the name of a built-in rule: choose another one")));
         }
-        let refused = |why: String| Err(RuleRefused::Pattern(why));
+        let refused = |why: String| Err(RuleRefusal::Pattern(why));
         if pattern.len() > MAX_PATTERN {
             return refused(format!("has {} bytes, but the limit is {MAX_PATTERN}", pattern.len()));
         }
@@ -71,7 +71,7 @@ impl OwnRule {
 
 /// Why a rule cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RuleRefused {
+pub enum RuleRefusal {
     /// Its name.
     Name(String),
     /// Its pattern.
@@ -83,7 +83,7 @@ pub enum RuleRefused {
 #[error(
     "the patterns are too large together when compiled: use smaller numbers of repetitions, and `(?-u)` at their beginning, which makes `\\w` and `\\d` ASCII"
 )]
-pub struct TooLarge;
+pub struct RulesTooLarge;
 
 /// All rules of the operator. One pass over a line says which of them to look for.
 #[derive(Debug)]
@@ -94,9 +94,9 @@ pub(crate) struct OwnRules {
 
 impl OwnRules {
     /// `None` when there are none.
-    pub(crate) fn new(rules: Vec<OwnRule>) -> Result<Option<Self>, TooLarge> {
+    pub(crate) fn new(rules: Vec<OwnRule>) -> Result<Option<Self>, RulesTooLarge> {
         let patterns = rules.iter().map(|rule| rule.regex.as_str());
-        let any = RegexSetBuilder::new(patterns).size_limit(MAX_TOGETHER).build().map_err(|_| TooLarge)?;
+        let any = RegexSetBuilder::new(patterns).size_limit(MAX_TOGETHER).build().map_err(|_| RulesTooLarge)?;
         Ok((!rules.is_empty()).then_some(Self { rules, any }))
     }
 
@@ -184,8 +184,8 @@ mod tests {
     #[test]
     fn a_rule_that_cannot_be_used_is_refused_with_the_reason() {
         let pattern = |pattern: &str| match OwnRule::new("mine", pattern).unwrap_err() {
-            RuleRefused::Pattern(why) => why,
-            RuleRefused::Name(why) => panic!("{why}"),
+            RuleRefusal::Pattern(why) => why,
+            RuleRefusal::Name(why) => panic!("{why}"),
         };
         assert_eq!(pattern("a("), "is not a regular expression: unclosed group");
         assert!(pattern("(?=a)").contains("look-around"), "{}", pattern("(?=a)"));
@@ -193,9 +193,9 @@ mod tests {
         assert!(pattern(r"(\w{1000}){1000}").contains("too large"));
         assert!(pattern(&"a".repeat(1001)).contains("has 1001 bytes"));
         let many = (0..MAX_RULES).map(|n| OwnRule::new(&format!("r{n}"), r"\w{9}").unwrap()).collect();
-        assert_eq!(Redactor::new().with_rules(many).unwrap_err(), TooLarge);
+        assert_eq!(Redactor::new().with_rules(many).unwrap_err(), RulesTooLarge);
         for name in ["", "Mine", "my rule", "-x", "github-token", "literal", "private-key", &"x".repeat(65)] {
-            assert!(matches!(OwnRule::new(name, "a"), Err(RuleRefused::Name(_))), "{name}");
+            assert!(matches!(OwnRule::new(name, "a"), Err(RuleRefusal::Name(_))), "{name}");
         }
     }
 

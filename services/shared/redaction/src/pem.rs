@@ -138,7 +138,7 @@ fn cut_short(rest: &[u8]) -> usize {
     end
 }
 
-/// What white space and written-out line ends (`\n`) separate.
+/// The words between white space and written-out line ends (`\n`).
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     let parts = text.split(|byte| byte.is_ascii_whitespace() || *byte == b'\\');
     parts

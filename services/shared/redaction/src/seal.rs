@@ -164,7 +164,7 @@ pub fn blob_digest(key: &SealKey, shown: &[u8], original: Option<&[u8]>) -> [u8;
     digest.chain_update(original.unwrap_or_default()).finalize().into_bytes().into()
 }
 
-/// What is authenticated along: which kind of text, and where it belongs. The number stands first and has a fixed length, so two places
+/// The context that is authenticated along: the kind of text, and where it belongs. The number stands first and has a fixed length, so two places
 /// never give the same bytes.
 fn value_place(Bound { execution, sequence }: Bound<'_>) -> Vec<u8> {
     [b"belay value\0".as_slice(), &sequence.to_be_bytes(), execution.as_bytes()].concat()

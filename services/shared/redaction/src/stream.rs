@@ -14,7 +14,7 @@ const OVERLAP: usize = 9 * 1024;
 
 /// Redacts one stream of output, including secrets that span two chunks.
 ///
-/// What has been pushed comes out up to the end of the last whole line (`\n` or `\r`). Held back are: the line that has not ended, a
+/// Pushed text comes out up to the end of the last whole line (`\n` or `\r`). Held back are: the line that has not ended, a
 /// private key that has not ended, and where values with several lines are looked for as much as the longest of them. That is at most
 /// 32 KiB, 16 KiB, and twice the longest spelling of a value that was given.
 #[derive(Debug)]

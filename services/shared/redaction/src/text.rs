@@ -4,7 +4,7 @@ use crate::{Found, REDACTED, Redactor};
 
 /// A redacted text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Redacted {
+pub struct RedactedText {
     /// With [`REDACTED`] in place of secrets.
     pub text: String,
     /// The hidden secrets, in order.
@@ -13,11 +13,11 @@ pub struct Redacted {
 
 impl Redactor {
     /// Redacts a text. Idempotent.
-    pub fn redact_text(&self, text: &str) -> Redacted {
+    pub fn redact_text(&self, text: &str) -> RedactedText {
         let found = self.scan(text.as_bytes());
         let shown = replaced(text.as_bytes(), 0, text.len(), &found);
         // Secrets end at character boundaries, so the lossy conversion never replaces anything.
-        Redacted {
+        RedactedText {
             text: String::from_utf8(shown).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()),
             found,
         }

@@ -127,8 +127,8 @@ pub(crate) fn environment(value: &[u8]) -> bool {
     !is_placeholder(value) && !is_code(value) && !is_path(value)
 }
 
-/// What a shell or an interpreter would run rather than keep: who decides about a file has to see it. A passphrase of words and signs is shown too,
-/// if it stands in quotes: what is hidden for its name alone may be anything.
+/// Whether a shell or an interpreter would run the value rather than keep it: who decides about a file has to see it. A passphrase of words and
+/// signs is shown too, if it stands in quotes: what is hidden for its name alone may be anything.
 fn is_code(value: &[u8]) -> bool {
     let has = |what: &str| value.windows(what.len()).any(|window| window == what.as_bytes());
     let blank = value.iter().any(u8::is_ascii_whitespace);
@@ -137,7 +137,7 @@ fn is_code(value: &[u8]) -> bool {
     (blank && signs) || ["$(", "${", "`", "<(", "('", "(\"", "(\\\"", "()."].iter().any(|what| has(what))
 }
 
-/// What follows a flag, perhaps in a sentence.
+/// Checks a value that follows a flag, perhaps in a sentence.
 pub(crate) fn flag(value: &[u8]) -> bool {
     quoted(value) && (value.len() >= 12 || value.iter().any(|b| !b.is_ascii_alphabetic() && !b"-_.,:".contains(b)))
 }
@@ -192,7 +192,7 @@ pub(crate) fn any_digit(value: &[u8]) -> bool {
     value.iter().any(u8::is_ascii_digit)
 }
 
-/// What follows `Authorization:`.
+/// Checks a value that follows `Authorization:`.
 pub(crate) fn header(value: &[u8]) -> bool {
     // A sentence about the header has spaces and no parameters.
     let sentence = value.contains(&b' ') && !value.contains(&b'=');
@@ -241,14 +241,14 @@ fn is_variable(text: &[u8]) -> bool {
     name.is_some_and(|name| name.iter().all(|byte| is_word(*byte) || b"{}:-().".contains(byte)))
 }
 
-/// One character again and again, or mostly asterisks or dots. Digits are not a mask: `11111111` is a possible password.
+/// Whether a value is a character again and again, or mostly asterisks or dots. Digits are not a mask: `11111111` is a possible password.
 fn is_mask(text: &str) -> bool {
     let first = text.chars().next().unwrap_or_default();
     let masks = text.chars().filter(|c| ['*', '•'].contains(c)).count();
     masks * 2 > text.chars().count() || (!first.is_ascii_digit() && text.chars().all(|c| c == first))
 }
 
-/// One reference and nothing else: `${secret:NAME}`, `${step.output}`.
+/// Whether a value is a reference and nothing else: `${secret:NAME}`, `${step.output}`.
 pub(crate) fn is_reference(text: &str) -> bool {
     let name = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
     name.is_some_and(|name| !name.is_empty() && name.bytes().all(|byte| is_word(byte) || b".:-[]".contains(&byte)))

@@ -149,7 +149,7 @@ impl Services {
     }
 }
 
-/// Who may call a listener.
+/// The callers of a listener.
 #[derive(Clone)]
 pub enum Access {
     /// People.

@@ -88,23 +88,23 @@ mod tests {
 
     /// A wall clock that a test sets; it stands still in between.
     #[derive(Debug, Default)]
-    struct Set(AtomicI64);
+    struct ManualClock(AtomicI64);
 
-    impl Clock for Set {
+    impl Clock for ManualClock {
         fn now_micros(&self) -> i64 {
             self.0.load(Ordering::SeqCst)
         }
     }
 
-    async fn pass(wall: &Set, micros: i64) {
+    async fn pass(wall: &ManualClock, micros: i64) {
         tokio::time::advance(Duration::from_micros(u64::try_from(micros).unwrap())).await;
         wall.0.fetch_add(micros, Ordering::SeqCst);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_clock_that_is_set_back_goes_on_at_its_pace() {
-        let wall = Arc::new(Set(AtomicI64::new(10 * HOUR)));
-        let steady = SteadyClock::new(Arc::<Set>::clone(&wall));
+        let wall = Arc::new(ManualClock(AtomicI64::new(10 * HOUR)));
+        let steady = SteadyClock::new(Arc::<ManualClock>::clone(&wall));
         pass(&wall, 5_000_000).await;
         assert_eq!(steady.now_micros(), 10 * HOUR + 5_000_000);
         wall.0.fetch_sub(HOUR, Ordering::SeqCst);
@@ -119,8 +119,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_clock_set_forward_is_followed() {
-        let wall = Arc::new(Set(AtomicI64::new(10 * HOUR)));
-        let steady = SteadyClock::new(Arc::<Set>::clone(&wall));
+        let wall = Arc::new(ManualClock(AtomicI64::new(10 * HOUR)));
+        let steady = SteadyClock::new(Arc::<ManualClock>::clone(&wall));
         wall.0.fetch_add(8 * HOUR, Ordering::SeqCst);
         assert_eq!(steady.now_micros(), 18 * HOUR);
         // What goes back and forth within the noise of two readings moves nothing back.

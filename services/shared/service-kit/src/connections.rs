@@ -36,7 +36,7 @@ const MAX_CONNECTIONS: usize = 16_384;
 pub(crate) struct Bounds {
     /// All connections. More are closed as they come.
     pub(crate) all: usize,
-    /// Those of callers that are not known yet. The oldest is closed for one more.
+    /// The connections of callers that are not known yet. The oldest is closed for one more.
     pub(crate) unknown: usize,
     pub(crate) first_request: Duration,
 }
@@ -56,7 +56,7 @@ impl Bounds {
     }
 }
 
-/// What is known of one connection.
+/// The knowledge about one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     is_known: AtomicBool,
@@ -91,13 +91,13 @@ impl Admission {
 struct Connections {
     bounds: Bounds,
     count: AtomicUsize,
-    /// Those that were not known when they were last looked at, the oldest first.
+    /// The connections whose callers were not known when they were last looked at, the oldest first.
     unknown: Mutex<VecDeque<Weak<Admission>>>,
 }
 
 impl Connections {
     /// A place for one more; `None` when there is none.
-    fn enter(self: &Arc<Self>) -> Option<(Place, Arc<Admission>)> {
+    fn enter(self: &Arc<Self>) -> Option<(ConnectionSlot, Arc<Admission>)> {
         if self.count.fetch_add(1, Ordering::Relaxed) >= self.bounds.all {
             self.count.fetch_sub(1, Ordering::Relaxed);
             return None;
@@ -111,15 +111,15 @@ impl Connections {
             oldest.close();
         }
         unknown.push_back(Arc::downgrade(&admission));
-        Some((Place(Arc::clone(self)), admission))
+        Some((ConnectionSlot(Arc::clone(self)), admission))
     }
 }
 
 /// A connection's place, until this is dropped.
 #[derive(Debug)]
-struct Place(Arc<Connections>);
+struct ConnectionSlot(Arc<Connections>);
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.0.count.fetch_sub(1, Ordering::Relaxed);
     }
@@ -129,7 +129,7 @@ impl Drop for Place {
 pub(crate) fn bounded<C>(
     incoming: impl Stream<Item = io::Result<C>>,
     bounds: Bounds,
-) -> impl Stream<Item = io::Result<Bounded<C>>> {
+) -> impl Stream<Item = io::Result<BoundedConnection<C>>> {
     let connections = Arc::new(Connections { bounds, count: AtomicUsize::new(0), unknown: Mutex::default() });
     incoming.filter_map(move |accepted| {
         let bounded = match accepted {
@@ -137,7 +137,7 @@ pub(crate) fn bounded<C>(
             Ok(inner) => match connections.enter() {
                 Some((place, admission)) => {
                     let until = Some(Box::pin(tokio::time::sleep(bounds.first_request)));
-                    Some(Ok(Bounded { inner, until, admission, _place: place }))
+                    Some(Ok(BoundedConnection { inner, until, admission, _place: place }))
                 }
                 None => {
                     tracing::warn!(
@@ -153,15 +153,15 @@ pub(crate) fn bounded<C>(
 }
 
 /// A connection that ends when its caller does not become known in time.
-pub(crate) struct Bounded<C> {
+pub(crate) struct BoundedConnection<C> {
     inner: C,
     /// Until the connection is known.
     until: Option<Pin<Box<Sleep>>>,
     admission: Arc<Admission>,
-    _place: Place,
+    _place: ConnectionSlot,
 }
 
-impl<C> Bounded<C> {
+impl<C> BoundedConnection<C> {
     /// Fails when the connection was told to end; otherwise it is polled again then.
     fn check(&self, context: &mut Context<'_>) -> io::Result<()> {
         self.admission.waker.register(context.waker());
@@ -169,7 +169,7 @@ impl<C> Bounded<C> {
     }
 }
 
-impl<C: AsyncRead + Unpin> AsyncRead for Bounded<C> {
+impl<C: AsyncRead + Unpin> AsyncRead for BoundedConnection<C> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.check(context)?;
@@ -184,7 +184,7 @@ impl<C: AsyncRead + Unpin> AsyncRead for Bounded<C> {
     }
 }
 
-impl<C: AsyncWrite + Unpin> AsyncWrite for Bounded<C> {
+impl<C: AsyncWrite + Unpin> AsyncWrite for BoundedConnection<C> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.check(context)?;
         Pin::new(&mut self.get_mut().inner).poll_write(context, bytes)
@@ -212,14 +212,14 @@ impl<C: AsyncWrite + Unpin> AsyncWrite for Bounded<C> {
     }
 }
 
-/// What a connection's transport says of it, and whether its caller is known.
+/// The transport's information on a connection, and whether its caller is known.
 #[derive(Clone, Debug)]
 pub(crate) struct BoundedInfo<I> {
     info: I,
     admission: Arc<Admission>,
 }
 
-impl<C: Connected> Connected for Bounded<C> {
+impl<C: Connected> Connected for BoundedConnection<C> {
     type ConnectInfo = BoundedInfo<C::ConnectInfo>;
 
     fn connect_info(&self) -> Self::ConnectInfo {
@@ -261,7 +261,7 @@ mod tests {
         Bounds { all, unknown, first_request: FIRST_REQUEST }
     }
 
-    async fn accepted(count: usize, bounds: Bounds) -> (Vec<Bounded<DuplexStream>>, Vec<DuplexStream>) {
+    async fn accepted(count: usize, bounds: Bounds) -> (Vec<BoundedConnection<DuplexStream>>, Vec<DuplexStream>) {
         let (ours, theirs): (Vec<_>, Vec<_>) = (0..count).map(|_| duplex(64)).unzip();
         let incoming = futures::stream::iter(ours.into_iter().map(Ok));
         let accepted: Vec<_> = bounded(incoming, bounds).map(|one| one.unwrap()).collect().await;
@@ -269,7 +269,7 @@ mod tests {
     }
 
     /// Whether reading it says that it is over.
-    async fn is_over(connection: &mut Bounded<DuplexStream>) -> bool {
+    async fn is_over(connection: &mut BoundedConnection<DuplexStream>) -> bool {
         let read = tokio::time::timeout(Duration::from_millis(1), connection.read_u8()).await;
         read.is_ok_and(|read| read.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut))
     }

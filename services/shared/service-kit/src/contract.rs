@@ -53,7 +53,7 @@ pub fn explain(refused: &Refused, client: Option<u32>) -> Status {
     error.field(field, fact).into()
 }
 
-/// What the server does not know, and what to do about it.
+/// The fact that the server does not know, and what to do about it.
 fn newer(fact: &str, client: Option<u32>) -> String {
     let why = match client {
         Some(client) if client > REVISION => {

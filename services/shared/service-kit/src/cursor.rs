@@ -16,7 +16,7 @@ const FORMAT: u8 = 1;
 /// How many bytes the name of a source and the check have.
 const TAG: usize = 8;
 
-/// What the places of a watch are of: a store, or what a store has of one execution. Places of different sources have nothing to do with each other.
+/// The source of the places of a watch: a store, or what a store has of one execution. Places of different sources have nothing to do with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source([u8; TAG]);
 
@@ -30,7 +30,7 @@ impl Source {
 /// A cursor of a watch with places of `N` numbers. The first number of a place grows with everything that a watcher is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor<const N: usize> {
-    /// What the place is of.
+    /// The source of the place.
     pub source: Source,
     /// The place: everything up to it has been told.
     pub place: [i64; N],
@@ -47,7 +47,7 @@ impl<const N: usize> Cursor<N> {
     }
 }
 
-/// What a watch is of: the method, and everything of its request by which another watch would be told something else. Its cursors are of no other watch.
+/// The identity of a watch: the method, and everything of its request by which another watch would be told something else. Its cursors are of no other watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
     id: [u8; 2 * TAG],

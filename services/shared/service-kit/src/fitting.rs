@@ -20,7 +20,7 @@ use crate::middleware::{Middleware, ResponseFuture};
 const MAX_BYTES: usize = 7 * 1024;
 /// The lengths to which each text of a status is cut in turn, in characters, until it fits.
 const LENGTHS: [usize; 3] = [600, 150, 40];
-/// What stands in place of the violations that do not fit.
+/// The text in place of the violations that do not fit.
 const NOT_LISTED: &str = "more problems are not listed, because the refusal would be too large";
 
 /// Cuts the refusals of all that it wraps.
@@ -227,8 +227,8 @@ mod tests {
 
     #[test]
     fn the_status_at_the_end_of_a_stream_is_cut_too() {
-        struct Ending(Option<HeaderMap>);
-        impl HttpBody for Ending {
+        struct BodyEnd(Option<HeaderMap>);
+        impl HttpBody for BodyEnd {
             type Data = Bytes;
             type Error = Status;
 
@@ -238,7 +238,7 @@ mod tests {
         }
         let mut trailers = HeaderMap::new();
         Status::aborted("x".repeat(1 << 20)).add_header(&mut trailers).unwrap();
-        let next = |_| async move { Ok::<_, Status>(Response::new(Body::new(Ending(Some(trailers))))) };
+        let next = |_| async move { Ok::<_, Status>(Response::new(Body::new(BodyEnd(Some(trailers))))) };
         let answer = Fitting.handle(Request::new(Body::empty()), next).now_or_never().unwrap().unwrap();
         let mut body = answer.into_body();
         let frame = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).now_or_never().unwrap();

@@ -25,13 +25,13 @@ use crate::{
     middleware::MiddlewareLayer,
     reflection,
     stores::StoreReports,
-    unread::Unread,
+    unread::UnreadCounter,
 };
 
 /// How long open requests have to end once a stop is requested.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What a listener yields: TCP, unix sockets, a simulated network.
+/// A connection as listeners yield them: TCP, unix sockets, a simulated network.
 pub trait Connection:
     AsyncRead + AsyncWrite + Connected<ConnectInfo: Clone + Send + Sync> + Unpin + Send + 'static
 {
@@ -42,7 +42,7 @@ impl<T: AsyncRead + AsyncWrite + Connected<ConnectInfo: Clone + Send + Sync> + U
 {
 }
 
-/// One service or several, ready to be served on one listener.
+/// A service or several, ready to be served on one listener.
 pub struct Hosted {
     routes: Routes,
     names: Vec<&'static str>,
@@ -52,7 +52,7 @@ pub struct Hosted {
 }
 
 impl Hosted {
-    /// One service: its methods, its full name (also the name of its health check), and its contract for reflection (an encoded
+    /// Hosts a service: its methods, its full name (also the name of its health check), and its contract for reflection (an encoded
     /// `FileDescriptorSet`).
     pub fn new(routes: Routes, name: &'static str, descriptors: &'static [u8]) -> Self {
         Self { routes, names: vec![name], descriptors: vec![descriptors], stores: None, measured: Vec::new() }
@@ -132,7 +132,7 @@ pub async fn serve<C: Connection>(
         .layer(MiddlewareLayer(metrics))
         .layer(MiddlewareLayer(HttpHealth(shutdown.clone())))
         .layer(MiddlewareLayer(Guard(access)))
-        .layer(MiddlewareLayer(Unread::default()))
+        .layer(MiddlewareLayer(UnreadCounter::default()))
         .layer(MiddlewareLayer(Deadline))
         .layer(MiddlewareLayer(StoreReports(stores)))
         .layer(MiddlewareLayer(Limits::default()))
@@ -300,7 +300,7 @@ mod tests {
     }
 
     impl Ann {
-        /// One service on a unix socket and on TCP, which knows its owner by the token `own` and Ann by the token `ann` and by `uids`.
+        /// A service on a unix socket and on TCP, which knows its owner by the token `own` and Ann by the token `ann` and by `uids`.
         async fn known(uids: &[u32]) -> Self {
             let folder = tempfile::tempdir().unwrap();
             let register = folder.path().join(register_file::FILE);

@@ -94,7 +94,7 @@ mod tests {
         TcpStream::connect(address).await.unwrap()
     }
 
-    /// What comes back for these bytes, up to the end of the connection.
+    /// Sends these bytes and returns the answer, up to the end of the connection.
     async fn send(address: &net::Address, bytes: &[u8]) -> String {
         let mut stream = connect(address).await;
         stream.write_all(bytes).await.unwrap();

@@ -20,7 +20,7 @@ pub enum KeyFileError {
     /// The operating system refused.
     #[error("the key {} cannot be read or written", .path.display())]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -31,7 +31,7 @@ pub enum KeyFileError {
         .path.display()
     )]
     Exposed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Its mode.
         mode: u32,
@@ -42,7 +42,7 @@ pub enum KeyFileError {
         .path.display()
     )]
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// How it has to begin.
         prefix: &'static str,
@@ -53,7 +53,7 @@ pub enum KeyFileError {
         .path.display()
     )]
     Unmarked {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// How it has to begin.
         prefix: &'static str,
@@ -129,7 +129,7 @@ pub fn load(path: &Path, prefix: &'static str, random: impl FnOnce() -> [u8; 32]
     }
 }
 
-/// What is wrong with a key's text.
+/// The problem with a key's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidKey {
     /// The file does not hold a key.

@@ -1,4 +1,4 @@
-//! What every service needs: a clock, ids, authentication, deadlines, errors, health, shutdown.
+//! The basis of every service: a clock, ids, authentication, deadlines, errors, health, shutdown.
 //!
 //! The real clock and the real randomness live here. Services take them as values, so that a simulation can pass its own.
 

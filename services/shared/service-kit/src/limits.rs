@@ -50,7 +50,7 @@ impl Default for Limits {
 }
 
 /// The part of the budget that a request holds for the message being read or served.
-type Held = Arc<Mutex<Option<OwnedSemaphorePermit>>>;
+type HeldBudget = Arc<Mutex<Option<OwnedSemaphorePermit>>>;
 
 impl Middleware for Limits {
     fn handle<F, E>(&self, request: Request<Body>, next: impl FnOnce(Request<Body>) -> F) -> ResponseFuture<E>
@@ -60,10 +60,10 @@ impl Middleware for Limits {
     {
         let Ok(counts) = take(&self.budget, OVERHEAD) else { return refuse(overloaded()) };
         let revision = request.headers().get(&belay_proto::contract::HEADER).cloned();
-        let held = Held::default();
+        let held = HeldBudget::default();
         let request = request.map(|inner| {
             let (budget, held) = (Arc::clone(&self.budget), Arc::clone(&held));
-            Body::new(Counted { inner, budget, held, header: [0; HEADER], read: 0, left: 0 })
+            Body::new(BudgetedBody { inner, budget, held, header: [0; HEADER], read: 0, left: 0 })
         });
         let answer = next(request);
         Box::pin(async move {
@@ -100,21 +100,21 @@ pub struct Limit {
     principals: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-/// One unit of a [`Limit`], held until it is dropped.
+/// A unit of a [`Limit`], held until it is dropped.
 #[derive(Debug)]
 pub struct Taken {
     _permit: OwnedSemaphorePermit,
-    _by: Option<TakenBy>,
+    _by: Option<PrincipalSlot>,
 }
 
-/// One unit that a principal has.
+/// A unit that a principal has.
 #[derive(Debug)]
-struct TakenBy {
+struct PrincipalSlot {
     principal: String,
     principals: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-impl Drop for TakenBy {
+impl Drop for PrincipalSlot {
     fn drop(&mut self) {
         let mut principals = self.principals.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = principals.get_mut(&self.principal) {
@@ -168,7 +168,7 @@ impl Limit {
         }
         *count += 1;
         drop(principals);
-        let by = TakenBy { principal, principals: Arc::clone(&self.principals) };
+        let by = PrincipalSlot { principal, principals: Arc::clone(&self.principals) };
         Ok(Taken { _by: Some(by), ..taken })
     }
 
@@ -240,10 +240,10 @@ pub fn rephrased_status(status: &Status) -> Option<Status> {
 }
 
 /// A request body that counts the bytes of its messages as they arrive.
-struct Counted {
+struct BudgetedBody {
     inner: Body,
     budget: Arc<Semaphore>,
-    held: Held,
+    held: HeldBudget,
     header: [u8; HEADER],
     /// How much of the header has arrived.
     read: usize,
@@ -251,7 +251,7 @@ struct Counted {
     left: usize,
 }
 
-impl Counted {
+impl BudgetedBody {
     fn count(&mut self, mut bytes: &[u8]) -> Result<(), Status> {
         while !bytes.is_empty() {
             let of_message = self.left.min(bytes.len());
@@ -276,7 +276,7 @@ impl Counted {
     }
 }
 
-impl HttpBody for Counted {
+impl HttpBody for BudgetedBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -311,12 +311,12 @@ mod tests {
     use crate::{Access, Hosted, Shutdown, net};
 
     /// The first bytes of a request, after which nothing comes any more; or the whole of it.
-    struct Sent {
+    struct SentRequest {
         first: Option<Bytes>,
         whole: bool,
     }
 
-    impl HttpBody for Sent {
+    impl HttpBody for SentRequest {
         type Data = Bytes;
         type Error = Status;
 
@@ -341,7 +341,7 @@ mod tests {
         let request = Request::post("http://localhost/grpc.health.v1.Health/Check")
             .header("content-type", "application/grpc")
             .header("te", "trailers")
-            .body(Body::new(Sent { first: Some(first), whole }))
+            .body(Body::new(SentRequest { first: Some(first), whole }))
             .unwrap();
         let answer = channel.oneshot(request).await.map_err(|error| Status::unknown(error.to_string()))?;
         Status::from_header_map(answer.headers()).filter(|status| status.code() != Code::Ok).map_or(Ok(()), Err)

@@ -1,4 +1,4 @@
-//! Which method needs which role: one table for every service, decided without a server.
+//! The roles that methods need: one table for every service, decided without a server.
 //!
 //! A method of the contract that is missing here fails a test, and is refused when it is called.
 
@@ -11,7 +11,7 @@ use crate::{
     status,
 };
 
-/// Who may call a method.
+/// A method, and its callers.
 struct Method {
     /// `package.Service/Method`.
     name: &'static str,
@@ -117,7 +117,7 @@ pub(crate) fn is_open(path: &str) -> bool {
 
 /// Why an authenticated caller may not call a method.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub(crate) enum Denied {
+pub(crate) enum AccessDenial {
     #[error("`{caller}` is a person, and only Belay's own services may call {method}.")]
     NotAService { caller: String, method: String },
     #[error("`{caller}` is a service, and only a person may call {method}.")]
@@ -147,15 +147,17 @@ fn either(roles: &[Role]) -> String {
     format!("{} or {last}", words.join(", "))
 }
 
-impl From<Denied> for Status {
-    fn from(denied: Denied) -> Self {
+impl From<AccessDenial> for Status {
+    fn from(denied: AccessDenial) -> Self {
         let message = denied.to_string();
         let error = |reason| status::error(Code::PermissionDenied, reason, message.clone());
         match denied {
-            Denied::NotAService { .. } | Denied::OtherService { .. } => error(reasons::NOT_A_SERVICE).into(),
-            Denied::NotAPerson { .. } => error(reasons::NOT_A_PERSON).into(),
-            Denied::Unlisted { .. } => error(reasons::PERMISSION_DENIED).into(),
-            Denied::RoleMissing { name, needed, held, .. } => {
+            AccessDenial::NotAService { .. } | AccessDenial::OtherService { .. } => {
+                error(reasons::NOT_A_SERVICE).into()
+            }
+            AccessDenial::NotAPerson { .. } => error(reasons::NOT_A_PERSON).into(),
+            AccessDenial::Unlisted { .. } => error(reasons::PERMISSION_DENIED).into(),
+            AccessDenial::RoleMissing { name, needed, held, .. } => {
                 let role = needed.first().copied().unwrap_or(Role::Operator);
                 // The command names every role that the principal then has.
                 let roles = held.split(", ").filter(|word| !word.is_empty()).chain([role.as_str()]);
@@ -176,8 +178,10 @@ impl From<Denied> for Status {
 pub fn check_decides(caller: &Principal, what: &str) -> Result<(), Status> {
     match caller {
         caller if caller.may_decide() => Ok(()),
-        Principal::Service(_) => Err(Denied::NotAPerson { caller: caller.to_string(), method: what.to_owned() }.into()),
-        Principal::Person { name, roles } => Err(Denied::RoleMissing {
+        Principal::Service(_) => {
+            Err(AccessDenial::NotAPerson { caller: caller.to_string(), method: what.to_owned() }.into())
+        }
+        Principal::Person { name, roles } => Err(AccessDenial::RoleMissing {
             caller: caller.to_string(),
             name: name.to_string(),
             method: what.to_owned(),
@@ -189,31 +193,31 @@ pub fn check_decides(caller: &Principal, what: &str) -> Result<(), Status> {
 }
 
 /// Whether the caller may call the method at this path. Every authenticated caller may call methods that are not Belay's, such as reflection.
-pub(crate) fn check(caller: &Principal, path: &str) -> Result<(), Denied> {
+pub(crate) fn check(caller: &Principal, path: &str) -> Result<(), AccessDenial> {
     let name = path.strip_prefix('/').unwrap_or(path);
     if !name.starts_with("belay.") {
         return Ok(());
     }
     let short = || name.rsplit('/').next().unwrap_or(name).to_owned();
     let Some(method) = METHODS.iter().find(|method| method.name == name) else {
-        return Err(Denied::Unlisted { method: name.to_owned() });
+        return Err(AccessDenial::Unlisted { method: name.to_owned() });
     };
     match caller {
         Principal::Service(Service::SameUser) if !method.services.is_empty() => Ok(()),
         Principal::Service(service) if method.services.contains(service) => Ok(()),
         Principal::Service(_) if method.services.is_empty() => {
-            Err(Denied::NotAPerson { caller: caller.to_string(), method: short() })
+            Err(AccessDenial::NotAPerson { caller: caller.to_string(), method: short() })
         }
-        Principal::Service(_) => Err(Denied::OtherService { caller: caller.to_string(), method: short() }),
+        Principal::Service(_) => Err(AccessDenial::OtherService { caller: caller.to_string(), method: short() }),
         Principal::Person { .. } if method.roles.is_empty() => {
-            Err(Denied::NotAService { caller: caller.to_string(), method: short() })
+            Err(AccessDenial::NotAService { caller: caller.to_string(), method: short() })
         }
         Principal::Person { roles, .. }
             if roles.has(Role::Operator) || method.roles.iter().any(|role| roles.has(*role)) =>
         {
             Ok(())
         }
-        Principal::Person { name, roles } => Err(Denied::RoleMissing {
+        Principal::Person { name, roles } => Err(AccessDenial::RoleMissing {
             caller: caller.to_string(),
             name: name.to_string(),
             method: short(),
@@ -269,7 +273,7 @@ mod tests {
     #[test]
     fn no_caller_may_call_a_method_that_is_not_in_the_table() {
         for caller in [Principal::owner(), Principal::Service(Service::SameUser)] {
-            assert!(matches!(check(&caller, "/belay.v1.ExecutorService/Forget"), Err(Denied::Unlisted { .. })));
+            assert!(matches!(check(&caller, "/belay.v1.ExecutorService/Forget"), Err(AccessDenial::Unlisted { .. })));
         }
         let reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
         assert_eq!(check(&Principal::person("ann", [Role::Viewer]), reflection), Ok(()));

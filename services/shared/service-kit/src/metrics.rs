@@ -76,7 +76,7 @@ impl Measured for StoreFiles {
     }
 }
 
-/// What is measured by several.
+/// Sources of metrics that are measured together.
 pub type AllMeasured = Arc<[Arc<dyn Measured>]>;
 
 /// The metrics of several services. Those with one name become one.
@@ -133,7 +133,7 @@ impl Middleware for HttpMetrics {
 
 fn encode(metrics: Vec<Metric>) -> String {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Read(metrics)));
+    registry.register_collector(Box::new(MetricsReading(metrics)));
     let mut encoded = String::new();
     if let Err(error) = text::encode(&mut encoded, &registry) {
         // A text is always written; a comment is what a scraper ignores.
@@ -144,9 +144,9 @@ fn encode(metrics: Vec<Metric>) -> String {
 
 /// Metrics to encode.
 #[derive(Debug)]
-struct Read(Vec<Metric>);
+struct MetricsReading(Vec<Metric>);
 
-impl Collector for Read {
+impl Collector for MetricsReading {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for Metric { name, help, unit, values } in &self.0 {
             let kind = match values {
@@ -222,9 +222,9 @@ mod tests {
     use super::*;
     use crate::{Hosted, People, Shutdown, Trigger, net};
 
-    struct Fixed;
+    struct FixedMetrics;
 
-    impl Measured for Fixed {
+    impl Measured for FixedMetrics {
         fn metrics(&self) -> Reading<'_> {
             let help = "What it is.";
             let (counter, histogram) = (Counter::by("color", &["green", "red"]), Histogram::by("color"));
@@ -272,7 +272,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_scraper_with_the_token_reads_the_gauges_of_all_services() {
-        let (address, _trigger) = listen(hosted().with_metrics(Arc::new(Fixed))).await;
+        let (address, _trigger) = listen(hosted().with_metrics(Arc::new(FixedMetrics))).await;
         let (status, content_type, text) = ask(&address, Some("own")).await;
         assert_eq!((status, content_type.as_str()), (200, OPEN_METRICS));
         let expected = "\

@@ -1,4 +1,4 @@
-//! One tower layer for everything around a request: a [`Middleware`] responds itself, or passes the request on and may change the response.
+//! A tower layer for everything around a request: a [`Middleware`] responds itself, or passes the request on and may change the response.
 
 use std::{
     pin::Pin,
@@ -36,21 +36,21 @@ pub(crate) fn respond<E: Send + 'static>(response: Response<Body>) -> ResponseFu
 pub(crate) struct MiddlewareLayer<M>(pub(crate) M);
 
 impl<S, M: Clone> Layer<S> for MiddlewareLayer<M> {
-    type Service = Wrapped<S, M>;
+    type Service = MiddlewareService<S, M>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Wrapped { inner, middleware: self.0.clone() }
+        MiddlewareService { inner, middleware: self.0.clone() }
     }
 }
 
 /// A service behind a middleware.
 #[derive(Clone, Debug)]
-pub(crate) struct Wrapped<S, M> {
+pub(crate) struct MiddlewareService<S, M> {
     inner: S,
     middleware: M,
 }
 
-impl<S, M> Service<Request<Body>> for Wrapped<S, M>
+impl<S, M> Service<Request<Body>> for MiddlewareService<S, M>
 where
     S: Service<Request<Body>, Response = Response<Body>>,
     S::Future: Send + 'static,

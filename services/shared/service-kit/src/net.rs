@@ -44,7 +44,7 @@ pub enum BindError {
     },
 }
 
-/// Who can connect to a listener, besides this process's own user. [`Access`] decides what they may do.
+/// The users that can connect to a listener, besides this process's own. [`Access`] decides what they may do.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reach {
     /// The group that may connect to a unix socket.

@@ -1,4 +1,4 @@
-//! Who is calling: a person or a service, whichever endpoint and credential the call came by.
+//! The caller: a person or a service, whichever endpoint and credential the call came by.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -8,7 +8,7 @@ use tonic::{Request, Status};
 
 use crate::status;
 
-/// What a person may do. A person may have several roles; `methods.rs` says which method needs which.
+/// A role of a person. A person may have several; `methods.rs` says which method needs which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Starts executions and watches them; cancels, pauses and resumes its own. Does not decide.
@@ -94,7 +94,7 @@ impl fmt::Display for Roles {
     }
 }
 
-/// One of Belay's own services.
+/// A service of Belay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     /// Carries plans out.
@@ -103,7 +103,7 @@ pub enum Service {
     ToolRunner,
     /// Asks people.
     ApprovalGate,
-    /// One of the three, running as the same user as the service that it calls, so that it cannot be told apart from the others.
+    /// Any of the three, running as the same user as the service that it calls, so that it cannot be told apart from the others.
     SameUser,
 }
 
@@ -119,17 +119,17 @@ impl Service {
     }
 }
 
-/// Who is calling, as authenticated.
+/// The caller, as authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Principal {
     /// A person, or a program that acts for one.
     Person {
         /// The name, which stands in events and approvals as `person:NAME`.
         name: Arc<str>,
-        /// What the person may do.
+        /// The roles of the person.
         roles: Roles,
     },
-    /// One of Belay's own services. A service has no roles, so it never decides.
+    /// A service of Belay. It has no roles, so it never decides.
     Service(Service),
 }
 
@@ -165,7 +165,7 @@ impl Principal {
         name.strip_prefix(PERSON).is_some_and(|name| !name.is_empty())
     }
 
-    /// Who made a request.
+    /// The caller of a request.
     ///
     /// # Errors
     /// UNAUTHENTICATED when the request did not pass [`crate::Access`].

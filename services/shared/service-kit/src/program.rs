@@ -1,4 +1,4 @@
-//! What every stand-alone program needs: a private state directory, and an error message at its end.
+//! The needs of every stand-alone program: a private state directory, and an error message at its end.
 
 use std::{
     error::Error,
@@ -31,7 +31,7 @@ pub enum FolderError {
     /// The operating system refused.
     #[error("the folder {} cannot be made or used", .path.display())]
     Io {
-        /// Which folder.
+        /// The folder.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -42,7 +42,7 @@ pub enum FolderError {
     /// Others may access it, and it holds more than Belay's state or every user can put files into it, so its mode stays as it is.
     #[error("{}: use a folder for Belay only{}", shared(.path, *.mode), if mode & 0o002 == 0 { "" } else { ", or take the right to write away with `chmod o-w`" })]
     Shared {
-        /// Which folder.
+        /// The folder.
         path: PathBuf,
         /// Its mode.
         mode: u32,

@@ -45,7 +45,7 @@ pub const TOKEN_PREFIX: &str = "belay-token-";
 /// The least length of a token that a person chooses, in bytes. Failed attempts are not counted, so a short one can be guessed.
 pub const MIN_TOKEN_BYTES: usize = 16;
 
-/// What is wrong with a token that a person has chosen. `name`: the flag or the file that it is from. The message does not contain the token.
+/// The problem with a token that a person has chosen. `name`: the flag or the file that it is from. The message does not contain the token.
 pub fn token_problem(name: &str, token: &str) -> Option<String> {
     let fix = "use 32 random bytes, such as from `openssl rand -hex 32`";
     if token.len() < MIN_TOKEN_BYTES {
@@ -60,7 +60,7 @@ pub fn token(random: [u8; 32]) -> String {
     format!("{TOKEN_PREFIX}{}", HEXLOWER.encode(&random))
 }
 
-/// One principal in the file.
+/// A principal in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
@@ -156,7 +156,7 @@ pub enum InvalidChange {
     UidTaken {
         /// The user.
         uid: u32,
-        /// Who it is.
+        /// The principal's name.
         name: String,
     },
     /// The register is full.

@@ -24,7 +24,7 @@ pub enum RegisterError {
     /// The operating system returned an error.
     #[error("the principals in {} cannot be read or written: {source}", .path.display())]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -32,7 +32,7 @@ pub enum RegisterError {
     /// Users other than its owner could add themselves.
     #[error("other users can change the principals in {} (mode {mode:04o}): set mode 0600 or 0640", .path.display())]
     Exposed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Its mode.
         mode: u32,
@@ -40,15 +40,15 @@ pub enum RegisterError {
     /// Its owner is neither root nor the user of this process.
     #[error("the principals in {} belong to user id {uid}: make root or the user of the service their owner", .path.display())]
     Foreign {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Whose it is.
+        /// The owner.
         uid: u32,
     },
     /// Its content is not a register.
     #[error("the principals in {} cannot be used: {source}", .path.display())]
     Unreadable {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Why.
         source: Unreadable,
@@ -58,7 +58,7 @@ pub enum RegisterError {
     InvalidChange(#[from] InvalidChange),
 }
 
-/// What distinguishes one version of a file from another: it is replaced by renaming, so another version is another inode.
+/// The mark of one version of a file: it is replaced by renaming, so another version is another inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Version {
     inode: u64,

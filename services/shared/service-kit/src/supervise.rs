@@ -26,7 +26,7 @@ pub async fn supervise<F: Future<Output = ()> + Send>(
     }
 }
 
-/// What a panic said.
+/// The words of a panic.
 pub fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it does not say why".to_owned())

@@ -15,7 +15,7 @@ pub enum LogFormat {
     /// For people.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// A JSON object on each line.
     Json,
 }
 

@@ -25,23 +25,23 @@ use crate::{
 /// How many bytes one principal may leave unread on one listener: eight of the largest messages.
 const MAX_UNREAD: usize = 8 * crate::limits::MAX_MESSAGE_BYTES;
 
-/// What an answer that is not read takes beside the part that was handed to the transport, in bytes: the page that a watch has read.
+/// The size of an unread answer beside the part that was handed to the transport, in bytes: the page that a watch has read.
 const OVERHEAD: usize = 64 * 1024;
 
 /// Counts what each principal does not read. Services are not counted: they read what they ask each other.
 #[derive(Clone, Debug)]
-pub(crate) struct Unread {
+pub(crate) struct UnreadCounter {
     max: usize,
     principals: Arc<Mutex<HashMap<String, Weak<Share>>>>,
 }
 
-impl Default for Unread {
+impl Default for UnreadCounter {
     fn default() -> Self {
         Self { max: MAX_UNREAD, principals: Arc::default() }
     }
 }
 
-/// What one principal does not read.
+/// The unread bytes of one principal.
 #[derive(Debug)]
 struct Share {
     principal: String,
@@ -56,7 +56,7 @@ struct Parts {
     connections: HashMap<usize, (Arc<Admission>, usize)>,
 }
 
-impl Unread {
+impl UnreadCounter {
     fn share(&self, principal: String) -> Arc<Share> {
         let mut principals = lock(&self.principals);
         if let Some(share) = principals.get(&principal).and_then(Weak::upgrade) {
@@ -100,7 +100,7 @@ impl Share {
     }
 }
 
-impl Middleware for Unread {
+impl Middleware for UnreadCounter {
     fn handle<F, E>(&self, request: Request<Body>, next: impl FnOnce(Request<Body>) -> F) -> ResponseFuture<E>
     where
         F: Future<Output = Result<Response<Body>, E>> + Send + 'static,
@@ -131,7 +131,7 @@ impl Middleware for Unread {
 /// An answer whose unread part is counted.
 struct CountedBody {
     inner: Body,
-    /// What the answer began with, until it is taken.
+    /// The first frame of the answer, until it is taken.
     first: Option<Option<Result<Frame<Bytes>, Status>>>,
     share: Arc<Share>,
     connection: Arc<Admission>,
@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    fn ask(unread: &Unread, principal: Principal, connection: &Arc<Admission>, parts: &[usize]) -> Body {
+    fn ask(unread: &UnreadCounter, principal: Principal, connection: &Arc<Admission>, parts: &[usize]) -> Body {
         let mut request = Request::new(Body::empty());
         request.extensions_mut().insert(principal);
         request.extensions_mut().insert(Arc::clone(connection));
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn the_connection_that_reads_least_is_closed_and_no_other() {
-        let unread = Unread { max: 10 * PART, principals: Arc::default() };
+        let unread = UnreadCounter { max: 10 * PART, principals: Arc::default() };
         let connections: [Arc<Admission>; 4] = Default::default();
         let [idle, busy, of_another, of_a_service] = &connections;
         let mut bodies: Vec<Body> = (0..7).map(|_| ask(&unread, person("ann"), idle, &[PART; 3])).collect();

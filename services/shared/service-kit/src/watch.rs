@@ -1,4 +1,4 @@
-//! What streaming watch methods have in common: the heartbeat interval, and what ends a wait.
+//! Shared by streaming watch methods: the heartbeat interval, and what ends a wait.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub fn heartbeat_interval(requested: Option<&pbjson_types::Duration>) -> Result<
     interval.ok_or_else(|| status::invalid("heartbeat_interval", "must be between 100 ms and 10 minutes").into())
 }
 
-/// What ended a watch's wait.
+/// The end of a watch's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// There is something to send.

@@ -6,7 +6,7 @@ use crate::{Cache, CacheUse, KNOWN_CACHES, Origin, Sourced};
 
 /// A file or directory of the host that commands see read-only.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct VisiblePath {
     /// Where it is on the host.
     pub from: PathBuf,
     /// Where commands see it.
@@ -48,7 +48,7 @@ pub struct ViewBudget {
     pub files: Sourced<u64>,
 }
 
-/// What a command leaves free on each disk that it writes to. `None`: relative to the disk.
+/// The space that a command leaves free on each disk that it writes to. `None`: relative to the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reserve {
     /// Bytes.
@@ -72,14 +72,14 @@ pub struct Limits {
     pub cpu_time: Sourced<Option<u64>>,
 }
 
-/// What commands see, use and may set.
+/// The files that commands see, and the resources that they use and may set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commands {
     /// Whether commands see the toolchains on the caller's PATH. Only where the services run inside `belay`: a separate service has no
     /// caller.
     pub find_toolchains: Sourced<bool>,
     /// Files and directories that commands see read-only, besides `/usr`.
-    pub read_only: Vec<Sourced<Shown>>,
+    pub read_only: Vec<Sourced<VisiblePath>>,
     /// Directories to search for programs before all others.
     pub path: Vec<Sourced<PathBuf>>,
     /// Variables that every command gets.
@@ -90,7 +90,7 @@ pub struct Commands {
     pub view: ViewBudget,
     /// Writable directories outside the workspace.
     pub scratch: Scratch,
-    /// What a command leaves free on each disk.
+    /// The space that a command leaves free on each disk.
     pub reserve: Reserve,
     /// Resource limits of one command.
     pub limits: Limits,

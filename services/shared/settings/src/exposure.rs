@@ -1,4 +1,4 @@
-//! Who else can change a file that Belay obeys.
+//! The users that can change a file that Belay obeys.
 
 /// Why a file with this owner and mode is unsafe: other users can change it.
 pub(crate) fn exposed(owner: u32, mode: u32, own: u32) -> Option<String> {

@@ -14,7 +14,7 @@ use thiserror::Error;
 use crate::{
     File, Origin, Settings,
     exposure::exposed,
-    read_rules::{self, RulesRefused},
+    read_rules::{self, RulesError},
     sources,
 };
 
@@ -25,18 +25,18 @@ const MAX_FILE: u64 = 1 << 20;
 
 /// Settings and their file.
 #[derive(Clone, Debug, Default)]
-pub struct Loaded {
+pub struct LoadedSettings {
     /// The settings.
     pub settings: Settings,
     /// The file; `None` if there is none, and every value is the default.
     pub file: Option<PathBuf>,
     /// The searched locations, in order; empty if the caller named a file.
     pub looked_in: Vec<PathBuf>,
-    /// What hides secrets, with the rules of `secrets.rules_file`.
+    /// The redactor, with the rules of `secrets.rules_file`.
     pub redactor: Redactor,
 }
 
-impl Loaded {
+impl LoadedSettings {
     /// Refuses settings that show the state directory of a Belay to commands, whose keys and sockets decide what commands may do. `state_dir`
     /// is the service's own; `find` returns one that a path is, lies in, or contains.
     ///
@@ -91,7 +91,7 @@ pub enum ConfigError {
     Exposed {
         /// The file.
         path: PathBuf,
-        /// Who can change it, and what to do.
+        /// The users that can change it, and what to do.
         problem: String,
     },
     /// The file is invalid.
@@ -138,13 +138,13 @@ fn messages(violations: &[Violation]) -> String {
 ///
 /// # Errors
 /// [`ConfigError`] if the file cannot be used. A file that the caller names must exist.
-pub fn load(named: Option<&Path>, env: &dyn Fn(&str) -> Option<OsString>) -> Result<Loaded, ConfigError> {
+pub fn load(named: Option<&Path>, env: &dyn Fn(&str) -> Option<OsString>) -> Result<LoadedSettings, ConfigError> {
     let from = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = from("HOME").filter(|home| home.is_absolute());
     // An empty variable counts as unset.
     if let Some(path) = named.filter(|path| !path.as_os_str().is_empty()) {
         let (settings, redactor) = read(path, home.as_deref())?;
-        return Ok(Loaded { settings, file: Some(path.to_owned()), looked_in: Vec::new(), redactor });
+        return Ok(LoadedSettings { settings, file: Some(path.to_owned()), looked_in: Vec::new(), redactor });
     }
     let own = from("XDG_CONFIG_HOME").filter(|folder| folder.is_absolute());
     let own = own.or_else(|| home.as_ref().map(|home| home.join(".config")));
@@ -154,7 +154,7 @@ pub fn load(named: Option<&Path>, env: &dyn Fn(&str) -> Option<OsString>) -> Res
     let file = looked_in.iter().find(|file| file.try_exists().unwrap_or(true)).cloned();
     let read = file.as_deref().map(|file| read(file, home.as_deref())).transpose()?;
     let (settings, redactor) = read.unwrap_or_default();
-    Ok(Loaded { settings, file, looked_in, redactor })
+    Ok(LoadedSettings { settings, file, looked_in, redactor })
 }
 
 fn read(path: &Path, home: Option<&Path>) -> Result<(Settings, Redactor), ConfigError> {
@@ -182,10 +182,10 @@ fn read(path: &Path, home: Option<&Path>) -> Result<(Settings, Redactor), Config
     }
     let Some(rules_file) = settings.secrets.rules_file.clone() else { return Ok((settings, Redactor::new())) };
     let rules = read_rules::read(&rules_file.value).map_err(|why| match why {
-        RulesRefused::Content(text, violations) => {
+        RulesError::Content(text, violations) => {
             ConfigError::RulesRefused { path: rules_file.value.clone(), text, violations }
         }
-        RulesRefused::File(message) => {
+        RulesError::File(message) => {
             let line = if let Origin::Line(line) = rules_file.origin { line } else { 0 };
             refused(text, vec![Violation { field: "secrets.rules_file".to_owned(), line, message }])
         }

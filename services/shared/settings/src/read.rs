@@ -6,7 +6,7 @@ use belay_yaml::{Node, Reader, Value, nearest, seconds, shown};
 
 use crate::{
     Cache, CacheUse, Commands, KNOWN_CACHES, KnownCache, LogFormat, LogLevel, Place, Retention, Services, Settings,
-    Shown, Sourced,
+    Sourced, VisiblePath,
     paths::{self, absolute, is_system},
     read_env::{MAX_ENTRIES, env, is_name},
     size,
@@ -224,7 +224,7 @@ fn path(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>) -> O
     checked.map_err(|why| reader.refuse(field, node.line, why)).ok()
 }
 
-fn shown_at(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>) -> Option<Shown> {
+fn shown_at(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>) -> Option<VisiblePath> {
     let (mut from, mut at) = (None, None);
     if let Value::Map(_) = &node.value {
         reader.map(node, field, |reader, key, field, node| {
@@ -259,7 +259,7 @@ fn shown_at(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>) 
         );
         return None;
     }
-    Some(Shown { from, at })
+    Some(VisiblePath { from, at })
 }
 
 fn variable_name(reader: &mut Reader, node: &Node, field: &str) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use std::{fs, io, os::unix::fs::MetadataExt as _};
 
-use belay_redaction::{MAX_RULES, OwnRule, Redactor, RuleRefused};
+use belay_redaction::{MAX_RULES, OwnRule, Redactor, RuleRefusal};
 use belay_yaml::{Bounds, Node, Reader, Value, Violation};
 
 use crate::exposure::exposed;
@@ -12,16 +12,16 @@ const RULE: &str = "name pattern";
 
 /// Why a file of rules cannot be used.
 #[derive(Debug)]
-pub(crate) enum RulesRefused {
+pub(crate) enum RulesError {
     /// It cannot be read, or others can write it.
     File(String),
-    /// What is in it.
+    /// Its content is invalid.
     Content(String, Vec<Violation>),
 }
 
 /// Reads the file of rules.
-pub(crate) fn read(path: &std::path::Path) -> Result<Rules, RulesRefused> {
-    let file = |why: String| RulesRefused::File(format!("`{}` {why}", path.display()));
+pub(crate) fn read(path: &std::path::Path) -> Result<Rules, RulesError> {
+    let file = |why: String| RulesError::File(format!("`{}` {why}", path.display()));
     let unreadable = |error: io::Error| file(format!("cannot be read: {error}"));
     let opened = fs::File::open(path).map_err(unreadable)?;
     let metadata = opened.metadata().map_err(unreadable)?;
@@ -35,7 +35,7 @@ pub(crate) fn read(path: &std::path::Path) -> Result<Rules, RulesRefused> {
         return Err(file(problem));
     }
     let text = io::read_to_string(opened).map_err(unreadable)?;
-    parse(&text).map_err(|violations| RulesRefused::Content(text, violations))
+    parse(&text).map_err(|violations| RulesError::Content(text, violations))
 }
 
 /// The rules of a file.
@@ -43,7 +43,7 @@ pub(crate) fn read(path: &std::path::Path) -> Result<Rules, RulesRefused> {
 pub(crate) struct Rules {
     /// Their names, in the order of the file.
     pub(crate) names: Vec<String>,
-    /// What hides what they match, and what the built-in rules do.
+    /// The redactor with these and the built-in rules.
     pub(crate) redactor: Redactor,
 }
 
@@ -113,8 +113,8 @@ fn rule(reader: &mut Reader, node: &Node, field: &str) -> Option<OwnRule> {
         Ok(rule) => Some(rule),
         Err(refused) => {
             let (key, why) = match refused {
-                RuleRefused::Name(why) => ("name", why),
-                RuleRefused::Pattern(why) => ("pattern", format!("{why} (rule `{}`)", belay_yaml::shown(&name))),
+                RuleRefusal::Name(why) => ("name", why),
+                RuleRefusal::Pattern(why) => ("pattern", format!("{why} (rule `{}`)", belay_yaml::shown(&name))),
             };
             let field = format!("{field}.{key}");
             let line = reader.line_of(&field);

@@ -140,7 +140,7 @@ fn tool(reader: &mut Reader, node: &Node, field: &str, name: &str) -> Option<Com
     (reader.violations().len() == before).then_some(tool)
 }
 
-/// What has to hold: expressions in which these variables are known.
+/// Reads conditions: expressions in which these variables are known.
 fn conditions(reader: &mut Reader, node: &Node, field: &str, variables: &[&str]) -> Vec<String> {
     let conditions = reader.list(node, field, |reader, node, field| {
         let expression = match &node.value {

@@ -121,7 +121,7 @@ fn url(reader: &mut Reader, node: &Node, field: &str) -> Option<String> {
     Some(url)
 }
 
-/// What is wrong with the host and port of a URL.
+/// The problem with the host and port of a URL.
 fn authority_problem(authority: &str) -> Option<&'static str> {
     let (is_host, port) = match authority.strip_prefix('[').map(|rest| rest.split_once(']')) {
         Some(None) => return Some("must close the `[` of an IPv6 address with `]`, such as http://[::1]:8080/belay"),

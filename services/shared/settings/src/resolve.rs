@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::{
-    COMMAND_HOME, CacheUse, Commands, KnownCache, Shown, View, paths,
+    COMMAND_HOME, CacheUse, Commands, KnownCache, View, VisiblePath, paths,
     toolchains::{self, Caller, Files, Toolchains},
 };
 
@@ -20,7 +20,7 @@ pub struct UsedCache {
 
 /// The section `commands`, resolved on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resolved {
+pub struct ResolvedCommands {
     /// The settings, unresolved.
     pub commands: Commands,
     /// The toolchains on the caller's PATH.
@@ -33,7 +33,7 @@ pub struct Resolved {
     pub caches: Vec<UsedCache>,
 }
 
-impl Resolved {
+impl ResolvedCommands {
     /// Resolves the settings. `caller` is the user who started the services; `None` for a separate service, which uses no toolchains or
     /// caches of a user.
     pub fn of(commands: Commands, caller: Option<&Caller>, files: &dyn Files) -> Self {
@@ -74,11 +74,11 @@ impl Resolved {
         Self { commands, toolchains, path, env, caches }
     }
 
-    /// Which programs commands see.
+    /// The programs that commands see.
     pub fn view(&self) -> View {
         let own = self.commands.read_only.iter().map(|shown| shown.value.clone());
         let found = self.toolchains.shown.iter().map(|found| found.shown.clone());
-        View { shown: own.chain(found).collect::<Vec<Shown>>(), path: self.path.clone() }
+        View { shown: own.chain(found).collect::<Vec<VisiblePath>>(), path: self.path.clone() }
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
             ..Caller::default()
         };
         let commands = File::parse("commands: {caches: {go: keep}}", None).unwrap().commands;
-        let resolved = Resolved::of(commands.clone(), Some(&caller), &Host);
+        let resolved = ResolvedCommands::of(commands.clone(), Some(&caller), &Host);
         let cache = |name: &str, read_from: Option<&str>, at: &str| UsedCache {
             name: name.into(),
             read_from: read_from.map(|from| path.join(from)),
@@ -124,13 +124,17 @@ mod tests {
                 kept.clone(),
             ]
         );
-        assert_eq!(Resolved::of(commands, None, &Host).caches, [kept], "a separate service uses no cache of a user");
+        assert_eq!(
+            ResolvedCommands::of(commands, None, &Host).caches,
+            [kept],
+            "a separate service uses no cache of a user"
+        );
     }
 
     #[test]
     fn the_settings_of_the_operator_come_first() {
         let text = "commands: {read_only: [/opt/x], path: [/opt/x/bin, /usr/bin], env: {A: mine}}";
-        let resolved = Resolved::of(File::parse(text, None).unwrap().commands, None, &Host);
+        let resolved = ResolvedCommands::of(File::parse(text, None).unwrap().commands, None, &Host);
         let path: Vec<_> = resolved.path.iter().map(|folder| folder.to_str().unwrap()).collect();
         assert_eq!(path, ["/opt/x/bin", "/usr/bin", "/usr/local/bin", "/bin", "/usr/sbin", "/sbin"]);
         assert_eq!(resolved.env, [("A".to_owned(), "mine".to_owned())]);

@@ -9,7 +9,7 @@ pub enum LogLevel {
     Off,
     /// Failures.
     Error,
-    /// What an operator should check.
+    /// Events that an operator should check.
     Warn,
     /// Events.
     Info,
@@ -41,7 +41,7 @@ impl LogLevel {
 pub enum LogFormat {
     /// Text.
     Text,
-    /// One JSON object for each line.
+    /// A JSON object on each line.
     Json,
 }
 
@@ -94,14 +94,14 @@ pub struct Settings {
     pub commands: Commands,
     /// The limits of each service.
     pub services: Services,
-    /// Which executions that have ended are kept.
+    /// The rules by which ended executions are kept.
     pub retention: Retention,
-    /// What the executions of a namespace may use.
+    /// The budgets of the executions of a namespace.
     pub budgets: NamespaceBudgets,
     /// The tools that the operator declares.
     pub tools: Vec<Sourced<CommandTool>>,
-    /// What is hidden besides what the built-in rules recognize.
+    /// The secrets that are hidden besides what the built-in rules recognize.
     pub secrets: Secrets,
-    /// Who is told what happens to executions.
+    /// The receivers that are told what happens to executions.
     pub webhooks: Vec<Webhook>,
 }

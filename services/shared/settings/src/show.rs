@@ -2,9 +2,11 @@
 
 use std::{ffi::OsString, path::Path};
 
-use crate::{CacheUse, NamespaceBudget, Origin, Place, Resolved, SYSTEM_PATH, Settings, Sourced, Webhook, size};
+use crate::{
+    CacheUse, NamespaceBudget, Origin, Place, ResolvedCommands, SYSTEM_PATH, Settings, Sourced, Webhook, size,
+};
 
-/// One setting.
+/// A setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Its name, as in the file: `commands.limits.processes`.
@@ -28,7 +30,7 @@ fn found(key: impl Into<String>, value: impl Into<String>) -> Row {
 }
 
 /// All settings, with what was found on this machine. `env` returns the environment variables that override the file.
-pub fn rows(settings: &Settings, here: &Resolved, env: &dyn Fn(&str) -> Option<OsString>) -> Vec<Row> {
+pub fn rows(settings: &Settings, here: &ResolvedCommands, env: &dyn Fn(&str) -> Option<OsString>) -> Vec<Row> {
     let (log, commands) = (&settings.log, &here.commands);
     let mut rows = vec![
         row("log.level", &log.level, log.level.value.word()),

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use crate::load;
 
-    /// What the settings in this file are refused with.
+    /// The refusal of the settings in this file.
     fn refusal(folder: &Path, text: &str) -> Option<String> {
         let file = folder.join("config.yaml");
         fs::write(&file, text).unwrap();

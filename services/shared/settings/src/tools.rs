@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// What may be done about a call of a declared tool whose outcome is unknown.
+/// The recovery of a call of a declared tool whose outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolRecovery {
     /// It changes nothing, and what it writes is discarded.
@@ -27,14 +27,14 @@ impl ToolRecovery {
     ];
 }
 
-/// What a declared tool returns.
+/// The result of a declared tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolOutput {
     /// Its standard output, which is a JSON value.
     Json,
     /// Its standard output as text, without the last line break.
     Text,
-    /// What `run_terminal` returns: the exit code and both streams.
+    /// The result of `run_terminal`: the exit code and both streams.
     Command,
 }
 
@@ -74,7 +74,7 @@ pub struct CommandTool {
     pub aliases: Vec<String>,
     /// A short name for people; empty when the name serves.
     pub title: String,
-    /// What it does, for people and models.
+    /// Its purpose, for people and models.
     pub description: String,
     /// The program and its arguments. The first word is the program, and has no argument of the call in it.
     pub command: Vec<Words>,
@@ -86,13 +86,13 @@ pub struct CommandTool {
     pub parameters: Value,
     /// The JSON Schema of the result; `None` when it says nothing.
     pub result: Option<Value>,
-    /// What has to hold before its program runs: expressions in CEL about `arguments` and `context`.
+    /// Conditions that have to hold before its program runs: expressions in CEL about `arguments` and `context`.
     pub preconditions: Vec<String>,
-    /// What has to hold once its program has ended well: expressions in CEL about `output` as well.
+    /// Conditions that have to hold once its program has ended well: expressions in CEL about `output` as well.
     pub postconditions: Vec<String>,
-    /// What it returns.
+    /// Its result.
     pub output: ToolOutput,
-    /// What may be done about a call whose outcome is unknown.
+    /// The recovery of a call whose outcome is unknown.
     pub recovery: ToolRecovery,
     /// It may remove or overwrite data.
     pub destructive: bool,
@@ -107,9 +107,9 @@ pub struct CommandTool {
 }
 
 impl CommandTool {
-    /// What its preconditions are about.
+    /// The variables of its preconditions.
     pub const BEFORE: &[&str] = &["arguments", "context"];
-    /// What its postconditions are about.
+    /// The variables of its postconditions.
     pub const AFTER: &[&str] = &["arguments", "context", "output"];
 
     /// The command as it is written, for people.
@@ -133,7 +133,7 @@ impl CommandTool {
 /// Takes a word apart: `${NAME}` stands for an argument, `$${` for `${` itself.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem with the word.
 pub(crate) fn pieces(text: &str) -> Result<Word, String> {
     let mut pieces = Vec::new();
     let mut literal = String::new();

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Shown, is_system, toolchains::Files};
+use crate::{VisiblePath, is_system, toolchains::Files};
 
 /// The host files that commands see, and their search path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// What is mounted besides the system directories.
-    pub shown: Vec<Shown>,
+    /// The mounts besides the system directories.
+    pub shown: Vec<VisiblePath>,
     /// The search path for a program name without a slash.
     pub path: Vec<PathBuf>,
 }

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use crate::Sourced;
 
-/// What a webhook can be sent.
+/// An event that can be sent to a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WebhookEvent {
     /// An execution has ended, and a step of it has failed or its time was over.
@@ -33,14 +33,14 @@ impl WebhookEvent {
     }
 }
 
-/// One webhook.
+/// A webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Webhook {
     /// Its name, by which its owed deliveries are found again after a restart.
     pub name: String,
     /// Where messages are posted to: an `http` or `https` URL without credentials.
     pub url: Sourced<String>,
-    /// What is sent.
+    /// The events to send.
     pub events: Sourced<Vec<WebhookEvent>>,
     /// The file with the secret that messages are signed with.
     pub secret_file: Sourced<PathBuf>,

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use crate::{DamagedRow, Location, Schema, SqliteError, Table, open};
 
-/// What a check of a store found.
+/// The result of a check of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
     /// The damaged rows.

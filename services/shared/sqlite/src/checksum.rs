@@ -21,7 +21,7 @@ pub struct Table {
     pub columns: &'static [&'static str],
     /// The column of the checksum.
     pub sum: &'static str,
-    /// What a damaged row affects, as in `… is affected`.
+    /// The object that a damaged row affects, as in `… is affected`.
     pub affects: &'static str,
 }
 
@@ -32,7 +32,7 @@ pub struct DamagedRow {
     pub table: String,
     /// Its key as it is found, which may be what is damaged.
     pub key: String,
-    /// What is affected.
+    /// The affected object.
     pub affects: String,
 }
 

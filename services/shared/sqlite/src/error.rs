@@ -15,7 +15,7 @@ pub enum SqliteError {
     /// Its bytes make no sense, or belong to another program.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
-    /// One of its rows is damaged; the others can be used.
+    /// A row is damaged; the others can be used.
     #[error("{0}")]
     Row(DamagedRow),
     /// The disk is full.

@@ -58,15 +58,15 @@ impl Lane {
             return self.slot().await.run(work).await;
         }
         let lane = self.clone();
-        let mut waiting = Waiting(tokio::spawn(async move { lane.slot().await.run(work).await }));
+        let mut waiting = QueuedTask(tokio::spawn(async move { lane.slot().await.run(work).await }));
         joined(&mut waiting.0).await
     }
 }
 
 /// A task that waits for a slot and then for its work. It ends with this value; work that has begun goes on.
-struct Waiting<T>(JoinHandle<T>);
+struct QueuedTask<T>(JoinHandle<T>);
 
-impl<T> Drop for Waiting<T> {
+impl<T> Drop for QueuedTask<T> {
     fn drop(&mut self) {
         self.0.abort();
     }

@@ -2,7 +2,6 @@
 //!
 //! The journal, the ledger and the gate's store are built on this. They define what is stored; this crate defines how it reaches the disk.
 
-mod ballast;
 mod check;
 mod checksum;
 mod error;
@@ -13,6 +12,7 @@ mod log_writes;
 mod open;
 mod positions;
 mod readers;
+mod reserve;
 mod size;
 
 pub use check::{CheckReport, check, inspect};
@@ -26,7 +26,7 @@ pub use positions::{POSITION, count_commit, keep_number, own_position, positions
 pub use readers::{READERS, Readers};
 pub use size::{StoreSize, measure};
 
-use belay_group_commit::{Pauses, Runs};
+use belay_group_commit::{Pauses, WriterRuntime};
 
 /// Where blocking work runs.
 #[derive(Clone, Copy, Debug)]
@@ -46,11 +46,11 @@ impl Threads {
     }
 
     /// Where a writer runs whose commits block.
-    pub fn writer(self, name: &str) -> Runs<'_> {
+    pub fn writer(self, name: &str) -> WriterRuntime<'_> {
         match self {
-            Self::Real => Runs::OnThread(name),
-            Self::Inline => Runs::AsTask,
-            Self::Interleaved(pauses) => Runs::Interleaved(pauses),
+            Self::Real => WriterRuntime::OnThread(name),
+            Self::Inline => WriterRuntime::AsTask,
+            Self::Interleaved(pauses) => WriterRuntime::Interleaved(pauses),
         }
     }
 

@@ -12,21 +12,20 @@ use rusqlite::{Connection, OpenFlags, config::DbConfig, ffi::SQLITE_IOERR_SHMSIZ
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use crate::{
-    Location, READERS, Readers, SqliteError, Synchronous,
-    ballast::{self, Ballast},
-    checksum,
+    Location, READERS, Readers, SqliteError, Synchronous, checksum,
     error::extended_code,
     log_index, positions,
+    reserve::{self, DiskReserve},
 };
 
-/// What a database holds.
+/// The schema of a database.
 #[derive(Clone, Copy, Debug)]
 pub struct Schema {
     /// Identifies this kind of file (`PRAGMA application_id`).
     pub application_id: i32,
     /// The format's version (`PRAGMA user_version`); any other is refused.
     pub format: i64,
-    /// What an earlier format lacks, as the end of `it lacks …`.
+    /// The part that an earlier format lacks, as the end of `it lacks …`.
     pub earlier_lacks: &'static str,
     /// Makes an empty database ready, in one transaction.
     pub create: &'static str,
@@ -41,14 +40,14 @@ pub struct Store {
     /// The files of a store on the real disk as they were when it was opened.
     files: Vec<(PathBuf, FileId)>,
     /// `None` for a simulated disk.
-    ballast: Option<Mutex<Ballast>>,
+    reserve: Option<Mutex<DiskReserve>>,
     /// The index of the log, if it was opened for its space; see [`log_index::reserve`].
     _index: Option<File>,
     /// Held as long as the store is open; the operating system releases it when the process ends.
     _lock: Option<File>,
 }
 
-/// Which file it is: its device (major, minor) and its inode.
+/// The identity of a file: its device (major, minor) and its inode.
 type FileId = (u32, u32, u64);
 
 /// Asks the kernel for the inode alone. A process that reads a file's times makes the next write store finer ones (multigrain timestamps,
@@ -59,11 +58,11 @@ fn file_id(path: &Path) -> std::io::Result<FileId> {
 }
 
 impl Store {
-    /// Releases the store's ballast (at most 16 MiB, in a file next to the database) when the disk is nearly full, and creates it again when there
+    /// Releases the store's reserve (at most 16 MiB, in a file next to the database) when the disk is nearly full, and creates it again when there
     /// is space. Call it before a commit; costs one `statvfs`.
     pub fn make_room(&self) {
-        if let Some(ballast) = &self.ballast {
-            ballast.lock().unwrap_or_else(PoisonError::into_inner).adjust();
+        if let Some(reserve) = &self.reserve {
+            reserve.lock().unwrap_or_else(PoisonError::into_inner).adjust();
         }
     }
 
@@ -153,7 +152,7 @@ pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> 
         refuse_emptied(location, lock)?;
     }
     // Before anything is written: it gives up its space when the disk is full.
-    let ballast = location.vfs.is_none().then(|| Mutex::new(Ballast::beside(&location.path)));
+    let reserve = location.vfs.is_none().then(|| Mutex::new(DiskReserve::beside(&location.path)));
     if location.vfs.is_none() {
         check_room(location)?;
     }
@@ -191,7 +190,7 @@ pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> 
         Some(_) => Vec::new(),
         None => files(location)?,
     };
-    Ok(Store { writer, readers: Arc::new(readers), files, ballast, _index: index, _lock: lock })
+    Ok(Store { writer, readers: Arc::new(readers), files, reserve, _index: index, _lock: lock })
 }
 
 /// Makes the database's file its owner's alone; SQLite gives its log and its index the same mode. The folder is private as well, so where this is not
@@ -264,7 +263,7 @@ const ROOM: u64 = log_index::PART;
 fn check_room(location: &Location) -> Result<(), SqliteError> {
     let log = std::fs::metadata(beside(location, "-wal")).map_or(0, |log| log.len());
     let path = beside(location, ".room");
-    let made = ballast::occupy(&path, ROOM + log_index::index_size(log));
+    let made = reserve::occupy(&path, ROOM + log_index::index_size(log));
     let removed = match std::fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -439,7 +438,7 @@ mod tests {
             );
         }
         let location = Location::file(folder.path().join("store.db"));
-        ballast::occupy(&folder.path().join("others"), (1 << 20) - (40 << 10)).unwrap();
+        reserve::occupy(&folder.path().join("others"), (1 << 20) - (40 << 10)).unwrap();
         let refused = open(&location, &GOOD).err();
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         fs::remove_file(folder.path().join("others")).unwrap();

@@ -23,7 +23,7 @@ pub(crate) const TABLE: &str = "
     ) STRICT, WITHOUT ROWID;
 ";
 
-/// What the table's checksums cover.
+/// The columns that the table's checksums cover.
 pub const POSITION: Table = Table {
     name: "position",
     columns: &["service", "store_id", "generation", "opened", "number"],

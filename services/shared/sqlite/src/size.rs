@@ -13,7 +13,7 @@ pub struct StoreSize {
     pub free_bytes: u64,
     /// The bytes of each table with its indexes, the largest first.
     pub tables: Vec<(String, u64)>,
-    /// What was counted, by name.
+    /// The counts, by name.
     pub counts: Vec<(&'static str, u64)>,
 }
 

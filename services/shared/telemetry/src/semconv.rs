@@ -3,7 +3,7 @@
 /// The version of the conventions that the names below are from.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.41.0";
 
-/// What kind of work: one of [`operation`].
+/// The kind of work: one of [`operation`].
 pub const GEN_AI_OPERATION_NAME: &str = "gen_ai.operation.name";
 /// The tool that was called.
 pub const GEN_AI_TOOL_NAME: &str = "gen_ai.tool.name";
@@ -33,24 +33,24 @@ pub const PROCESS_EXECUTABLE_NAME: &str = "process.executable.name";
 pub const SERVICE_NAME: &str = "service.name";
 /// The service's version, of the resource.
 pub const SERVICE_VERSION: &str = "service.version";
-/// One run of the service, of the resource.
+/// A run of the service, of the resource.
 pub const SERVICE_INSTANCE_ID: &str = "service.instance.id";
 
-/// What the attributes of an execution's labels begin with, such as `belay.label.team`.
+/// The prefix of the attributes of an execution's labels, such as `belay.label.team`.
 pub const BELAY_LABEL: &str = "belay.label";
 /// `namespaces/*/executions/*`.
 pub const BELAY_EXECUTION: &str = "belay.execution";
 /// The step's id.
 pub const BELAY_STEP: &str = "belay.step";
-/// Which attempt, from 1.
+/// The attempt, from 1.
 pub const BELAY_ATTEMPT: &str = "belay.attempt";
 /// How it ended: the state's name.
 pub const BELAY_STATE: &str = "belay.state";
-/// What kind of failure it was: the error class's name.
+/// The kind of failure: the error class's name.
 pub const BELAY_ERROR_CLASS: &str = "belay.error.class";
 /// `namespaces/*/approvals/*`.
 pub const BELAY_APPROVAL: &str = "belay.approval";
-/// What was decided.
+/// The decision.
 pub const BELAY_DECISION: &str = "belay.decision";
 /// The revision of the policy.
 pub const BELAY_POLICY_REVISION: &str = "belay.policy.revision";

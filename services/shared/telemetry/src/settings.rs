@@ -21,7 +21,7 @@ pub(crate) enum Protocol {
 /// The port that OTLP/gRPC has by default; OTLP/HTTP has 4318.
 const GRPC_PORT: u16 = 4317;
 
-/// What is exported: the word in the names of its variables, and the path of OTLP/HTTP's requests, relative to the endpoint for every signal.
+/// A kind of export: the word in the names of its variables, and the path of OTLP/HTTP's requests, relative to the endpoint for every signal.
 #[derive(Clone, Copy)]
 struct Signal {
     word: &'static str,

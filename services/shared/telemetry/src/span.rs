@@ -41,7 +41,7 @@ pub struct SpanRecord {
 /// A moment within a span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpanEvent {
-    /// What happened.
+    /// The name of the event.
     pub name: Cow<'static, str>,
     /// When, in microseconds since 1970.
     pub micros: i64,

@@ -88,7 +88,7 @@ fn is_symbol(character: char) -> bool {
     matches!(character, '\u{2190}'..='\u{21ff}' | '\u{2300}'..='\u{23ff}' | '\u{25a0}'..='\u{27bf}' | '\u{2900}'..='\u{2bff}' | '\u{1f000}'..='\u{1faff}')
 }
 
-/// What becomes of `<U+` and `<0x` in a text.
+/// The treatment of `<U+` and `<0x` in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sign {
     /// The text is data: its `<` is written in numbers.
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// What was shown, read back: the proof that nothing is lost.
+    /// Reads a shown text back: the proof that nothing is lost.
     fn read(shown: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut rest = shown;

@@ -140,7 +140,7 @@ impl Reader {
         seconds
     }
 
-    /// One of a few words.
+    /// Reads one of a few words.
     pub fn one_of<T: Copy>(&mut self, node: &Node, field: &str, words: &[(&str, T)]) -> Option<T> {
         let text = match &node.value {
             Value::Text(text) => text.as_str(),
@@ -156,7 +156,7 @@ impl Reader {
         found
     }
 
-    /// One of a few words; for any other, `to` keeps its value.
+    /// Reads one of a few words; for any other, `to` keeps its value.
     pub fn word<T: Copy>(&mut self, node: &Node, field: &str, words: &[(&str, T)], to: &mut T) {
         if let Some(value) = self.one_of(node, field, words) {
             *to = value;

@@ -14,7 +14,7 @@ use crate::{Violation, shown};
 /// The limits of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// What the file is called in messages, such as `policy`.
+    /// The name of the file in messages, such as `policy`.
     pub what: &'static str,
     /// The maximum nesting, a little above what the format needs, so that errors about deep values can name their field.
     pub max_depth: usize,
@@ -29,14 +29,14 @@ pub struct Bounds {
 pub struct Node {
     /// Its line.
     pub line: u32,
-    /// What it is.
+    /// Its value.
     pub value: Value,
 }
 
 /// A value.
 #[derive(Debug)]
 pub enum Value {
-    /// Nothing is written.
+    /// No value is written.
     Null,
     /// `true` or `false`.
     Bool(bool),
@@ -50,14 +50,14 @@ pub enum Value {
     Map(Vec<Entry>),
 }
 
-/// One key of a mapping. Keys are unique.
+/// A key of a mapping. Keys are unique.
 #[derive(Debug)]
 pub struct Entry {
     /// The line of the key.
     pub line: u32,
     /// The key.
     pub key: String,
-    /// What it is set to.
+    /// Its value.
     pub value: Node,
 }
 

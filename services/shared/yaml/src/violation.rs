@@ -1,13 +1,13 @@
 use std::fmt;
 
-/// One thing that is wrong with a file.
+/// A problem of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The field, such as `rules[2].paths[0]`; empty for the file as a whole.
     pub field: String,
     /// The line of the text, from 1; 0 when not known.
     pub line: u32,
-    /// What is wrong, and what to do.
+    /// The problem, and what to do.
     pub message: String,
 }
 

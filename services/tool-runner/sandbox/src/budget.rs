@@ -65,7 +65,7 @@ pub enum WriteBound {
 
 wire_enum!(WriteBound { 0 = View, 1 = Tmp, 2 = Home, 3 = Reserve });
 
-/// What is counted.
+/// The unit of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes on disk. Holes of sparse files do not count.
@@ -88,13 +88,13 @@ impl Unit {
 /// The bound that a command exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskLimit {
-    /// Which bound.
+    /// The bound.
     pub bound: WriteBound,
-    /// Of what.
+    /// Its unit.
     pub unit: Unit,
     /// The maximum for a place; the minimum that stays free for [`WriteBound::Reserve`].
     pub limit: u64,
-    /// What was measured: in the place, or free.
+    /// The measured amount: in the place, or free.
     pub found: u64,
 }
 

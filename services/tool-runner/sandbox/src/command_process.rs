@@ -18,7 +18,7 @@ use rustix::{
 
 use crate::{
     WORKSPACE, confinement,
-    ended::Enforced,
+    ended::EnforcedParts,
     layer::Layer,
     protocol::{Command, Context as _, Failure, Message},
     seccomp,
@@ -45,7 +45,7 @@ pub(crate) fn become_command(
     };
     let failure = match confine(command, loopback, asking) {
         Ok(landlock_abi) => {
-            let enforced = Enforced { landlock_abi, process_limit, loopback };
+            let enforced = EnforcedParts { landlock_abi, process_limit, loopback };
             // If init is gone, this process is about to be killed.
             let _ = report.write_all(&frame(&Message::Started(enforced)));
             execute(command)

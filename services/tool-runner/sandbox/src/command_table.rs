@@ -23,7 +23,7 @@ pub(crate) struct Entry {
     pub(crate) state: State,
     /// The file system (`st_dev`).
     pub(crate) disk: u64,
-    /// What the command holds on it.
+    /// The amount that the command holds on it.
     pub(crate) held: WriteBudget,
 }
 

@@ -96,11 +96,11 @@ struct Place {
     inside: PathBuf,
     disk: usize,
     held: WriteBudget,
-    /// What it held at the first measurement, if it outlives the command: that is not attributed to the command.
-    before: Before,
+    /// The amount that it held at the first measurement, if it outlives the command: that is not attributed to the command.
+    before: PriorBudget,
 }
 
-enum Before {
+enum PriorBudget {
     Nothing,
     Unknown,
     Held(WriteBudget),
@@ -190,7 +190,7 @@ impl DiskWatch {
                 self.disks.len() - 1
             }
         };
-        let before = if bound.is_some() { Before::Nothing } else { Before::Unknown };
+        let before = if bound.is_some() { PriorBudget::Nothing } else { PriorBudget::Unknown };
         let inside = inside.to_owned();
         self.places.push(Place { bound, folder, below, inside, disk, held: NOTHING, before });
         Ok(())
@@ -218,7 +218,7 @@ impl DiskWatch {
         let may_be_over = self.places.iter().any(|place| self.over(place, self.may_hold(place)).is_some());
         let wanted = low.is_some()
             || may_be_over
-            || self.places.iter().any(|place| matches!(place.before, Before::Unknown))
+            || self.places.iter().any(|place| matches!(place.before, PriorBudget::Unknown))
             || self.since_measured >= MAX_UNMEASURED + MAX_UNMEASURED_PER_ENTRY * entries;
         if wanted && self.since_measured >= PAUSE_PER_ENTRY * entries {
             self.measure(init, low.is_some());
@@ -305,10 +305,10 @@ impl DiskWatch {
         DiskLimit::of_place(bound, budget, held)
     }
 
-    /// What the command holds on a file system, as measured.
+    /// The amount that the command holds on a file system, as measured.
     fn held_on(&self, disk: usize) -> WriteBudget {
         self.places.iter().filter(|place| place.disk == disk).fold(NOTHING, |all, place| {
-            let before = if let Before::Held(before) = place.before { before } else { NOTHING };
+            let before = if let PriorBudget::Held(before) = place.before { before } else { NOTHING };
             let held = less(place.held, before);
             WriteBudget { bytes: all.bytes + held.bytes, inodes: all.inodes + held.inodes }
         })
@@ -381,8 +381,8 @@ impl DiskWatch {
                 continue;
             }
             place.held = held;
-            if let Before::Unknown = place.before {
-                place.before = Before::Held(held);
+            if let PriorBudget::Unknown = place.before {
+                place.before = PriorBudget::Held(held);
             }
         }
         for disk in self.disks.iter_mut().filter(|_| !stopped) {

@@ -1,4 +1,4 @@
-//! What the launcher reports of a command: the layers that are active, its end, and what it used.
+//! The launcher's report on a command: the layers that are active, its end, and what it used.
 
 use std::{ops::AddAssign, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
 
 /// The optional parts of the sandbox that are active for a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Enforced {
+pub struct EnforcedParts {
     /// The Landlock ABI.
     pub landlock_abi: u8,
     /// Whether the pid namespace limits processes. If not, only RLIMIT_NPROC does.
@@ -19,9 +19,9 @@ pub struct Enforced {
     pub loopback: bool,
 }
 
-wire_struct!(Enforced { landlock_abi, process_limit, loopback });
+wire_struct!(EnforcedParts { landlock_abi, process_limit, loopback });
 
-impl Enforced {
+impl EnforcedParts {
     /// The active layers, in the order of their setup. Nothing is launched without the mandatory ones. `as_root`: the runner is root and
     /// drops its privileges first.
     pub(crate) fn layers(self, as_root: bool) -> Vec<Layer> {
@@ -66,12 +66,12 @@ impl AddAssign for Usage {
 
 /// The end of a command, as the launcher reports it.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct CommandEnd {
     pub(crate) end: End,
     pub(crate) usage: Usage,
 }
 
-wire_struct!(Ended { end, usage });
+wire_struct!(CommandEnd { end, usage });
 
 #[derive(Debug)]
 pub(crate) enum End {

@@ -17,7 +17,7 @@ pub enum LaunchError {
     Spec {
         /// The field of the spec or the settings, as a path.
         field: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// The program does not exist in the view of the command.
@@ -49,7 +49,7 @@ pub enum LaunchError {
     Layer {
         /// The layer.
         layer: Layer,
-        /// What was being done.
+        /// The action that failed.
         doing: String,
         /// The error of the kernel.
         source: io::Error,

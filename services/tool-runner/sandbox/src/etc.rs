@@ -72,7 +72,7 @@ const SHOWN: &[(&str, &str)] = &[
 ];
 
 /// A visible part of the host's `/etc`.
-pub(crate) enum Shown {
+pub(crate) enum EtcEntry {
     /// A symbolic link into `/usr`, which is visible.
     Link { place: PathBuf, target: PathBuf },
     /// A small world-readable file, copied: much cheaper than a mount.
@@ -85,7 +85,7 @@ pub(crate) enum Shown {
 const MAX_COPY: u64 = 128 << 10;
 
 /// All listed paths that exist.
-pub(crate) fn shown() -> Vec<Shown> {
+pub(crate) fn shown() -> Vec<EtcEntry> {
     // Read once for all listed names.
     let names: Vec<String> = fs::read_dir("/etc")
         .map(|entries| entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
@@ -106,24 +106,24 @@ fn expand(pattern: &str, names: &[String]) -> Vec<PathBuf> {
     }
 }
 
-fn look(place: &Path) -> Option<Shown> {
+fn look(place: &Path) -> Option<EtcEntry> {
     let metadata = fs::symlink_metadata(place).ok()?;
     if metadata.is_file()
         && metadata.mode() & 0o004 != 0
         && metadata.len() <= MAX_COPY
         && let Ok(contents) = fs::read(place)
     {
-        return Some(Shown::Copy { place: place.to_owned(), contents });
+        return Some(EtcEntry::Copy { place: place.to_owned(), contents });
     }
     if !metadata.is_symlink() {
-        return Some(Shown::HostMount { place: place.to_owned(), source: place.to_owned() });
+        return Some(EtcEntry::HostMount { place: place.to_owned(), source: place.to_owned() });
     }
     // A link to elsewhere, such as a package store, is resolved here because its target is not visible.
     let source = fs::canonicalize(place).ok()?;
     Some(if source.starts_with("/usr") {
-        Shown::Link { place: place.to_owned(), target: source }
+        EtcEntry::Link { place: place.to_owned(), target: source }
     } else {
-        Shown::HostMount { place: place.to_owned(), source }
+        EtcEntry::HostMount { place: place.to_owned(), source }
     })
 }
 

@@ -18,7 +18,7 @@ use rustix::{
 use crate::{
     INNER_ID, command_process, confinement,
     connection::send_message,
-    ended::{End, Ended, Usage},
+    ended::{CommandEnd, End, Usage},
     error::KILLED,
     host_ids::HostIds,
     layer::Layer,
@@ -71,7 +71,7 @@ fn report(mut runner: &UnixStream, message: &Message) {
     let _ = runner.write_all(&frame(message));
 }
 
-struct Started {
+struct StartedCommand {
     command_pid: i32,
     message: Message,
 }
@@ -83,7 +83,7 @@ fn start(
     sources: Option<Sources>,
     (runner, launcher): (&UnixStream, PipeReader),
     asking: Option<[OwnedFd; 2]>,
-) -> Result<Started, Failure> {
+) -> Result<StartedCommand, Failure> {
     tie_to_launcher(launcher).at(Layer::Launcher, || "tying init to the launcher".to_owned())?;
     enter(host_ids).at(Layer::UserNamespace, || "mapping the user".to_owned())?;
     sethostname(b"sandbox").at(Layer::UserNamespace, || "naming the host (are capabilities stripped?)".to_owned())?;
@@ -108,7 +108,7 @@ fn start(
     restrict_init()?;
     match last_message(&mut messages) {
         Some(Message::Failed(failure)) => Err(failure),
-        Some(message) => Ok(Started { command_pid, message }),
+        Some(message) => Ok(StartedCommand { command_pid, message }),
         None => Err(Failure::Layer(
             Layer::Limits,
             "the process of the command was killed before it started".to_owned(),
@@ -177,8 +177,8 @@ fn last_message(messages: &mut PipeReader) -> Option<Message> {
 }
 
 /// Reaps processes until the command has ended, kills the rest, and reaps them.
-fn reap(command_pid: i32) -> Ended {
-    let mut ended = Ended { end: End::Lost, usage: Usage::default() };
+fn reap(command_pid: i32) -> CommandEnd {
+    let mut ended = CommandEnd { end: End::Lost, usage: Usage::default() };
     while let Ok(Some(reaped)) = sys::wait(-1) {
         ended.usage += reaped.usage;
         if reaped.pid == command_pid {

@@ -16,14 +16,14 @@ use crate::{
     budget::Reserve,
     command_table::{CommandTable, TakenRow},
     connection::{receive, send},
-    ended::{End, Ended},
+    ended::{CommandEnd, End},
     environment::environment,
     error::LaunchError,
     limits::raise_open_files,
     mounts::{self, Mount},
     protocol::{Command, Failure, Message, Request},
     role,
-    running::{KillHandle, Launched, Running},
+    running::{KillHandle, LauncherProcess, RunningCommand},
     scratch::ScratchPlace,
     scratch_directory::{self, RunnerScratch},
     settings::Settings,
@@ -41,7 +41,7 @@ pub trait Launcher: Send + Sync {
     ///
     /// # Errors
     /// When the spec is invalid, the program or working directory does not exist, or a layer is missing.
-    fn launch(&self, spec: Spec) -> Result<Running, LaunchError>;
+    fn launch(&self, spec: Spec) -> Result<RunningCommand, LaunchError>;
 }
 
 /// Sets up all layers anew for each command.
@@ -83,14 +83,14 @@ impl NamespaceLauncher {
     }
 
     /// Starts the built-in attacks instead of a program.
-    pub(crate) fn launch_attacks(&self, spec: Spec) -> Result<Running, LaunchError> {
+    pub(crate) fn launch_attacks(&self, spec: Spec) -> Result<RunningCommand, LaunchError> {
         // Not through /proc/self/exe: its target cannot be mounted from another namespace.
         let binary = std::fs::canonicalize(&self.settings.executable)
             .map_err(|source| LaunchError::launcher("resolving the path of this binary", source))?;
         self.start(spec, Some(binary))
     }
 
-    fn start(&self, spec: Spec, attacks: Option<PathBuf>) -> Result<Running, LaunchError> {
+    fn start(&self, spec: Spec, attacks: Option<PathBuf>) -> Result<RunningCommand, LaunchError> {
         let program = spec.program.clone();
         let row = self.table.take_row();
         let command = self.command(spec, attacks, row.as_ref().map(TakenRow::number))?;
@@ -128,14 +128,14 @@ impl NamespaceLauncher {
                     let _ = launched.wait();
                     return Err(self.explain(failure, program, cwd));
                 }
-                None if matches!(ended, Some(Ended { end: End::TimedOut, .. })) => {
+                None if matches!(ended, Some(CommandEnd { end: End::TimedOut, .. })) => {
                     return Err(LaunchError::spec("timeout", TIMEOUT_EXPIRED));
                 }
                 Some(_) | None => return Err(LaunchError::LauncherLost { program }),
             }
         }
         let (Some(kill), Some(enforced)) = (init, enforced) else { return Err(LaunchError::LauncherLost { program }) };
-        Ok(Running {
+        Ok(RunningCommand {
             stdout: Some(stdout),
             stderr: Some(stderr),
             questions,
@@ -227,7 +227,7 @@ impl NamespaceLauncher {
 }
 
 impl Launcher for NamespaceLauncher {
-    fn launch(&self, spec: Spec) -> Result<Running, LaunchError> {
+    fn launch(&self, spec: Spec) -> Result<RunningCommand, LaunchError> {
         self.start(spec, None)
     }
 }
@@ -247,7 +247,7 @@ pub(crate) fn spawn(
     released: ReleasedOnExit,
     stdout: Stdio,
     stderr: Stdio,
-) -> Result<(UnixStream, Launched), LaunchError> {
+) -> Result<(UnixStream, LauncherProcess), LaunchError> {
     let failed = |doing| move |source| LaunchError::launcher(doing, source);
     let (mut control, theirs) = UnixStream::pair().map_err(failed("creating a socket"))?;
     // For an instant the child is in the runner's process group: a key that is pressed then would end or stop the launcher. It keeps the
@@ -268,7 +268,7 @@ pub(crate) fn spawn(
         .spawn()
         .map_err(failed("executing this binary as the launcher"))?;
     drop(blocked);
-    let launched = Launched::new(child, released.scratch, released.row);
+    let launched = LauncherProcess::new(child, released.scratch, released.row);
     send(&mut control, &frame(protocol), table).map_err(failed("sending the request to the launcher"))?;
     Ok((control, launched))
 }

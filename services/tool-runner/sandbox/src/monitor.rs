@@ -23,7 +23,7 @@ use crate::{
     command_table::OwnRow,
     connection::{receive, send_message},
     disk_watch::DiskWatch,
-    ended::{End, Ended},
+    ended::{CommandEnd, End},
     host_ids::{HostIds, drop_root},
     init,
     layer::Layer,
@@ -92,7 +92,7 @@ fn launch(
             }
             let ended = watch(&mut init, command.timeout, runner)?;
             // Its files are discarded, because others need the space.
-            let over = matches!(ended, Some(Ended { end: End::DiskLimit(_), .. }));
+            let over = matches!(ended, Some(CommandEnd { end: End::DiskLimit(_), .. }));
             if let Some(ended) = ended {
                 // The runner may be dead.
                 let _ = runner.write_all(&frame(&Message::Ended(ended)));
@@ -197,7 +197,7 @@ fn become_service_user(
 
 /// Waits for the end of init. Kills it when the timeout expires, a disk bound is exceeded or the runner is gone. Returns `None` if init has
 /// reported the end itself.
-fn watch(init: &mut Init, timeout: Option<Duration>, runner: &UnixStream) -> io::Result<Option<Ended>> {
+fn watch(init: &mut Init, timeout: Option<Duration>, runner: &UnixStream) -> io::Result<Option<CommandEnd>> {
     let clock = alarm(timeout)?;
     let mut requests = runner.try_clone()?;
     // The runner writes a message at once. One that stays incomplete must not keep the limits from being watched.
@@ -255,7 +255,7 @@ fn watch(init: &mut Init, timeout: Option<Duration>, runner: &UnixStream) -> io:
         End::Exited(0) => return Ok(None),
         _ => why.unwrap_or(End::Lost),
     };
-    Ok(Some(Ended { end, usage: reaped.usage }))
+    Ok(Some(CommandEnd { end, usage: reaped.usage }))
 }
 
 /// A timer that becomes readable when the timeout expires.
@@ -277,7 +277,7 @@ fn stop(clock: &OwnedFd) -> io::Result<Option<Timespec>> {
 /// How long the rest of a message from the runner may take.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What disarms a timer.
+/// The time that disarms a timer.
 const DISARMED: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// The setting of a timer that expires once.

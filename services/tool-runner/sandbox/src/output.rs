@@ -10,7 +10,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::running::{Outcome, Running};
+use crate::running::{Outcome, RunningCommand};
 
 /// The limits of kept output.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ impl Default for OutputCaps {
 
 /// The kept output of one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct RetainedOutput {
     /// Its beginning.
     pub head: Vec<u8>,
     /// Its end, beyond the head.
@@ -39,7 +39,7 @@ pub struct Kept {
     pub total: u64,
 }
 
-impl Kept {
+impl RetainedOutput {
     /// Bytes that were dropped between head and tail.
     #[must_use]
     pub fn dropped(&self) -> u64 {
@@ -66,20 +66,20 @@ impl Kept {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
     /// The standard output.
-    pub stdout: Kept,
+    pub stdout: RetainedOutput,
     /// The standard error.
-    pub stderr: Kept,
+    pub stderr: RetainedOutput,
 }
 
-impl Running {
-    /// Reads the remaining streams to their ends, keeping `caps` of each, and waits for the command. [`Running::tear_down`] waits for
+impl RunningCommand {
+    /// Reads the remaining streams to their ends, keeping `caps` of each, and waits for the command. [`RunningCommand::tear_down`] waits for
     /// its launcher.
     ///
     /// # Errors
     /// When a stream or the connection to the launcher cannot be read.
     pub fn collect(&mut self, caps: OutputCaps) -> io::Result<(Outcome, Output)> {
         let mut output = Output::default();
-        let mut open: Vec<(PipeReader, &mut Kept)> = Vec::new();
+        let mut open: Vec<(PipeReader, &mut RetainedOutput)> = Vec::new();
         open.extend(self.stdout.take().map(|stream| (stream, &mut output.stdout)));
         open.extend(self.stderr.take().map(|stream| (stream, &mut output.stderr)));
         let mut buffer = vec![0; 64 << 10];
@@ -99,7 +99,7 @@ impl Running {
 }
 
 /// The streams that are readable or have ended.
-fn ready(streams: &[(PipeReader, &mut Kept)]) -> io::Result<Vec<usize>> {
+fn ready(streams: &[(PipeReader, &mut RetainedOutput)]) -> io::Result<Vec<usize>> {
     let mut fds: Vec<_> = streams.iter().map(|(stream, _)| PollFd::new(stream, PollFlags::IN)).collect();
     match poll(&mut fds, None) {
         Err(Errno::INTR) => Ok(Vec::new()),
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn keeps_both_ends_and_counts_the_rest() {
         let caps = OutputCaps { head: 4, tail: 3 };
-        let mut kept = Kept::default();
+        let mut kept = RetainedOutput::default();
         for piece in ["ab", "cdef", "ghij", "k"] {
             kept.add(piece.as_bytes(), caps);
         }
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn drops_nothing_within_the_limits() {
-        let mut kept = Kept::default();
+        let mut kept = RetainedOutput::default();
         kept.add(b"whole", OutputCaps { head: 3, tail: 3 });
         assert_eq!((kept.text().as_str(), kept.dropped()), ("whole", 0));
     }

@@ -7,7 +7,7 @@ use crate::{
     error::LaunchError,
     launcher::{ReleasedOnExit, spawn},
     layer::Layer,
-    protocol::{Message, Probed, Request},
+    protocol::{LayerProbe, Message, Request},
     role,
     settings::Settings,
 };
@@ -26,7 +26,7 @@ pub enum LayerState {
     },
 }
 
-/// One layer on this machine.
+/// A layer on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerReport {
     /// The layer.
@@ -88,8 +88,8 @@ pub fn probe(settings: &Settings) -> Result<Report, LaunchError> {
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// The first probe that was lost, and so shows nothing about its layer.
-fn lost(probed: &[Probed]) -> Option<LaunchError> {
-    let error = |probed: &Probed| LaunchError::Layer {
+fn lost(probed: &[LayerProbe]) -> Option<LaunchError> {
+    let error = |probed: &LayerProbe| LaunchError::Layer {
         layer: probed.layer,
         doing: "probing it".to_owned(),
         source: io::Error::from_raw_os_error(probed.error),
@@ -99,7 +99,7 @@ fn lost(probed: &[Probed]) -> Option<LaunchError> {
     found.map(error).find(LaunchError::is_lost)
 }
 
-fn report(probed: &[Probed]) -> Report {
+fn report(probed: &[LayerProbe]) -> Report {
     let layers = probed
         .iter()
         .map(|probed| {
@@ -139,8 +139,8 @@ mod tests {
     use super::*;
     use crate::error::KILLED;
 
-    fn probed(error: i32) -> Vec<Probed> {
-        vec![Probed { layer: Layer::Proc, error: 0 }, Probed { layer: Layer::UserNamespace, error }]
+    fn probed(error: i32) -> Vec<LayerProbe> {
+        vec![LayerProbe { layer: Layer::Proc, error: 0 }, LayerProbe { layer: Layer::UserNamespace, error }]
     }
 
     #[test]

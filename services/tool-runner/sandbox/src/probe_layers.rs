@@ -16,20 +16,20 @@ use crate::{
     host_ids::{HostIds, drop_root},
     init,
     layer::Layer,
-    protocol::Probed,
+    protocol::LayerProbe,
     seccomp, sources,
     sys::{self, Side, SingleThreaded},
 };
 
 /// Probes the layers, as the service user if it is root.
-pub(crate) fn layers(one: SingleThreaded, uid: u32, gid: u32) -> Vec<Probed> {
+pub(crate) fn layers(one: SingleThreaded, uid: u32, gid: u32) -> Vec<LayerProbe> {
     let (own_uid, own_gid) = (rustix::process::geteuid(), rustix::process::getegid());
     let root = own_uid.is_root();
     let host_ids = if root { HostIds { uid, gid } } else { HostIds { uid: own_uid.as_raw(), gid: own_gid.as_raw() } };
     let inside = |test: &dyn Fn() -> io::Result<()>| in_namespaces(one, root.then_some(host_ids), host_ids, test);
 
     let mut probed = Vec::new();
-    let mut record = |layer, error| probed.push(Probed { layer, error });
+    let mut record = |layer, error| probed.push(LayerProbe { layer, error });
     if root {
         record(Layer::ServiceUser, in_child(one, 0, || Ok(drop_root(host_ids)?)));
         record(Layer::IdMappedWorkspace, in_child(one, 0, || map_owner(one, host_ids)));

@@ -4,7 +4,7 @@ use std::{ffi::OsString, io, path::PathBuf, time::Duration};
 
 use crate::{
     budget::{DiskLimit, Reserve, WriteBudget},
-    ended::{Ended, Enforced},
+    ended::{CommandEnd, EnforcedParts},
     layer::Layer,
     limits::Limits,
     mounts::Mount,
@@ -99,14 +99,14 @@ pub(crate) const CANARY: &str = "belay-canary";
 pub(crate) enum Message {
     /// Init exists; its pidfd is attached.
     Init,
-    /// Nothing was started.
+    /// The command was not started.
     Failed(Failure),
     /// The program is running.
-    Started(Enforced),
+    Started(EnforcedParts),
     /// The command has ended, and no process of it is left.
-    Ended(Ended),
+    Ended(CommandEnd),
     /// The reply to [`Request::Probe`]: the probed layers, with the error number of each missing one (0 = active).
-    Probed(Vec<Probed>),
+    Probed(Vec<LayerProbe>),
     /// The file for the outputs of the command is attached.
     Outputs,
 }
@@ -121,12 +121,12 @@ wire_enum!(Message {
 });
 
 /// A probed layer.
-pub(crate) struct Probed {
+pub(crate) struct LayerProbe {
     pub(crate) layer: Layer,
     pub(crate) error: i32,
 }
 
-wire_struct!(Probed { layer, error });
+wire_struct!(LayerProbe { layer, error });
 
 /// Why nothing was started, as far as the launcher knows.
 pub(crate) enum Failure {

@@ -11,7 +11,7 @@ pub struct ReservedVariables {
     pub names: &'static [&'static str],
     /// Whether the programs that obey them compare the names without case, and take `-` for `_`.
     pub any_case: bool,
-    /// Who obeys them.
+    /// The programs that obey them.
     pub reason: &'static str,
 }
 

@@ -24,7 +24,7 @@ use rustix::{
 use crate::{
     budget::DiskLimit,
     command_table::TakenRow,
-    ended::{End, Ended, Enforced, Usage},
+    ended::{CommandEnd, End, EnforcedParts, Usage},
     layer::Layer,
     protocol::{Message, Request},
     wire::{Wire, frame, frame_length, unframe},
@@ -52,7 +52,7 @@ pub enum Status {
 pub struct Outcome {
     /// Its end.
     pub status: Status,
-    /// What it used.
+    /// The resources that it used.
     pub usage: Usage,
 }
 
@@ -93,7 +93,7 @@ impl KillHandle {
         Self(Arc::new(Init { process: ProcessEnd::new(pidfd), killed: AtomicBool::new(false) }))
     }
 
-    /// Kills every process of the command. The kill is complete once [`Running::wait`] returns.
+    /// Kills every process of the command. The kill is complete once [`RunningCommand::wait`] returns.
     ///
     /// # Errors
     /// When the signal cannot be sent. A command that has ended is not an error.
@@ -163,7 +163,7 @@ impl Timer {
 
 /// A running command. Dropping it kills the command.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningCommand {
     /// The standard output, until it is taken. Ends when no process of the command can write to it any more.
     pub stdout: Option<PipeReader>,
     /// The standard error, likewise.
@@ -174,19 +174,19 @@ pub struct Running {
     pub answers: Option<PipeWriter>,
     /// The file with its outputs, until it is taken; `None` for one that may not have any. It is complete once no process of the command is left.
     pub outputs: Option<File>,
-    pub(crate) enforced: Enforced,
+    pub(crate) enforced: EnforcedParts,
     pub(crate) kill: KillHandle,
     pub(crate) control: UnixStream,
-    pub(crate) launcher: Launched,
+    pub(crate) launcher: LauncherProcess,
     /// The reported end, if it arrived before `wait`.
-    pub(crate) ended: Option<Ended>,
+    pub(crate) ended: Option<CommandEnd>,
     pub(crate) outcome: Option<Outcome>,
 }
 
-impl Running {
+impl RunningCommand {
     /// The optional parts of its sandbox that are active.
     #[must_use]
-    pub fn enforced(&self) -> Enforced {
+    pub fn enforced(&self) -> EnforcedParts {
         self.enforced
     }
 
@@ -211,7 +211,7 @@ impl Running {
     }
 
     /// The two processes that end last, in order: init, with everything in its namespace, then the launcher, with the mounts. Once both
-    /// have ended, [`Running::tear_down`] does not block.
+    /// have ended, [`RunningCommand::tear_down`] does not block.
     ///
     /// # Errors
     /// When the kernel has no pidfd for the launcher.
@@ -220,7 +220,7 @@ impl Running {
     }
 
     /// Waits until no process of the command is left: its changes are final then. Its mounts may exist for a moment longer, see
-    /// [`Running::tear_down`]. The output must be read meanwhile, or the command blocks.
+    /// [`RunningCommand::tear_down`]. The output must be read meanwhile, or the command blocks.
     ///
     /// # Errors
     /// When the connection to the launcher cannot be read.
@@ -237,7 +237,7 @@ impl Running {
             // Launcher and init are gone. The command dies with them; wait for that.
             _ => {
                 self.kill.wait_for_death()?;
-                Ended { end: End::Lost, usage: Usage::default() }
+                CommandEnd { end: End::Lost, usage: Usage::default() }
             }
         };
         let status = match ended.end {
@@ -251,7 +251,7 @@ impl Running {
         Ok(*self.outcome.insert(Outcome { status, usage: ended.usage }))
     }
 
-    /// Waits as [`Running::wait`], then until the mounts are gone and the launcher has exited.
+    /// Waits as [`RunningCommand::wait`], then until the mounts are gone and the launcher has exited.
     ///
     /// # Errors
     /// When the launcher cannot be waited for.
@@ -262,7 +262,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         if self.outcome.is_none() {
             // If this fails, the launcher kills it when it sees the connection close.
@@ -291,10 +291,10 @@ pub(crate) fn read_body<T: Wire>(control: &mut UnixStream, header: [u8; 4]) -> i
 }
 
 /// Launchers that were dropped before they exited. The kernel keeps a zombie until its parent waits for it.
-static ABANDONED: Mutex<Vec<Launched>> = Mutex::new(Vec::new());
+static ABANDONED: Mutex<Vec<LauncherProcess>> = Mutex::new(Vec::new());
 
 /// Reaps the abandoned launchers that have exited, and adds `more`.
-fn reap_abandoned(more: Option<Launched>) {
+fn reap_abandoned(more: Option<LauncherProcess>) {
     let mut abandoned = ABANDONED.lock().unwrap_or_else(PoisonError::into_inner);
     abandoned.extend(more);
     abandoned.retain_mut(|launched| {
@@ -311,19 +311,19 @@ fn reap_abandoned(more: Option<Launched>) {
 
 /// A launcher process and the resources released when it exits. When dropped, it exits on its own.
 #[derive(Debug)]
-pub(crate) struct Launched {
+pub(crate) struct LauncherProcess {
     child: Option<Child>,
     scratch: Option<PathBuf>,
     row: Option<TakenRow>,
 }
 
-impl Launched {
+impl LauncherProcess {
     pub(crate) fn new(child: Child, scratch: Option<PathBuf>, row: Option<TakenRow>) -> Self {
         reap_abandoned(None);
         Self { child: Some(child), scratch, row }
     }
 
-    /// A descriptor for the end of the launcher. Its pid is not reused before [`Launched::wait`] reaps it.
+    /// A descriptor for the end of the launcher. Its pid is not reused before [`LauncherProcess::wait`] reaps it.
     fn end(&self) -> io::Result<ProcessEnd> {
         let pid = self.child.as_ref().and_then(|child| Pid::from_raw(i32::try_from(child.id()).ok()?));
         let pid = pid.ok_or_else(|| io::Error::other("the launcher was already reaped"))?;
@@ -349,7 +349,7 @@ impl Launched {
     }
 }
 
-impl Drop for Launched {
+impl Drop for LauncherProcess {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
             reap_abandoned(Some(Self { child: Some(child), scratch: self.scratch.take(), row: self.row.take() }));

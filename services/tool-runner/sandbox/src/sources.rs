@@ -31,10 +31,10 @@ use crate::{
 /// Where programs and libraries are. Links on most systems (`/bin` to `/usr/bin`), directories on some.
 const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
-/// What the administrator of the machine has installed.
+/// The folder of what the administrator of the machine has installed.
 const LOCAL: &str = "/usr/local";
 
-/// Those of [`SYSTEM`] that exist.
+/// The folders of [`SYSTEM`] that exist.
 pub(crate) fn system_folders() -> impl Iterator<Item = PathBuf> {
     SYSTEM.iter().map(PathBuf::from).filter(|place| place.exists())
 }
@@ -54,7 +54,7 @@ pub(crate) struct HostMount {
 }
 
 /// An operator's [`Mount`], or one like it.
-pub(crate) struct Shown {
+pub(crate) struct ConfiguredMount {
     pub(crate) piece: HostMount,
     pub(crate) kind: MountKind,
     /// The directory for its changes in the staging directory; `None` when they are dropped.
@@ -77,12 +77,12 @@ pub(crate) struct Sources {
     /// The directory of the scratch places. `None`: they are in memory.
     pub(crate) scratch: Option<OwnedFd>,
     /// [`LOCAL`], if there is one.
-    pub(crate) local: Option<Shown>,
+    pub(crate) local: Option<ConfiguredMount>,
     /// The operator's mounts, in order.
-    pub(crate) mounts: Vec<Shown>,
+    pub(crate) mounts: Vec<ConfiguredMount>,
 }
 
-/// Who takes the mounts.
+/// The process that takes the mounts.
 #[derive(Clone, Copy)]
 pub(crate) enum MountAuthority {
     /// Root, on behalf of the service user.
@@ -126,9 +126,9 @@ pub(crate) fn take(command: &Command, authority: MountAuthority) -> Result<Sourc
     }
     for shown in etc::shown() {
         match shown {
-            etc::Shown::Link { place, target } => sources.links.push((place, target)),
-            etc::Shown::Copy { place, contents } => sources.copies.push((place, contents)),
-            etc::Shown::HostMount { place, source } => sources.pieces.push(piece(&source, &place)?),
+            etc::EtcEntry::Link { place, target } => sources.links.push((place, target)),
+            etc::EtcEntry::Copy { place, contents } => sources.copies.push((place, contents)),
+            etc::EtcEntry::HostMount { place, source } => sources.pieces.push(piece(&source, &place)?),
         }
     }
     if Path::new(PROCESSORS).is_dir() {
@@ -152,8 +152,11 @@ pub(crate) fn take(command: &Command, authority: MountAuthority) -> Result<Sourc
     }
     // Administrators install programs with sockets there, unlike in the rest of /usr.
     if fs::symlink_metadata(LOCAL).is_ok_and(|metadata| metadata.is_dir()) {
-        sources.local =
-            Some(Shown { piece: piece(LOCAL.as_ref(), LOCAL.as_ref())?, kind: MountKind::ReadOnly, changes: None });
+        sources.local = Some(ConfiguredMount {
+            piece: piece(LOCAL.as_ref(), LOCAL.as_ref())?,
+            kind: MountKind::ReadOnly,
+            changes: None,
+        });
     }
     for mount in &command.mounts {
         let is_staged = mount.kind == MountKind::Staged && command.staging.is_some();
@@ -280,7 +283,7 @@ pub(crate) fn open_source(source: &Path) -> Result<(OwnedFd, fs::Metadata), Fail
     }
 }
 
-fn take_mount(mount: &Mount, changes: Option<PathBuf>, owners: &mut Owners) -> Result<Shown, Failure> {
+fn take_mount(mount: &Mount, changes: Option<PathBuf>, owners: &mut Owners) -> Result<ConfiguredMount, Failure> {
     let Mount { source, target, kind } = mount;
     let (opened, metadata) = open_source(source)?;
     if !metadata.is_dir() && !metadata.is_file() {
@@ -304,7 +307,7 @@ fn take_mount(mount: &Mount, changes: Option<PathBuf>, owners: &mut Owners) -> R
             HostMount { place: target.clone(), mount, folder: true }
         }
     };
-    Ok(Shown { piece: taken, kind: *kind, changes })
+    Ok(ConfiguredMount { piece: taken, kind: *kind, changes })
 }
 
 /// Creates the two directories of the overlay, and that of caches. The upper one represents the root of the workspace, so it gets its mode; all get its

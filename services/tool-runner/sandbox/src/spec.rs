@@ -14,7 +14,7 @@ use crate::{
     reserved::{is_reserved, reserved_variable_problem},
 };
 
-/// What is wrong with a time limit that has passed already.
+/// The problem with a time limit that has passed already.
 pub(crate) const TIMEOUT_EXPIRED: &str = "expired before the program was started";
 
 /// The variable that tells a command over which descriptors it asks: `3,4`, where it reads answers, and where it writes questions.

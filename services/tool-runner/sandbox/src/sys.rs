@@ -28,7 +28,7 @@ impl SingleThreaded {
     }
 }
 
-/// Which side of a [`clone`] this is.
+/// The side of a [`clone`].
 pub(crate) enum Side {
     Child,
     Parent { pid: i32, pidfd: OwnedFd },
@@ -60,14 +60,14 @@ pub(crate) fn exit(code: i32) -> ! {
 }
 
 /// A reaped child: its raw wait status, and the usage of it and of the children that it waited for.
-pub(crate) struct Reaped {
+pub(crate) struct ReapedChild {
     pub(crate) pid: i32,
     pub(crate) status: i32,
     pub(crate) usage: Usage,
 }
 
 /// Waits for one child, or for any with `pid == -1`. `None`: there is no child left.
-pub(crate) fn wait(pid: i32) -> io::Result<Option<Reaped>> {
+pub(crate) fn wait(pid: i32) -> io::Result<Option<ReapedChild>> {
     let mut status = 0;
     // SAFETY: all zeroes is a valid rusage, a struct of integers.
     let mut used: libc::rusage = unsafe { std::mem::zeroed() };
@@ -75,7 +75,7 @@ pub(crate) fn wait(pid: i32) -> io::Result<Option<Reaped>> {
         // SAFETY: both pointers are to live values of the right type.
         let pid = unsafe { libc::wait4(pid, &raw mut status, libc::__WALL, &raw mut used) };
         if pid >= 0 {
-            return Ok(Some(Reaped { pid, status, usage: usage(&used) }));
+            return Ok(Some(ReapedChild { pid, status, usage: usage(&used) }));
         }
         match io::Error::last_os_error() {
             error if error.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
@@ -135,7 +135,7 @@ struct MountAttr {
     userns: u64,
 }
 
-/// Which mounts at a descriptor are meant.
+/// The mounts at a descriptor that are meant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     One,

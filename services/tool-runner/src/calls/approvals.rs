@@ -6,7 +6,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use belay_defects::{Defect, is_planted};
-use belay_grant::{Expected, Grant, Invalid, Signed, Subject};
+use belay_grant::{Grant, GrantExpectation, InvalidSeal, SignedBytes, Subject};
 use belay_proto::{
     runner_v1,
     texts::{Text, Texts as _},
@@ -20,18 +20,18 @@ use tonic::{Code, Status};
 use super::{
     Call, CallRequest, Calls, Progress,
     commit::{Commit, CommitOutcome},
-    decide::{self, After},
+    decide::{self, EffectDecision},
     ended::EndedCall,
     judge::{Judge, NotedJudge},
     not_durable,
     record::{self, failure},
-    run::Approved,
+    run::VerifiedApproval,
 };
 use crate::{
     ToolFailure,
     commit_log::touched,
     disk_errors::is_disk_reason,
-    ledger::{PendingApproval, Row, Spent, WorkspaceEffect},
+    ledger::{PendingApproval, Row, SpentGrant, WorkspaceEffect},
     policy::CallPolicy,
     subject::summary,
 };
@@ -61,7 +61,7 @@ impl Calls {
             Ok((approval, spends)) => {
                 if let Some(waiting) = call.claim_pending(Progress::Running) {
                     let by_person = approval.by_person;
-                    self.spawn_run(call, request, policy, Some(Approved { spends, by_person, waiting }), None);
+                    self.spawn_run(call, request, policy, Some(VerifiedApproval { spends, by_person, waiting }), None);
                 }
             }
         }
@@ -123,7 +123,7 @@ impl Calls {
         call: &Call,
         waiting: &runner_v1::ToolCall,
         LoadedApproval { pending, effect, subject, .. }: LoadedApproval,
-        spends: Spent,
+        spends: SpentGrant,
         policy: CallPolicy,
     ) -> Result<EndedCall, Status> {
         let Some(WorkspaceEffect { workspace, staged }) = effect else {
@@ -153,7 +153,7 @@ impl Calls {
         };
         let noted = pending.of_step.as_ref().and_then(|effect| NotedJudge::of(effect, &policy.policy).judge());
         let decision = noted.unwrap_or_else(|| judge.judge(&pending.changes));
-        if decide::after(decision.verdict, true) == After::Refuse {
+        if decide::decide_effect(decision.verdict, true) == EffectDecision::Refuse {
             receipt.grant_nonce.clear();
             receipt.decision = Some(record::decision(&decision, policy.revision));
             let ended = ending(State::Denied, Some(failure(record::denied(&decision, &[]))), receipt);
@@ -285,12 +285,12 @@ impl Calls {
         &self,
         waiting: &runner_v1::ToolCall,
         grant: Option<&runner_v1::Grant>,
-    ) -> Result<(LoadedApproval, Spent), Status> {
+    ) -> Result<(LoadedApproval, SpentGrant), Status> {
         let mut approval = self.load_approval(waiting).await?;
         let grant = self.verify(waiting, &approval.subject, grant).await?;
         approval.by_person = grant.approver != Grant::POLICY;
         // The gate may sign a new grant under the same nonce until then.
-        Ok((approval, Spent { nonce: grant.nonce, expires: grant.expires.saturating_add(Grant::RENEWABLE) }))
+        Ok((approval, SpentGrant { nonce: grant.nonce, expires: grant.expires.saturating_add(Grant::RENEWABLE) }))
     }
 
     async fn load_approval(&self, call: &runner_v1::ToolCall) -> Result<LoadedApproval, Status> {
@@ -318,16 +318,16 @@ impl Calls {
         let runner_v1::Grant { body, signature, key_id } =
             grant.cloned().ok_or_else(|| refused("the request has no grant".into()))?;
         let need = call.approval_need.as_ref();
-        let expected = Expected {
+        let expected = GrantExpectation {
             call: &call.name,
             subject_digest: need.map_or("", |need| &need.subject_digest),
             policy_revision: subject.policy_revision,
             now: self.clock.now_micros().div_euclid(1_000_000),
         };
-        let signed = Signed { body, signature, key_id };
+        let signed = SignedBytes { body, signature, key_id };
         let grant = Grant::verify(&signed, self.policy.keys(), expected).map_err(|error| match error {
             // A new grant fixes this: the executor requests one from the gate.
-            Invalid::Time { .. } => {
+            InvalidSeal::Time { .. } => {
                 let message = format!(
                     "The grant is not valid for {} now: {error}. The call still waits for approval.",
                     call.name
@@ -408,7 +408,7 @@ fn unknown_outcome(waiting: &runner_v1::ToolCall) -> runner_v1::ToolCall {
     }
 }
 
-fn row(call: &Call, ended: runner_v1::ToolCall, spends: Option<Spent>) -> Row {
+fn row(call: &Call, ended: runner_v1::ToolCall, spends: Option<SpentGrant>) -> Row {
     Row {
         digest: call.digest.to_string(),
         ended: true,

@@ -3,11 +3,11 @@
 use std::{path::PathBuf, sync::Arc};
 
 use super::Calls;
-use crate::{View, registry::Registered, subject, workspace_locks::WorkspaceGuard};
+use crate::{View, registry::RegisteredTool, subject, workspace_locks::WorkspaceGuard};
 
 impl Calls {
     /// Where the caches are kept that a call may change; none when they cannot be found.
-    pub(super) fn kept_caches(tool: &Registered, call: &str, guard: &WorkspaceGuard) -> Vec<PathBuf> {
+    pub(super) fn kept_caches(tool: &RegisteredTool, call: &str, guard: &WorkspaceGuard) -> Vec<PathBuf> {
         tool.tool.kept_caches(subject::namespace(call), guard.path()).unwrap_or_else(|error| {
             tracing::warn!(call, %error, "The caches of a workspace cannot be found; what the call has left in them is dropped");
             Vec::new()

@@ -1,4 +1,4 @@
-//! One call in memory: its progress, its output, and who follows it.
+//! A call in memory: its progress, its output, and who follows it.
 
 use std::sync::Arc;
 

@@ -13,9 +13,9 @@ use super::{
     record::{self, Unsuccessful},
 };
 use crate::{
-    LedgerFailure, Staged, WorkspaceDirectory,
-    commit_log::Touched,
-    ledger::{Row, WorkspaceEffect, Written},
+    LedgerFailure, StagedEffect, WorkspaceDirectory,
+    commit_log::ChangedPath,
+    ledger::{Row, WorkspaceEffect, WriteOutcome},
     stop::Stop,
     subject::ObservedEffect,
     workspace_locks::{CommitLock, CommitWindow, WorkspaceGuard},
@@ -23,16 +23,16 @@ use crate::{
 
 /// The input of a commit.
 pub(super) struct Commit<'a> {
-    pub(super) staged: &'a Staged,
-    pub(super) touched: Vec<Touched>,
+    pub(super) staged: &'a StagedEffect,
+    pub(super) touched: Vec<ChangedPath>,
     pub(super) call: &'a Call,
     /// Set for a call that has just run. `None` for a call that waited for approval: no commit log covers the wait, so conflicts are found
     /// by comparing files alone.
-    pub(super) running: Option<Running<'a>>,
+    pub(super) running: Option<DirectCommit<'a>>,
 }
 
 /// A call that has run and commits without approval.
-pub(super) struct Running<'a> {
+pub(super) struct DirectCommit<'a> {
     pub(super) window: &'a CommitWindow,
     /// The commit lock, if the call is exclusive and holds it already.
     pub(super) lock: Option<CommitLock>,
@@ -64,7 +64,7 @@ impl Calls {
         cancelled: &mut watch::Receiver<Stop>,
     ) -> CommitOutcome {
         let (window, observed, lock) = match running {
-            Some(Running { window, lock, observed }) => (Some(window), Some(observed), lock),
+            Some(DirectCommit { window, lock, observed }) => (Some(window), Some(observed), lock),
             None => (None, None, None),
         };
         let lock = match lock {
@@ -89,8 +89,8 @@ impl Calls {
         let is_layer = row.call.receipt.as_ref().is_some_and(|receipt| !receipt.layer.is_empty());
         let tool = self.registry.find(&row.call.tool);
         match self.write(row).await {
-            Ok(Written::Done) => self.acknowledgements.committed(&name),
-            Ok(Written::GrantSpent) => return CommitOutcome::GrantSpent,
+            Ok(WriteOutcome::Done) => self.acknowledgements.committed(&name),
+            Ok(WriteOutcome::GrantSpent) => return CommitOutcome::GrantSpent,
             Err(error) => return CommitOutcome::NotWritten(error),
         }
         if let Err(error) = self.apply(guard, staged).await {
@@ -107,7 +107,7 @@ impl Calls {
     }
 
     /// Retries until the effect is applied as a whole or not at all.
-    async fn apply(self: &Arc<Self>, guard: &Arc<WorkspaceGuard>, staged: &Staged) -> Result<(), CommitError> {
+    async fn apply(self: &Arc<Self>, guard: &Arc<WorkspaceGuard>, staged: &StagedEffect) -> Result<(), CommitError> {
         const MAX_BACKOFF: Duration = Duration::from_secs(60);
         let mut backoff = Duration::from_secs(1);
         loop {
@@ -124,7 +124,7 @@ impl Calls {
     }
 
     /// Removes the files that an effect replaced, in the background: it may be a large tree.
-    fn finish_later(self: &Arc<Self>, guard: Arc<WorkspaceGuard>, staged: Staged) {
+    fn finish_later(self: &Arc<Self>, guard: Arc<WorkspaceGuard>, staged: StagedEffect) {
         let calls = Arc::clone(self);
         tokio::spawn(async move {
             if let Err(error) = calls.on(&guard, &staged, |directory, staged| directory.finish(staged)).await {
@@ -150,7 +150,7 @@ impl Calls {
     }
 
     /// Discards a staged effect.
-    pub(super) async fn discard(self: &Arc<Self>, guard: &Arc<WorkspaceGuard>, staged: &Staged) {
+    pub(super) async fn discard(self: &Arc<Self>, guard: &Arc<WorkspaceGuard>, staged: &StagedEffect) {
         if let Err(error) = self.on(guard, staged, |directory, staged| directory.discard(staged)).await {
             tracing::warn!(%error, "Cannot remove staged files; they stay until the workspace is next opened");
         }
@@ -160,8 +160,8 @@ impl Calls {
     async fn on(
         &self,
         guard: &Arc<WorkspaceGuard>,
-        staged: &Staged,
-        work: impl FnOnce(&dyn WorkspaceDirectory, &Staged) -> Result<(), CommitError> + Send + 'static,
+        staged: &StagedEffect,
+        work: impl FnOnce(&dyn WorkspaceDirectory, &StagedEffect) -> Result<(), CommitError> + Send + 'static,
     ) -> Result<(), CommitError> {
         let (guard, staged) = (Arc::clone(guard), staged.clone());
         self.lanes.commits.run(move || work(&*guard.directory(), &staged)).await
@@ -175,7 +175,7 @@ impl Calls {
     pub(super) async fn revert(
         self: &Arc<Self>,
         guard: &Arc<WorkspaceGuard>,
-        staged: &Staged,
+        staged: &StagedEffect,
         row: Row,
         removed: Option<&str>,
     ) -> Result<(), LedgerFailure> {

@@ -6,7 +6,7 @@ use crate::{Recovery, Touches};
 
 /// The next step of a call that has not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Before {
+pub(super) enum Admission {
     /// It ends as DENIED.
     Refuse,
     /// It waits for approval.
@@ -15,22 +15,22 @@ pub(super) enum Before {
 }
 
 /// The next step after the verdict on an intent. `approved`: a grant for this call was verified.
-pub(super) fn before(verdict: Verdict, recovery: Recovery, touches: Touches, approved: bool) -> Before {
+pub(super) fn admit(verdict: Verdict, recovery: Recovery, touches: Touches, approved: bool) -> Admission {
     // Only an effect that stays in a view can be previewed.
     let can_be_previewed =
         recovery == Recovery::ReadOnly || recovery == Recovery::Transactional && touches == Touches::Changes;
     match verdict {
-        Verdict::Deny => Before::Refuse,
-        Verdict::Auto => Before::Run,
-        Verdict::Preview if can_be_previewed => Before::Run,
-        Verdict::Preview | Verdict::Prompt if approved => Before::Run,
-        Verdict::Preview | Verdict::Prompt => Before::Ask,
+        Verdict::Deny => Admission::Refuse,
+        Verdict::Auto => Admission::Run,
+        Verdict::Preview if can_be_previewed => Admission::Run,
+        Verdict::Preview | Verdict::Prompt if approved => Admission::Run,
+        Verdict::Preview | Verdict::Prompt => Admission::Ask,
     }
 }
 
 /// The next step of a call that has run and changed files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum After {
+pub(super) enum EffectDecision {
     /// Its effect is discarded.
     Refuse,
     /// Its effect waits for approval.
@@ -40,12 +40,12 @@ pub(super) enum After {
 }
 
 /// The next step after the verdict on an effect. `approved`: a grant for this effect was verified.
-pub(super) fn after(verdict: Verdict, approved: bool) -> After {
+pub(super) fn decide_effect(verdict: Verdict, approved: bool) -> EffectDecision {
     match verdict {
-        Verdict::Deny => After::Refuse,
-        Verdict::Auto => After::Commit,
-        Verdict::Preview | Verdict::Prompt if approved => After::Commit,
-        Verdict::Preview | Verdict::Prompt => After::Ask,
+        Verdict::Deny => EffectDecision::Refuse,
+        Verdict::Auto => EffectDecision::Commit,
+        Verdict::Preview | Verdict::Prompt if approved => EffectDecision::Commit,
+        Verdict::Preview | Verdict::Prompt => EffectDecision::Ask,
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn verdicts_on_an_intent() {
-        use {Before::*, Recovery::*, Touches::*, Verdict::*};
+        use {Admission::*, Recovery::*, Touches::*, Verdict::*};
         for (verdict, recovery, touches, approved, expected) in [
             (Deny, ReadOnly, Nothing, false, Refuse),
             (Deny, Transactional, Changes, true, Refuse),
@@ -84,7 +84,7 @@ mod tests {
             (Prompt, Manual, Nothing, true, Run),
         ] {
             assert_eq!(
-                before(verdict, recovery, touches, approved),
+                admit(verdict, recovery, touches, approved),
                 expected,
                 "{verdict:?} {recovery:?} {touches:?} {approved}"
             );
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn verdicts_on_an_effect() {
-        use {After::*, Verdict::*};
+        use {EffectDecision::*, Verdict::*};
         for (verdict, approved, expected) in [
             (Auto, false, Commit),
             (Auto, true, Commit),
@@ -103,7 +103,7 @@ mod tests {
             (Deny, false, Refuse),
             (Deny, true, Refuse),
         ] {
-            assert_eq!(after(verdict, approved), expected, "{verdict:?} {approved}");
+            assert_eq!(decide_effect(verdict, approved), expected, "{verdict:?} {approved}");
         }
     }
 }

@@ -4,15 +4,15 @@
 use belay_policy::Decision;
 use belay_proto::v1::{ErrorClass, tool_call::State};
 use belay_reasons as reasons;
-use belay_workspace::{CommitError, EffectError, LayerPlace, LeftOut, Manifest, RelPath, Stop, TreeError};
+use belay_workspace::{CommitError, EffectError, LayerPlace, Manifest, RelPath, SpecialFile, Stop, TreeError};
 
 use super::{
-    decide::{self, After},
+    decide::{self, EffectDecision},
     judge::{Judge, NotedJudge, note},
     record::{self, Unsuccessful},
 };
 use crate::{
-    Staged, ToolFailure, View, WorkspaceDirectory,
+    StagedEffect, ToolFailure, View, WorkspaceDirectory,
     changes::{self, displayed},
     commit_log::{self, Overlap},
     contents::{self, Content},
@@ -25,35 +25,35 @@ use crate::{
 };
 
 /// The result of examining a view.
-pub(super) enum Examined {
+pub(super) enum EffectOutcome {
     /// The call changed nothing.
     Nothing,
     /// The policy denies the effect; it was discarded.
     Refused {
         /// Why.
         decision: Decision,
-        /// What to add to the policy's rules so that it is allowed; see [`Judge::allowing`].
+        /// Additions to the policy's rules that would allow it; see [`Judge::allowing`].
         allowing: Vec<String>,
     },
     /// The effect is staged.
     Staged(Box<Proposal>),
-    /// What a call of a step has changed is staged as a layer.
+    /// The changes of a call of a step are staged as a layer.
     Layer(Box<NewLayer>),
     /// The effect cannot be committed; it was discarded.
     Failed(Unsuccessful),
 }
 
 /// The call was cancelled or timed out during the examination; its effect was discarded.
-pub(super) struct Stopped;
+pub(super) struct ExaminationStopped;
 
 /// A staged effect.
 pub(super) struct Proposal {
-    pub(super) staged: Staged,
+    pub(super) staged: StagedEffect,
     pub(super) observed: ObservedEffect,
     pub(super) decision: Decision,
     /// File contents for the approval; empty when the policy allows the effect.
     pub(super) contents: Vec<Content>,
-    /// What to add to the policy's rules so that no approval is needed.
+    /// Additions to the policy's rules with which no approval is needed.
     pub(super) allowing: Vec<String>,
     /// Set when it is the effect of a step.
     pub(super) of_step: Option<StepEffect>,
@@ -61,30 +61,30 @@ pub(super) struct Proposal {
 
 impl Proposal {
     pub(super) fn asks(&self) -> bool {
-        decide::after(self.decision.verdict, false) == After::Ask
+        decide::decide_effect(self.decision.verdict, false) == EffectDecision::Ask
     }
 }
 
 /// A staged layer.
 pub(super) struct NewLayer {
-    pub(super) staged: Staged,
-    /// What later calls name it by.
+    pub(super) staged: StagedEffect,
+    /// The name by which later calls refer to it.
     pub(super) reference: String,
     pub(super) observed: ObservedEffect,
 }
 
-/// What the call has to do with layers.
+/// The relation of the call to layers.
 pub(super) enum Layering {
     /// Its effect is its own.
     None,
     /// It leaves a layer.
-    Leaves(Leaving),
+    Leaves(LayerTarget),
     /// Its effect is that of its step.
     Commits(StepEffect),
 }
 
 /// The layer that a call is to leave.
-pub(super) struct Leaving {
+pub(super) struct LayerTarget {
     pub(super) place: LayerPlace,
     /// The references of the layers that the call began with.
     pub(super) over: Vec<String>,
@@ -98,7 +98,7 @@ pub(super) struct Examination<'a> {
     pub(super) view_id: &'a str,
     pub(super) judge: &'a Judge,
     pub(super) layering: &'a Layering,
-    /// What people are not shown.
+    /// The secrets that people are not shown.
     pub(super) secrets: &'a CallSecrets,
     pub(super) window: &'a CommitWindow,
     /// Returns true once the call was cancelled or its time is up.
@@ -107,23 +107,23 @@ pub(super) struct Examination<'a> {
 
 impl Examination<'_> {
     /// Examines a view that no process uses any more, and consumes it. Also returns the special files that were skipped.
-    pub(super) fn run(&self, view: Box<dyn View>) -> Result<(Examined, Vec<LeftOut>), Stopped> {
+    pub(super) fn run(&self, view: Box<dyn View>) -> Result<(EffectOutcome, Vec<SpecialFile>), ExaminationStopped> {
         match self.directory.effect(&*view, self.stop) {
             Ok(mut manifest) => {
                 let left_out = std::mem::take(&mut manifest.left_out);
                 let examined = match self.layering {
                     Layering::Leaves(leaving) => self.layer(view, &manifest, leaving)?,
-                    _ if manifest.is_empty() => Examined::Nothing,
+                    _ if manifest.is_empty() => EffectOutcome::Nothing,
                     _ => self.judge(view, &manifest)?,
                 };
                 Ok((examined, left_out))
             }
-            Err(EffectError::Tree(TreeError::Stopped)) => Err(Stopped),
-            Err(error) => Ok((Examined::Failed(no_effect(&error, self.window)), Vec::new())),
+            Err(EffectError::Tree(TreeError::Stopped)) => Err(ExaminationStopped),
+            Err(error) => Ok((EffectOutcome::Failed(no_effect(&error, self.window)), Vec::new())),
         }
     }
 
-    /// What a view was changed to, as the policy and people see it; also the view of the workspace as it was, if that was needed.
+    /// Observes the changes in a view, as the policy and people see them; also the view of the workspace as it was, if that was needed.
     fn observe(&self, view: &dyn View, manifest: &Manifest) -> Result<Observation, Unsuccessful> {
         let Self { directory, secrets, window, .. } = *self;
         let mut facts = facts::facts(manifest);
@@ -148,11 +148,11 @@ impl Examination<'_> {
         self.directory.view(&format!("{}-base", self.view_id)).map_err(|error| record::workspace_failed(&error))
     }
 
-    fn judge(&self, view: Box<dyn View>, manifest: &Manifest) -> Result<Examined, Stopped> {
+    fn judge(&self, view: Box<dyn View>, manifest: &Manifest) -> Result<EffectOutcome, ExaminationStopped> {
         let Self { directory, judge, window, stop, .. } = *self;
         let Observation { facts, observed, base } = match self.observe(&*view, manifest) {
             Ok(observation) => observation,
-            Err(failed) => return Ok(Examined::Failed(failed)),
+            Err(failed) => return Ok(EffectOutcome::Failed(failed)),
         };
         let of_step = match self.layering {
             Layering::Commits(effect) => Some(effect),
@@ -162,24 +162,31 @@ impl Examination<'_> {
         let decision =
             noted.as_ref().and_then(NotedJudge::judge).unwrap_or_else(|| judge.judge(&observed.changes.list));
         let allowing = || noted.as_ref().map_or_else(|| judge.allowing(&observed.changes.list), NotedJudge::allowing);
-        let (contents, allowing) = match decide::after(decision.verdict, false) {
-            After::Refuse => {
+        let (contents, allowing) = match decide::decide_effect(decision.verdict, false) {
+            EffectDecision::Refuse => {
                 let allowing = allowing();
-                return Ok(Examined::Refused { decision, allowing });
+                return Ok(EffectOutcome::Refused { decision, allowing });
             }
-            After::Commit => {
+            EffectDecision::Commit => {
                 drop(base);
                 Default::default()
             }
-            After::Ask => match base.map_or_else(|| self.unmodified(), Ok) {
+            EffectDecision::Ask => match base.map_or_else(|| self.unmodified(), Ok) {
                 Ok(base) => (contents::collect(&facts, &*base, &*view), allowing()),
-                Err(failed) => return Ok(Examined::Failed(failed)),
+                Err(failed) => return Ok(EffectOutcome::Failed(failed)),
             },
         };
         match directory.stage(view, manifest, stop) {
             Ok(staged) => {
                 let of_step = of_step.cloned();
-                Ok(Examined::Staged(Box::new(Proposal { staged, observed, decision, contents, allowing, of_step })))
+                Ok(EffectOutcome::Staged(Box::new(Proposal {
+                    staged,
+                    observed,
+                    decision,
+                    contents,
+                    allowing,
+                    of_step,
+                })))
             }
             Err(error) => not_staged(&error, window),
         }
@@ -190,42 +197,42 @@ impl Examination<'_> {
         &self,
         view: Box<dyn View>,
         manifest: &Manifest,
-        Leaving { place, over, secrets }: &Leaving,
-    ) -> Result<Examined, Stopped> {
+        LayerTarget { place, over, secrets }: &LayerTarget,
+    ) -> Result<EffectOutcome, ExaminationStopped> {
         let Self { directory, judge, window, stop, .. } = *self;
         let own = directory.own_changes(&*view, manifest);
         if own.is_empty() {
-            return Ok(Examined::Nothing);
+            return Ok(EffectOutcome::Nothing);
         }
         // What earlier calls have done in a directory is theirs, and was judged with them.
         let observed = match self.observe(&*view, &own.seen) {
             Ok(Observation { observed, .. }) => observed,
-            Err(failed) => return Ok(Examined::Failed(failed)),
+            Err(failed) => return Ok(EffectOutcome::Failed(failed)),
         };
         let decision = judge.judge(&observed.changes.list);
-        if decide::after(decision.verdict, false) == After::Refuse {
+        if decide::decide_effect(decision.verdict, false) == EffectDecision::Refuse {
             let allowing = judge.allowing(&observed.changes.list);
-            return Ok(Examined::Refused { decision, allowing });
+            return Ok(EffectOutcome::Refused { decision, allowing });
         }
         let note = note(judge, observed.changes.list.clone(), secrets.clone());
         match directory.stage_layer(view, own, (place.clone(), over.clone(), note), stop) {
-            Ok((staged, reference)) => Ok(Examined::Layer(Box::new(NewLayer { staged, reference, observed }))),
+            Ok((staged, reference)) => Ok(EffectOutcome::Layer(Box::new(NewLayer { staged, reference, observed }))),
             Err(error) => not_staged(&error, window),
         }
     }
 }
 
-/// What a view was changed to.
+/// The changes in a view.
 struct Observation {
     facts: Vec<facts::Fact>,
     observed: ObservedEffect,
     base: Option<Box<dyn View>>,
 }
 
-fn not_staged(error: &CommitError, window: &CommitWindow) -> Result<Examined, Stopped> {
+fn not_staged(error: &CommitError, window: &CommitWindow) -> Result<EffectOutcome, ExaminationStopped> {
     match error {
-        CommitError::Stopped | CommitError::Tree(TreeError::Stopped) => Err(Stopped),
-        error => Ok(Examined::Failed(not_committed(error, Some(window)))),
+        CommitError::Stopped | CommitError::Tree(TreeError::Stopped) => Err(ExaminationStopped),
+        error => Ok(EffectOutcome::Failed(not_committed(error, Some(window)))),
     }
 }
 

@@ -12,7 +12,7 @@ use belay_proto::{
 /// A call that has ended.
 #[derive(Clone, Debug)]
 pub(crate) struct EndedCall {
-    /// What every caller gets of it.
+    /// The part that every caller gets.
     pub(crate) call: Arc<runner_v1::ToolCall>,
     blob: Option<Arc<Blob>>,
 }

@@ -5,7 +5,7 @@ use belay_policy::{ChangeFact, Decision, Effect, Policy, ToolKind};
 
 use crate::{
     changes::{judged, kind_for_policy},
-    ledger::{Basis, LayerNote, SealedSecrets, StepEffect},
+    ledger::{JudgementInput, LayerNote, SealedSecrets, StepEffect},
 };
 
 /// Evaluates the policy on a call's effect.
@@ -16,11 +16,11 @@ pub(super) struct Judge {
     pub(super) kind: ToolKind,
     /// The id of the call's step.
     pub(super) step: String,
-    pub(super) basis: Basis,
+    pub(super) basis: JudgementInput,
 }
 
 impl Judge {
-    /// What to add to the policy's rules so that these changes need no approval.
+    /// Additions to the policy's rules with which these changes need no approval.
     pub(super) fn allowing(&self, changes: &[Change]) -> Vec<String> {
         self.with_facts(changes, |effect| self.policy.rules_for_effect(&self.step, effect))
     }
@@ -47,7 +47,7 @@ impl Judge {
     }
 }
 
-/// What a call notes of these changes, as JSON.
+/// A call's note of these changes, as JSON.
 pub(super) fn note(judge: &Judge, changes: Vec<Change>, secrets: SealedSecrets) -> String {
     let Judge { tool, kind, step, basis, .. } = judge.clone();
     let note = LayerNote { tool, kind, step, basis, changes, secrets };
@@ -76,7 +76,7 @@ impl<'a> NotedJudge<'a> {
         decisions.reduce(|strictest, other| if other.verdict > strictest.verdict { other } else { strictest })
     }
 
-    /// What to add to the policy's rules so that these changes need no approval.
+    /// Additions to the policy's rules with which these changes need no approval.
     pub(super) fn allowing(&self) -> Vec<String> {
         let mut rules = Vec::new();
         for rule in self.notes.iter().flat_map(|note| judge_of(note, self.policy).allowing(&note.changes)) {

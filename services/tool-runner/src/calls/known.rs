@@ -1,4 +1,4 @@
-//! Which calls the runner knows. Of a call that waits for approval it keeps the name, and the ledger everything else, while no caller asks about it: a
+//! The calls that the runner knows. Of a call that waits for approval it keeps the name, and the ledger everything else, while no caller asks about it: a
 //! million of them may wait for days.
 
 use std::{
@@ -10,31 +10,31 @@ use super::call::Call;
 
 /// The calls that the runner knows, by their names.
 #[derive(Default)]
-pub(super) struct Known {
-    /// Those in memory: they run, have ended, or a caller asks about them.
+pub(super) struct KnownCalls {
+    /// The calls in memory: they run, have ended, or a caller asks about them.
     pub(super) calls: HashMap<String, Call>,
-    /// Those that wait for approval and are in the ledger only, in order, so that those of an execution are together.
+    /// The calls that wait for approval and are in the ledger only, in order, so that those of an execution are together.
     held: BTreeSet<Box<str>>,
 }
 
 /// Where a call is.
-pub(super) enum Found {
+pub(super) enum CallLookup {
     InMemory(Call),
     InLedger,
     Nowhere,
 }
 
-impl Known {
+impl KnownCalls {
     /// Adds a call that waits for approval and is in the ledger.
     pub(super) fn add_held(&mut self, name: &str) {
         self.held.insert(name.into());
     }
 
-    pub(super) fn look_up(&self, name: &str) -> Found {
+    pub(super) fn look_up(&self, name: &str) -> CallLookup {
         match self.calls.get(name) {
-            Some(call) => Found::InMemory(call.clone()),
-            None if self.held.contains(name) => Found::InLedger,
-            None => Found::Nowhere,
+            Some(call) => CallLookup::InMemory(call.clone()),
+            None if self.held.contains(name) => CallLookup::InLedger,
+            None => CallLookup::Nowhere,
         }
     }
 
@@ -100,27 +100,27 @@ mod tests {
 
     #[test]
     fn a_call_that_waits_leaves_memory_when_nobody_asks_about_it() {
-        let mut known = Known::default();
+        let mut known = KnownCalls::default();
         assert!(known.add_new("held", &held()));
         let asking = known.look_up("held");
         known.unload("held");
-        assert!(matches!(known.look_up("held"), Found::InMemory(_)), "a person may be about to decide it");
+        assert!(matches!(known.look_up("held"), CallLookup::InMemory(_)), "a person may be about to decide it");
         drop(asking);
         known.unload("held");
-        assert!(matches!(known.look_up("held"), Found::InLedger));
+        assert!(matches!(known.look_up("held"), CallLookup::InLedger));
         assert!(known.contains("held") && known.calls.is_empty());
         assert!(!known.add_new("held", &held()), "it is the same call");
 
         known.load("held", held());
-        assert!(matches!(known.look_up("held"), Found::InMemory(_)));
+        assert!(matches!(known.look_up("held"), CallLookup::InMemory(_)));
         known.calls.remove("held");
-        assert!(matches!(known.look_up("held"), Found::Nowhere), "it has ended, and its end was acknowledged");
+        assert!(matches!(known.look_up("held"), CallLookup::Nowhere), "it has ended, and its end was acknowledged");
     }
 
     #[test]
     fn a_call_that_does_not_wait_stays_in_memory() {
         for progress in [Progress::Running, Progress::Resolving, Progress::Unresolved] {
-            let mut known = Known::default();
+            let mut known = KnownCalls::default();
             assert!(known.add_new("a", &call(progress)));
             known.unload("a");
             assert!(known.calls.contains_key("a"));
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_calls_of_an_execution_are_found_among_others() {
-        let mut known = Known::default();
+        let mut known = KnownCalls::default();
         for name in ["e1/steps/a/calls/1.1", "e1/steps/b/calls/1.1", "e10/steps/a/calls/1.1", "e2/steps/a/calls/1.1"] {
             known.add_held(name);
         }

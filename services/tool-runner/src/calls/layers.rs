@@ -10,7 +10,7 @@ use tonic::Status;
 
 use super::{
     CallRequest, Calls,
-    effect::{Layering, Leaving},
+    effect::{LayerTarget, Layering},
     judge::read_notes,
     not_durable,
     record::{self, Unsuccessful},
@@ -63,7 +63,7 @@ impl Calls {
             let layering = match entry {
                 Some(entry) => {
                     let secrets = SealedSecrets { call, sealed: String::new() };
-                    Layering::Leaves(Leaving { place: LayerPlace { set, entry }, over: begin_with, secrets })
+                    Layering::Leaves(LayerTarget { place: LayerPlace { set, entry }, over: begin_with, secrets })
                 }
                 None => {
                     let notes = read_notes(&directory.layer_notes(&set, &begin_with)?);

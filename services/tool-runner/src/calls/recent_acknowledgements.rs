@@ -11,11 +11,11 @@ use tokio::time::Instant;
 #[derive(Default)]
 pub(super) struct RecentAcknowledgements {
     /// The latest acknowledgement of each name. One that is older than [`Self::RETENTION`] counts as forgotten, also while it is still here.
-    names: HashMap<String, Acknowledged>,
+    names: HashMap<String, AcknowledgedCall>,
     in_order: VecDeque<(Instant, String)>,
 }
 
-struct Acknowledged {
+struct AcknowledgedCall {
     at: Instant,
     token: i64,
 }
@@ -27,7 +27,7 @@ impl RecentAcknowledgements {
 
     pub(super) fn add(&mut self, name: String, token: i64) {
         let at = Instant::now();
-        self.names.insert(name.clone(), Acknowledged { at, token });
+        self.names.insert(name.clone(), AcknowledgedCall { at, token });
         self.in_order.push_back((at, name));
         self.remove_outdated(at);
     }

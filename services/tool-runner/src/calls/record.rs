@@ -11,10 +11,10 @@ use belay_proto::{
 use belay_reasons as reasons;
 use belay_telemetry::TraceContext;
 
-use belay_workspace::LeftOut;
+use belay_workspace::SpecialFile;
 
 use crate::{
-    Operation, ToolFailure,
+    CallIntent, ToolFailure,
     disk_errors::{disk_reason, is_disk_reason},
 };
 
@@ -44,7 +44,7 @@ pub(super) fn failure(ToolFailure { class, reason, message, metadata }: ToolFail
 }
 
 /// A skipped special file, for a receipt.
-pub(super) fn left_out(LeftOut { path, kind }: &LeftOut) -> String {
+pub(super) fn left_out(SpecialFile { path, kind }: &SpecialFile) -> String {
     format!("{path} ({})", kind.name())
 }
 
@@ -119,8 +119,8 @@ pub(super) fn never_started(failure: &ToolFailure) -> bool {
 const MAX_INTENT_BYTES: usize = 64 * 1024;
 
 /// What a policy has judged, for the receipt; `None` when the call names nothing that a policy sees.
-pub(super) fn intent(operation: &Operation) -> Option<v1::CallIntent> {
-    let Operation { command, program, environment, working_directory, paths } = operation;
+pub(super) fn intent(operation: &CallIntent) -> Option<v1::CallIntent> {
+    let CallIntent { command, program, environment, working_directory, paths } = operation;
     let root = if working_directory == "." { "" } else { working_directory };
     let program = program.clone().unwrap_or_default();
     if command.is_empty() && environment.is_empty() && paths.is_empty() {
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn an_intent_that_is_too_long_is_cut_and_says_so() {
-        let operation = Operation {
+        let operation = CallIntent {
             command: vec!["git".into(), "x".repeat(MAX_INTENT_BYTES)],
             program: Some("git".into()),
             environment: vec!["LANG".into()],
@@ -177,9 +177,9 @@ mod tests {
             intent(&operation).unwrap();
         assert_eq!((command, program.as_str(), working_directory.as_str()), (vec!["git".to_owned()], "git", ""));
         assert_eq!((environment, paths, is_cut), (operation.environment.clone(), operation.paths.clone(), true));
-        let whole = intent(&Operation { command: vec!["git".into()], ..operation }).unwrap();
+        let whole = intent(&CallIntent { command: vec!["git".into()], ..operation }).unwrap();
         assert!(!whole.is_cut);
-        assert_eq!(intent(&Operation::default()), None);
+        assert_eq!(intent(&CallIntent::default()), None);
     }
 
     // A full or read-only disk is no fault of the step: the executor calls again later.
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_was_left_out_and_the_trace_are_passed_on() {
-        let socket = LeftOut { path: RelPath::parse("run/agent.sock").unwrap(), kind: FileKind::Socket };
+        let socket = SpecialFile { path: RelPath::parse("run/agent.sock").unwrap(), kind: FileKind::Socket };
         assert_eq!(left_out(&socket), "run/agent.sock (a socket)");
         let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let context = TraceContext::parse(parent, "vendor=1").unwrap();

@@ -20,11 +20,11 @@ use tokio::sync::oneshot;
 use tonic::Status;
 
 use super::{
-    Call, Calls, Progress, call::restore, effect::not_committed, ended::EndedCall, known::Known, not_durable,
+    Call, Calls, Progress, call::restore, effect::not_committed, ended::EndedCall, known::KnownCalls, not_durable,
     record::failure,
 };
 use crate::{
-    Parts, PolicyHolder, Staged, ToolFailure,
+    Parts, PolicyHolder, StagedEffect, ToolFailure,
     acknowledgements::Acknowledgements,
     lanes::Lanes,
     ledger::{Entry, HeldCall, Row, WorkspaceEffect},
@@ -38,7 +38,7 @@ const SPENT_GRANT_RETENTION_SECS: i64 = 7 * 24 * 3600;
 struct PendingCommit {
     call: Call,
     row: Row,
-    staged: Staged,
+    staged: StagedEffect,
     done: oneshot::Receiver<Result<(), CommitError>>,
 }
 
@@ -77,7 +77,7 @@ impl Calls {
             .map_err(not_durable)?;
 
         contents.layer_sets.into_iter().for_each(|set| workspaces.keep_layers(set));
-        let mut known = Known::default();
+        let mut known = KnownCalls::default();
         for HeldCall { name, staged } in contents.held {
             if let Some(staged) = staged {
                 workspaces.keep_staged(&staged);
@@ -88,24 +88,24 @@ impl Calls {
         for row in contents.calls {
             let name = row.call.name.clone();
             match classify(row) {
-                Recovered::Deleted => {
+                RowRecovery::Deleted => {
                     // It may run again, so the ledger forgets it.
                     ledger.write(Entry::Delete { name }).await.map_err(not_durable)?;
                 }
-                Recovered::OutcomeUnknown(row) => {
+                RowRecovery::OutcomeUnknown(row) => {
                     ledger.write(Entry::Call(Box::new(row.clone()))).await.map_err(not_durable)?;
                     known.calls.insert(
                         name,
                         restore(&ledger, &row, Progress::Ended(EndedCall::new(row.call.clone(), max_inline))),
                     );
                 }
-                Recovered::Ended(row) => {
+                RowRecovery::Ended(row) => {
                     known.calls.insert(
                         name,
                         restore(&ledger, &row, Progress::Ended(EndedCall::new(row.call.clone(), max_inline))),
                     );
                 }
-                Recovered::Committed(row, WorkspaceEffect { workspace, staged }) => {
+                RowRecovery::Committed(row, WorkspaceEffect { workspace, staged }) => {
                     let call = restore(&ledger, &row, Progress::Running);
                     known.calls.insert(name, call.clone());
                     let done = workspaces.redo(workspace.clone(), staged.clone());
@@ -205,29 +205,29 @@ impl Calls {
     }
 }
 
-/// What recovery does with a row.
-enum Recovered {
+/// The result of the recovery of a row.
+enum RowRecovery {
     Deleted,
     OutcomeUnknown(Row),
     Ended(Row),
     Committed(Row, WorkspaceEffect),
 }
 
-fn classify(mut row: Row) -> Recovered {
+fn classify(mut row: Row) -> RowRecovery {
     if row.ended {
         return match row.staged.take() {
-            None => Recovered::Ended(row),
-            Some(staged) => Recovered::Committed(row, staged),
+            None => RowRecovery::Ended(row),
+            Some(staged) => RowRecovery::Committed(row, staged),
         };
     }
     if row.call.recovery() != v1::RecoveryClass::Manual {
-        return Recovered::Deleted;
+        return RowRecovery::Deleted;
     }
     let message = "The tool runner crashed while the call ran; its outcome is unknown.";
     row.call.set_state(State::OutcomeUnknown);
     row.call.failure = Some(failure(ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, message)));
     row.ended = true;
-    Recovered::OutcomeUnknown(row)
+    RowRecovery::OutcomeUnknown(row)
 }
 
 /// Whether the workspace was deleted, with everything staged in it.
@@ -274,7 +274,7 @@ mod tests {
             approval_need: Some(v1::ApprovalNeed::default()),
             ..runner_v1::ToolCall::default()
         };
-        let staged = Staged { id: "1".into(), plan: "plan".into() };
+        let staged = StagedEffect { id: "1".into(), plan: "plan".into() };
         let staged = Some(WorkspaceEffect { workspace: "/w".into(), staged });
         Row { digest: "request".into(), ended: true, call, staged, pending: None, spends: None, removes: None }
     }

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     ToolFailure, Touches,
     contents::{hidden_paths, hidden_words},
-    ledger::{PendingApproval, Row, WorkspaceEffect, Written},
+    ledger::{PendingApproval, Row, WorkspaceEffect, WriteOutcome},
     subject::{MAX_SUBJECT_BYTES, ObservedEffect, SubjectContext, summary},
     workspace_locks::WorkspaceGuard,
 };
@@ -90,7 +90,7 @@ impl Calls {
         let context = SubjectContext {
             call: &job.call.started,
             secrets: &job.call.secrets,
-            operation: &intent.operation,
+            intent: &intent.intent,
             workspace,
             enforced,
             decision,
@@ -142,12 +142,12 @@ impl Calls {
         let staged = effect.as_ref().map(|(_, effect)| effect.clone());
         let row = Row { staged, pending: Some(pending), ..job.row(call.clone(), false) };
         let written = self.write(row).await;
-        if let (Ok(Written::GrantSpent), Some((guard, effect))) = (&written, effect) {
+        if let (Ok(WriteOutcome::GrantSpent), Some((guard, effect))) = (&written, effect) {
             self.discard(guard, &effect.staged).await;
         }
         match written {
-            Ok(Written::Done) => Progress::AwaitingApproval(Arc::new(call)),
-            Ok(Written::GrantSpent) => self.restore_pending(job),
+            Ok(WriteOutcome::Done) => Progress::AwaitingApproval(Arc::new(call)),
+            Ok(WriteOutcome::GrantSpent) => self.restore_pending(job),
             Err(_) => Progress::Unresolved,
         }
     }

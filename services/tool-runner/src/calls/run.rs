@@ -18,7 +18,7 @@ use belay_proto::{
 use belay_reasons as reasons;
 use belay_service_kit::Taken;
 use belay_telemetry::TraceContext;
-use belay_workspace::{LeftOut, RelPath};
+use belay_workspace::{RelPath, SpecialFile};
 use futures::FutureExt as _;
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
@@ -26,9 +26,9 @@ use tracing::Instrument as _;
 
 use super::{
     Call, CallRequest, Calls, Progress, cancel_requested,
-    commit::{Commit, CommitOutcome, Running},
-    decide::{self, Before},
-    effect::{Examination, Examined, Layering, NewLayer, Proposal, Stopped},
+    commit::{Commit, CommitOutcome, DirectCommit},
+    decide::{self, Admission},
+    effect::{EffectOutcome, Examination, ExaminationStopped, Layering, NewLayer, Proposal},
     judge::Judge,
     record::{self, Unsuccessful},
     span::CallSpan,
@@ -36,12 +36,12 @@ use super::{
     work::{self, StopCause},
 };
 use crate::{
-    Operation, Recovery, Staged, ToolFailure, Touches, View, ViewHandle,
-    commit_log::{self, ConcurrentCommits, Touched},
-    ledger::{Basis, Row, Spent, Written},
+    CallIntent, Recovery, StagedEffect, ToolFailure, Touches, View, ViewHandle,
+    commit_log::{self, ChangedPath, ConcurrentCommits},
+    ledger::{JudgementInput, Row, SpentGrant, WriteOutcome},
     policy::CallPolicy,
     questions::Questions,
-    registry::Registered,
+    registry::RegisteredTool,
     secrets::CallSecrets,
     stop::Stop,
     subject::{parts, summary},
@@ -60,8 +60,8 @@ const MAX_LEFT_OUT: usize = 16;
 
 /// A verified approval of a call that waited before its tool ran.
 #[derive(Clone)]
-pub(super) struct Approved {
-    pub(super) spends: Spent,
+pub(super) struct VerifiedApproval {
+    pub(super) spends: SpentGrant,
     /// Whether a person signed the approval, as opposed to the policy.
     pub(super) by_person: bool,
     /// The call as it waited, restored if the grant turns out to be spent.
@@ -74,20 +74,20 @@ pub(super) struct Job {
     pub(super) call: Call,
     pub(super) request: CallRequest,
     pub(super) policy: CallPolicy,
-    approved: Option<Approved>,
+    approved: Option<VerifiedApproval>,
 }
 
 /// The workspace that a call has run in.
-struct RanIn<'a> {
+struct CallWorkspace<'a> {
     guard: &'a Arc<WorkspaceGuard>,
     window: &'a CommitWindow,
     /// The commit lock, if the call is exclusive.
     lock: Option<CommitLock>,
 }
 
-/// What a call is about to do, and the policy decision on it.
+/// The intent of a call, and the policy's decision on it.
 pub(super) struct JudgedIntent {
-    pub(super) operation: Operation,
+    pub(super) intent: CallIntent,
     pub(super) decision: Decision,
 }
 
@@ -97,8 +97,8 @@ impl Job {
         // Only a person has seen the paths, so only their approval covers them; if the policy approved, the effect is judged like any
         // other.
         let by_person = self.approved.as_ref().is_some_and(|approved| approved.by_person);
-        let covered = if by_person { intent.operation.paths.clone() } else { Vec::new() };
-        let basis = Basis { intent: intent.decision.verdict, covered };
+        let covered = if by_person { intent.intent.paths.clone() } else { Vec::new() };
+        let basis = JudgementInput { intent: intent.decision.verdict, covered };
         let step = parts(&self.request.name).1.to_owned();
         Judge { policy: self.policy.policy.clone(), tool: spec.name.to_owned(), kind: spec.kind, step, basis }
     }
@@ -115,9 +115,9 @@ impl Job {
         Cow::Owned(Self { call, ..self.clone() })
     }
 
-    /// What to add to the policy's rules so that the call may run; nothing where that would show a secret.
+    /// Additions to the policy's rules with which the call may run; none where that would show a secret.
     pub(super) fn rules_for_intent(&self, intent: &JudgedIntent) -> Vec<String> {
-        let asked = intent.operation.intent(&self.request.tool);
+        let asked = intent.intent.for_policy(&self.request.tool);
         self.unhidden(self.policy.policy.rules_for_intent(parts(&self.request.name).1, &asked))
     }
 
@@ -132,7 +132,7 @@ impl Job {
     }
 
     /// The grant that a call spends by ending in this state: none if it is cancelled or denied.
-    fn used(&self, state: State) -> Option<&Spent> {
+    fn used(&self, state: State) -> Option<&SpentGrant> {
         let unspent = matches!(state, State::Cancelled | State::Denied);
         self.approved.as_ref().map(|approved| &approved.spends).filter(|_| !unspent)
     }
@@ -153,7 +153,7 @@ impl Calls {
         call: Call,
         mut request: CallRequest,
         policy: CallPolicy,
-        approved: Option<Approved>,
+        approved: Option<VerifiedApproval>,
         taken: Option<Taken>,
     ) {
         let calls = Arc::clone(self);
@@ -210,10 +210,10 @@ impl Calls {
         };
         let intent = judge_intent(&job.policy.policy, &request.tool, &arguments);
         receipt.decision = Some(job.decision(&intent.decision));
-        receipt.intent = record::intent(&intent.operation);
+        receipt.intent = record::intent(&intent.intent);
         let approved = job.approved.is_some();
-        let next = decide::before(intent.decision.verdict, spec.recovery, spec.touches, approved);
-        if next == Before::Refuse {
+        let next = decide::admit(intent.decision.verdict, spec.recovery, spec.touches, approved);
+        if next == Admission::Refuse {
             let denied = record::denied(&intent.decision, &job.rules_for_intent(&intent));
             return self.end(job, receipt, Err((State::Denied, denied)), false).await;
         }
@@ -222,15 +222,15 @@ impl Calls {
         {
             return self.end(job, receipt, Err(unsuccessful), false).await;
         }
-        if next == Before::Ask {
+        if next == Admission::Ask {
             return Box::pin(self.require_call_approval(job, receipt, &intent)).await;
         }
         if spec.recovery == Recovery::Manual {
             // A MANUAL call cannot be undone, so its start must be durable before it runs.
             let started = job.row((*job.call.started).clone(), false);
             match self.write(Row { spends: job.used(State::Running).cloned(), ..started }).await {
-                Ok(Written::Done) => {}
-                Ok(Written::GrantSpent) => return self.restore_pending(job),
+                Ok(WriteOutcome::Done) => {}
+                Ok(WriteOutcome::GrantSpent) => return self.restore_pending(job),
                 Err(_) => return Progress::Unresolved,
             }
         }
@@ -365,45 +365,45 @@ impl Calls {
                         receipt.left_out = left_out.iter().take(MAX_LEFT_OUT).map(record::left_out).collect();
                         examined
                     }
-                    Err(why) => Examined::Failed(work::stopped_by(&job.request, why)),
+                    Err(why) => EffectOutcome::Failed(work::stopped_by(&job.request, why)),
                 }
             }
             (_, view) => {
                 self.lanes.effects.run(move || drop(view)).await;
-                Examined::Nothing
+                EffectOutcome::Nothing
             }
         };
         self.clear_later(&guard);
         let ConcurrentCommits { calls, count } = window.concurrent();
         (receipt.commits_beside, receipt.commit_count_beside) = (calls, i64::try_from(count).unwrap_or(i64::MAX));
         // What a call that commits an effect leaves in its caches is merged with the commit.
-        let commits = matches!(examined, Examined::Staged(_));
+        let commits = matches!(examined, EffectOutcome::Staged(_));
         // What a call of a step has left in caches may come from files that are never committed.
-        let succeeds = outcome.is_ok() && matches!(examined, Examined::Nothing) && job.request.layers.is_none();
+        let succeeds = outcome.is_ok() && matches!(examined, EffectOutcome::Nothing) && job.request.layers.is_none();
         let progress = match (outcome, examined) {
-            (Err(unsuccessful), _) | (Ok(_), Examined::Failed(unsuccessful)) => {
+            (Err(unsuccessful), _) | (Ok(_), EffectOutcome::Failed(unsuccessful)) => {
                 self.end(job, receipt, Err(unsuccessful), true).await
             }
-            (Ok(result), Examined::Nothing) => match &commits_set {
+            (Ok(result), EffectOutcome::Nothing) => match &commits_set {
                 None => self.end(job, receipt, Ok(result), true).await,
                 Some(set) => self.end_without_layers(job, receipt, result, set).await,
             },
-            (Ok(_), Examined::Refused { decision, allowing }) => {
+            (Ok(_), EffectOutcome::Refused { decision, allowing }) => {
                 let receipt = v1::Receipt { decision: Some(job.decision(&decision)), ..receipt };
                 self.end(job, receipt, Err((State::Denied, record::denied(&decision, &job.unhidden(allowing)))), true)
                     .await
             }
-            (Ok(result), Examined::Layer(layer)) => {
-                let ran_in = RanIn { guard: &guard, window: &window, lock };
+            (Ok(result), EffectOutcome::Layer(layer)) => {
+                let ran_in = CallWorkspace { guard: &guard, window: &window, lock };
                 self.keep_layer(job, receipt, ran_in, result, *layer, cancelled).await
             }
-            (Ok(result), Examined::Staged(proposal)) if proposal.asks() => {
+            (Ok(result), EffectOutcome::Staged(proposal)) if proposal.asks() => {
                 // A call that waits for approval does not block other commits.
                 drop(lock);
                 self.require_effect_approval(job, receipt, intent, &guard, result, *proposal).await
             }
-            (Ok(result), Examined::Staged(proposal)) => {
-                let ran_in = RanIn { guard: &guard, window: &window, lock };
+            (Ok(result), EffectOutcome::Staged(proposal)) => {
+                let ran_in = CallWorkspace { guard: &guard, window: &window, lock };
                 self.commit_now(job, receipt, ran_in, result, *proposal, cancelled).await
             }
         };
@@ -423,7 +423,7 @@ impl Calls {
         (judge, secrets): (Judge, Arc<CallSecrets>),
         cancelled: &mut watch::Receiver<Stop>,
         deadline: Instant,
-    ) -> Result<(Examined, Vec<LeftOut>), StopCause> {
+    ) -> Result<(EffectOutcome, Vec<SpecialFile>), StopCause> {
         let applied = guard.applied_count();
         let examine = {
             let (guard, window) = (Arc::clone(guard), Arc::clone(window));
@@ -436,8 +436,8 @@ impl Calls {
         };
         let deadline = deadline.max(Instant::now() + MIN_EXAMINATION);
         let (done, why) = until_stopped(&self.lanes.effects, examine, cancelled, deadline).await;
-        let (examined, left_out) = done.map_err(|Stopped| why.unwrap_or(StopCause::Cancelled))?;
-        if let Examined::Staged(_) | Examined::Layer(_) = examined {
+        let (examined, left_out) = done.map_err(|ExaminationStopped| why.unwrap_or(StopCause::Cancelled))?;
+        if let EffectOutcome::Staged(_) | EffectOutcome::Layer(_) = examined {
             guard.staged_after(applied);
         }
         Ok((examined, left_out))
@@ -448,7 +448,7 @@ impl Calls {
         self: &Arc<Self>,
         job: &Job,
         mut receipt: v1::Receipt,
-        RanIn { guard, window, lock }: RanIn<'_>,
+        CallWorkspace { guard, window, lock }: CallWorkspace<'_>,
         result: Value,
         Proposal { staged, observed, decision, of_step, .. }: Proposal,
         cancelled: &mut watch::Receiver<Stop>,
@@ -462,7 +462,7 @@ impl Calls {
         receipt.files.clone_from(&observed.committed.files);
         receipt.unlisted_file_count = observed.committed.unlisted;
         let touched = commit_log::touched(&observed.changes.list);
-        let running = Running { window, lock, observed: &observed };
+        let running = DirectCommit { window, lock, observed: &observed };
         let removes = of_step.map(|effect| effect.set);
         let commit = (&staged, touched, running, removes);
         self.commit_ended(job, (receipt, unapplied), guard, commit, result, cancelled).await
@@ -473,7 +473,7 @@ impl Calls {
         self: &Arc<Self>,
         job: &Job,
         receipt: v1::Receipt,
-        RanIn { guard, window, lock }: RanIn<'_>,
+        CallWorkspace { guard, window, lock }: CallWorkspace<'_>,
         result: Value,
         NewLayer { staged, reference, observed }: NewLayer,
         cancelled: &mut watch::Receiver<Stop>,
@@ -486,7 +486,7 @@ impl Calls {
         }
         let kept = v1::Receipt { layer: reference, ..receipt.clone() };
         // Others do not see it: it has touched nothing of the workspace.
-        let running = Running { window, lock, observed: &observed };
+        let running = DirectCommit { window, lock, observed: &observed };
         self.commit_ended(job, (kept, receipt), guard, (&staged, Vec::new(), running, None), result, cancelled).await
     }
 
@@ -496,7 +496,7 @@ impl Calls {
         job: &Job,
         (receipt, unapplied): (v1::Receipt, v1::Receipt),
         guard: &Arc<WorkspaceGuard>,
-        (staged, touched, running, removes): (&Staged, Vec<Touched>, Running<'_>, Option<String>),
+        (staged, touched, running, removes): (&StagedEffect, Vec<ChangedPath>, DirectCommit<'_>, Option<String>),
         result: Value,
         cancelled: &mut watch::Receiver<Stop>,
     ) -> Progress {
@@ -547,11 +547,11 @@ impl Calls {
         let call = self.ended(job, receipt, Ok(result));
         let row = Row { removes: Some(set.to_owned()), ..job.row(call.clone(), true) };
         match self.write(row).await {
-            Ok(Written::Done) => {
+            Ok(WriteOutcome::Done) => {
                 self.remove_later(set);
                 Progress::Ended(self.ended_call(call))
             }
-            Ok(Written::GrantSpent) => self.restore_pending(job),
+            Ok(WriteOutcome::GrantSpent) => self.restore_pending(job),
             Err(_) => Progress::Unresolved,
         }
     }
@@ -575,8 +575,8 @@ impl Calls {
             return Progress::Ended(self.ended_call(call));
         }
         match self.write(job.row(call.clone(), true)).await {
-            Ok(Written::Done) => Progress::Ended(self.ended_call(call)),
-            Ok(Written::GrantSpent) => self.restore_pending(job),
+            Ok(WriteOutcome::Done) => Progress::Ended(self.ended_call(call)),
+            Ok(WriteOutcome::GrantSpent) => self.restore_pending(job),
             // The ledger may still hold the row that waits for approval.
             Err(_) if job.approved.is_some() => Progress::Unresolved,
             // The outcome is true even if the ledger does not hold it: recovery reports an unknown outcome or runs the call again.
@@ -629,13 +629,13 @@ impl Calls {
 }
 
 /// Evaluates the policy on the intent of a call. Paths are normalised first, so that their spelling does not matter; their names stay as they are.
-pub(super) fn judge_intent(policy: &Policy, tool: &Registered, arguments: &Value) -> JudgedIntent {
-    let mut operation = tool.tool.operation(arguments);
-    for path in operation.paths.iter_mut().chain([&mut operation.working_directory]) {
+pub(super) fn judge_intent(policy: &Policy, tool: &RegisteredTool, arguments: &Value) -> JudgedIntent {
+    let mut intent = tool.tool.intent(arguments);
+    for path in intent.paths.iter_mut().chain([&mut intent.working_directory]) {
         if let Ok(plain) = RelPath::parse(path) {
             *path = if plain.is_root() { ".".to_owned() } else { plain.as_text() };
         }
     }
-    let decision = policy.intent(&operation.intent(tool));
-    JudgedIntent { operation, decision }
+    let decision = policy.intent(&intent.for_policy(tool));
+    JudgedIntent { intent, decision }
 }

@@ -17,7 +17,7 @@ pub(crate) struct StepLayers {
     pub(super) round: i32,
     /// The layers that the call begins with, in their order.
     pub(crate) begin_with: Vec<String>,
-    /// Whose layer it leaves; `None` for the call that commits.
+    /// The entry whose layer it leaves; `None` for the call that commits.
     pub(crate) entry: Option<String>,
 }
 
@@ -51,7 +51,7 @@ impl StepLayers {
         Ok(Self { step, round, begin_with: layers, entry })
     }
 
-    /// What distinguishes a request with these layers from others about the same call.
+    /// The text that distinguishes a request with these layers from others about the same call.
     pub(crate) fn identity(&self) -> String {
         let Self { step, round, begin_with, entry } = self;
         format!("{step} {round} {} {}", entry.as_deref().unwrap_or_default(), begin_with.join(","))

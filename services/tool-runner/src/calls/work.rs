@@ -19,7 +19,7 @@ use crate::{
     Invocation, Recovery, StopRequest, ToolFailure, ToolResult, ViewHandle,
     output::OutputBuffer,
     questions::{Questions, time_is_over},
-    registry::Registered,
+    registry::RegisteredTool,
     stop::{self, Stop},
 };
 use std::sync::{Arc, OnceLock};
@@ -45,7 +45,7 @@ pub(super) async fn work(
     enforced: Arc<OnceLock<Vec<String>>>,
     cancelled: &watch::Receiver<Stop>,
 ) -> Result<Value, Unsuccessful> {
-    let Registered { spec, result: result_schema, secret_result, tool, .. } = &*request.tool;
+    let RegisteredTool { spec, result: result_schema, secret_result, tool, .. } = &*request.tool;
     let hides_result = !secret_result.is_empty();
     let limit = limit_of(request);
     let invocation = Invocation {

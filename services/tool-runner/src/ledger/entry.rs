@@ -1,4 +1,4 @@
-//! What is written to the ledger, and what it has when it is opened.
+//! Entries of the ledger, and its contents when it is opened.
 
 use std::{collections::HashMap, path::PathBuf};
 
@@ -7,9 +7,9 @@ use belay_policy::{ToolKind, Verdict};
 use belay_proto::{runner_v1, v1};
 use serde::{Deserialize, Serialize};
 
-use crate::{Staged, contents::Content, subject::CommittedFiles};
+use crate::{StagedEffect, contents::Content, subject::CommittedFiles};
 
-/// One write to the ledger.
+/// A write to the ledger.
 #[derive(Clone, Debug)]
 pub(crate) enum Entry {
     /// A call starts, waits for approval, ends, or gets a tombstone: the row replaces the one before.
@@ -44,7 +44,7 @@ pub(crate) struct Row {
     /// Set while the call waits for approval.
     pub(crate) pending: Option<PendingApproval>,
     /// The grant that this row spends.
-    pub(crate) spends: Option<Spent>,
+    pub(crate) spends: Option<SpentGrant>,
     /// The set of layers that is not in use any more: this row commits what they came to.
     pub(crate) removes: Option<String>,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Row {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkspaceEffect {
     pub(crate) workspace: PathBuf,
-    pub(crate) staged: Staged,
+    pub(crate) staged: StagedEffect,
 }
 
 /// Layers of a step whose calls have one effect.
@@ -66,16 +66,16 @@ pub(crate) struct LayerSet {
     pub(crate) workspace: PathBuf,
 }
 
-/// What is stored of a call that waits for approval.
+/// The stored part of a call that waits for approval.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PendingApproval {
     /// The canonical bytes of the subject of the approval.
     pub(crate) subject: Vec<u8>,
     /// The inputs for judging its effect again.
-    pub(crate) basis: Basis,
+    pub(crate) basis: JudgementInput,
     /// The result as JSON text, if the tool has run.
     pub(crate) result: Option<String>,
-    /// What it changed, unredacted; the subject has the redacted paths.
+    /// The changes, unredacted; the subject has the redacted paths.
     pub(crate) changes: Vec<Change>,
     /// The changes as its receipt lists them once they are committed.
     pub(crate) committed: CommittedFiles,
@@ -87,7 +87,7 @@ pub(crate) struct PendingApproval {
 
 /// The inputs for judging an effect, apart from the effect itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Basis {
+pub(crate) struct JudgementInput {
     /// The verdict on the intent.
     pub(crate) intent: Verdict,
     /// The paths that a person approved with the call; empty if no person did.
@@ -101,16 +101,16 @@ pub(crate) struct StepEffect {
     pub(crate) notes: Vec<LayerNote>,
 }
 
-/// What a call notes in its layer for the one that commits: what it has changed, and all that the policy judges that by. So the rules for its tool decide
+/// A call's note in its layer for the one that commits: its changes, and all that the policy judges them by. So the rules for its tool decide
 /// about it when the step is committed, as they would have without the step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LayerNote {
     pub(crate) tool: String,
     pub(crate) kind: ToolKind,
     pub(crate) step: String,
-    pub(crate) basis: Basis,
+    pub(crate) basis: JudgementInput,
     pub(crate) changes: Vec<Change>,
-    /// What is not shown of it.
+    /// The secrets that are not shown of it.
     pub(crate) secrets: SealedSecrets,
 }
 
@@ -124,7 +124,7 @@ pub(crate) struct SealedSecrets {
 
 /// A spent grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Spent {
+pub(crate) struct SpentGrant {
     pub(crate) nonce: String,
     /// When the grant expires, in seconds since 1970.
     pub(crate) expires: i64,
@@ -132,7 +132,7 @@ pub(crate) struct Spent {
 
 /// The result of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum WriteOutcome {
     /// It is durable.
     Done,
     /// The grant was already spent; nothing of the entry was written.
@@ -144,10 +144,10 @@ pub(crate) enum Written {
 pub(crate) struct Contents {
     /// The calls that do not wait for approval.
     pub(crate) calls: Vec<Row>,
-    /// Those that do.
+    /// The calls that do.
     pub(crate) held: Vec<HeldCall>,
     /// Rows that were moved to the table `set_aside`.
-    pub(super) unreadable: Vec<Unreadable>,
+    pub(super) unreadable: Vec<UnreadableRow>,
     /// The layers that are in use.
     pub(crate) layer_sets: Vec<LayerSet>,
     pub(crate) fences: HashMap<i32, i64>,
@@ -164,7 +164,7 @@ pub(crate) struct HeldCall {
 
 /// A row that cannot be read.
 #[derive(Debug)]
-pub(super) struct Unreadable {
+pub(super) struct UnreadableRow {
     /// The call's name.
     pub(super) name: String,
     /// Whether the call waited for approval before its tool ran.

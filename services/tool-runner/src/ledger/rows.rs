@@ -22,13 +22,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     entry::{
-        Basis, Contents, Entry, HeldCall, LayerSet, PendingApproval, Row, Spent, StepEffect, Unreadable,
-        WorkspaceEffect, Written,
+        Contents, Entry, HeldCall, JudgementInput, LayerSet, PendingApproval, Row, SpentGrant, StepEffect,
+        UnreadableRow, WorkspaceEffect, WriteOutcome,
     },
     tables::{CALL, FENCE, HELD, LAYER_SET, META, POLICY, SPENT},
 };
 use crate::{
-    Secrets, Staged,
+    Secrets, StagedEffect,
     contents::Content,
     secrets::{Part, Sealer},
     subject::CommittedFiles,
@@ -94,7 +94,7 @@ pub(super) fn read(connection: &mut Connection, sealer: &Sealer) -> Sql<Contents
                     Some(_) => held.push(HeldCall { name, staged: row.staged.map(|effect| effect.staged.id) }),
                     None => {
                         let why = SqliteError::Row(HELD.damaged(&name)).to_string();
-                        unreadable.push(Unreadable { name, is_before_its_run: false, why });
+                        unreadable.push(UnreadableRow { name, is_before_its_run: false, why });
                     }
                 }
             }
@@ -102,7 +102,7 @@ pub(super) fn read(connection: &mut Connection, sealer: &Sealer) -> Sql<Contents
             Err(why) if is_planted(Defect::UnreadableRowStopsStart) => return Err(why),
             Err(why) => {
                 let is_before_its_run = is_before_its_run(connection, sealer, &name)?;
-                unreadable.push(Unreadable { name, is_before_its_run, why: why.to_string() });
+                unreadable.push(UnreadableRow { name, is_before_its_run, why: why.to_string() });
             }
         }
     }
@@ -194,7 +194,7 @@ fn fences(connection: &Connection) -> Sql<HashMap<i32, i64>> {
 fn decoded(row: &SqlRow<'_>, sealer: &Sealer, name: &str) -> Sql<Row> {
     let call = message(row, 2, sealer)?;
     if call.name != name {
-        return Err(unreadable(2, Type::Blob, Misplaced(call.name)));
+        return Err(unreadable(2, Type::Blob, MisplacedRow(call.name)));
     }
     let staged = workspace_effect(row, 4, sealer, name)?;
     Ok(Row { digest: row.get(0)?, ended: row.get(1)?, call, staged, pending: None, spends: None, removes: None })
@@ -203,7 +203,7 @@ fn decoded(row: &SqlRow<'_>, sealer: &Sealer, name: &str) -> Sql<Row> {
 /// A row is stored under the name of another call.
 #[derive(Debug, thiserror::Error)]
 #[error("it is the row of {0}")]
-struct Misplaced(String);
+struct MisplacedRow(String);
 
 /// Moves undecodable rows to `set_aside`, unchanged. The outcome of such a call becomes unknown; a call that waited for approval before its tool
 /// ran had not happened, so it is dropped.
@@ -217,7 +217,7 @@ pub(super) fn set_aside(
         return Ok(());
     }
     let transaction = connection.transaction()?;
-    for Unreadable { name, is_before_its_run, why } in &found.unreadable {
+    for UnreadableRow { name, is_before_its_run, why } in &found.unreadable {
         transaction.execute(
             "INSERT OR REPLACE INTO set_aside (name, why, digest, ended, call, sealed, workspace, staged_id, staged)
              SELECT name, ?2, digest, ended, call, sealed, workspace, staged_id, staged FROM call WHERE name = ?1",
@@ -267,7 +267,7 @@ pub(super) fn last_committed(connection: &Connection) -> Sql<i64> {
 /// The sealed part of a pending approval, as JSON.
 #[derive(Serialize, Deserialize)]
 struct SealedApproval {
-    basis: Basis,
+    basis: JudgementInput,
     result: Option<String>,
     changes: Vec<Change>,
     /// Earlier versions wrote none.
@@ -367,7 +367,7 @@ fn workspace_effect(row: &SqlRow<'_>, first: usize, sealer: &Sealer, call: &str)
             .map_err(|error| unreadable(first + 2, Type::Blob, error))?,
         text => text.as_str()?.to_owned(),
     };
-    Ok(Some(WorkspaceEffect { workspace, staged: Staged { id: row.get(first + 1)?, plan } }))
+    Ok(Some(WorkspaceEffect { workspace, staged: StagedEffect { id: row.get(first + 1)?, plan } }))
 }
 
 fn unreadable(column: usize, kind: Type, error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
@@ -404,7 +404,7 @@ pub(super) fn write(
     deletes: &[String],
     batch: &[Entry],
     last: &mut i64,
-) -> Sql<(Vec<Written>, i64)> {
+) -> Sql<(Vec<WriteOutcome>, i64)> {
     let mut connection = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
     let transaction = connection.transaction()?;
     for name in deletes {
@@ -416,7 +416,7 @@ pub(super) fn write(
     Ok((written, number))
 }
 
-fn write_one(transaction: &Transaction<'_>, sealer: &Sealer, entry: &Entry, last: &mut i64) -> Sql<Written> {
+fn write_one(transaction: &Transaction<'_>, sealer: &Sealer, entry: &Entry, last: &mut i64) -> Sql<WriteOutcome> {
     match entry {
         Entry::Call(row) => return write_call(transaction, sealer, row, last),
         Entry::FlushDeletes => {}
@@ -456,27 +456,27 @@ fn write_one(transaction: &Transaction<'_>, sealer: &Sealer, entry: &Entry, last
             transaction.prepare_cached("DELETE FROM spent WHERE expires < ?1")?.execute([before])?;
         }
     }
-    Ok(Written::Done)
+    Ok(WriteOutcome::Done)
 }
 
-fn write_call(transaction: &Transaction<'_>, sealer: &Sealer, row: &Row, last: &mut i64) -> Sql<Written> {
+fn write_call(transaction: &Transaction<'_>, sealer: &Sealer, row: &Row, last: &mut i64) -> Sql<WriteOutcome> {
     static INSERT: LazyLock<String> = LazyLock::new(|| {
         let changes = CALL.columns[1..].iter().chain([&CALL.sum]).map(|column| format!("{column} = excluded.{column}"));
         format!("{} ON CONFLICT (name) DO UPDATE SET {}", CALL.insert(), changes.collect::<Vec<_>>().join(", "))
     });
     let Row { digest, ended, call, staged, pending, spends, removes } = row;
-    if let Some(Spent { nonce, expires }) = spends {
+    if let Some(SpentGrant { nonce, expires }) = spends {
         let taken = transaction
             .prepare_cached(&format!("{} ON CONFLICT (nonce) DO NOTHING", SPENT.insert()))?
             .execute(params![nonce, expires])?;
         if taken == 0 && !is_planted(Defect::GrantReuse) {
-            return Ok(Written::GrantSpent);
+            return Ok(WriteOutcome::GrantSpent);
         }
     }
     let workspace = staged.as_ref().map(|staged| staged.workspace.as_os_str().as_bytes());
     let secrets = sealer.of_call(call);
     let plan = staged.as_ref().map(|staged| &staged.staged);
-    let stored_plan = plan.map(|Staged { plan, .. }| match secrets.redactor().may_hide_json(plan) {
+    let stored_plan = plan.map(|StagedEffect { plan, .. }| match secrets.redactor().may_hide_json(plan) {
         true => Value::Blob(sealer.seal(&call.name, Part::Plan, plan.as_bytes())),
         false => Value::Text(plan.clone()),
     });
@@ -517,7 +517,7 @@ fn write_call(transaction: &Transaction<'_>, sealer: &Sealer, row: &Row, last: &
             sealer.seal(&call.name, Part::Contents, &pack(contents))
         ])?;
     }
-    Ok(Written::Done)
+    Ok(WriteOutcome::Done)
 }
 
 #[cfg(test)]

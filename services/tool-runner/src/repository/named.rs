@@ -64,13 +64,13 @@ fn work_tree_folder(path: &RelPath) -> Option<RelPath> {
 
 /// A path that a configuration names, relative to the workspace, in lower case: a file system may fold it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Named {
+struct NamedPath {
     path: Vec<u8>,
-    /// Of a folder that has the whole work tree in it, only the files count: Git looks for hooks in no folder below.
+    /// Whether the whole work tree is in the folder. Then only its files count: Git looks for hooks in no folder below.
     has_work_tree: bool,
 }
 
-impl Named {
+impl NamedPath {
     fn new(path: &RelPath, work_tree: &RelPath) -> Self {
         let (path, work_tree) = (path.as_bytes().to_ascii_lowercase(), work_tree.as_bytes().to_ascii_lowercase());
         let has_work_tree = path == work_tree || is_below(&work_tree, &path);
@@ -104,16 +104,16 @@ fn below<'a>(path: &'a [u8], folder: &[u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// What the repositories around each folder name.
+/// The paths that the repositories around each folder name.
 struct Repositories<'a> {
     view: &'a dyn View,
     root: &'a Path,
-    known: BTreeMap<RelPath, Rc<BTreeSet<Named>>>,
+    known: BTreeMap<RelPath, Rc<BTreeSet<NamedPath>>>,
 }
 
 impl Repositories<'_> {
-    /// What the repositories name that a folder is in, or is the top of.
-    fn named(&mut self, folder: &RelPath) -> Rc<BTreeSet<Named>> {
+    /// The paths named by the repositories that a folder is in, or is the top of.
+    fn named(&mut self, folder: &RelPath) -> Rc<BTreeSet<NamedPath>> {
         if let Some(known) = self.known.get(folder) {
             return Rc::clone(known);
         }
@@ -124,8 +124,8 @@ impl Repositories<'_> {
         all
     }
 
-    /// What the repository names whose work tree is this folder; nothing if it is not one.
-    fn of_repository(&self, folder: &RelPath) -> BTreeSet<Named> {
+    /// The paths named by the repository whose work tree is this folder; none if it is not one.
+    fn of_repository(&self, folder: &RelPath) -> BTreeSet<NamedPath> {
         let mut named = BTreeSet::new();
         let Some(git) = self.resolve(folder, b".git") else { return named };
         if self.view.metadata(&git).is_err() {
@@ -167,12 +167,12 @@ impl Repositories<'_> {
     }
 
     /// The path, and where it leads if it, or a folder above it, is a symbolic link.
-    fn with_links(&self, path: RelPath, work_tree: &RelPath) -> BTreeSet<Named> {
-        let mut all = BTreeSet::from([Named::new(&path, work_tree)]);
+    fn with_links(&self, path: RelPath, work_tree: &RelPath) -> BTreeSet<NamedPath> {
+        let mut all = BTreeSet::from([NamedPath::new(&path, work_tree)]);
         let mut path = path;
         for _ in 0..MAX_LINKS {
             let Some(target) = self.behind_first_link(&path) else { break };
-            if !all.insert(Named::new(&target, work_tree)) {
+            if !all.insert(NamedPath::new(&target, work_tree)) {
                 break;
             }
             path = target;
@@ -204,7 +204,7 @@ struct Files<'a> {
     repository: &'a Repositories<'a>,
     work_tree: &'a RelPath,
     read: BTreeSet<RelPath>,
-    named: &'a mut BTreeSet<Named>,
+    named: &'a mut BTreeSet<NamedPath>,
 }
 
 impl Files<'_> {
@@ -314,7 +314,7 @@ mod tests {
             (".", "x", false, true),
             (".", "sub/x", false, false),
         ] {
-            let named = Named::new(&RelPath::parse(named).unwrap(), if named == "." { &root } else { &work_tree });
+            let named = NamedPath::new(&RelPath::parse(named).unwrap(), if named == "." { &root } else { &work_tree });
             let directory = created(path, Content::Directory);
             let link = created(path, Content::Symlink { target: b"x".to_vec() });
             assert_eq!((named.covers(&directory), named.covers(&link)), (covered, as_link), "{named:?} {path}");

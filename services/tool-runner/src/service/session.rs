@@ -44,7 +44,7 @@ const HEARTBEAT: Duration = Duration::from_millis(7500);
 /// The number of names per message.
 const NAMES_PER_MESSAGE: usize = 1000;
 
-/// What became of an operation.
+/// The result of an operation.
 type Update = Result<Reply, Status>;
 
 /// A session, as the stream of its responses.
@@ -52,7 +52,7 @@ pub(super) struct Session {
     calls: Arc<Calls>,
     shutdown: Shutdown,
     stopped: BoxFuture<'static, ()>,
-    /// What the executor sends; `None` once the session has ended.
+    /// The executor's messages; `None` once the session has ended.
     received: Option<Streaming<ReceivedRequest>>,
     rules: session::Session,
     /// Operations of the last message that have not begun: what is to be sent has no room for their ends.
@@ -94,7 +94,7 @@ impl Session {
     }
 
     fn on_message(&mut self, message: ReceivedRequest) -> Result<(), Status> {
-        let session::Received { is_first, stores, operations } = self.rules.receive(message)?;
+        let session::SessionInput { is_first, stores, operations } = self.rules.receive(message)?;
         if let Some(received) = stores {
             self.received_positions.observe(self.calls.stores(), received).map_err(|behind| {
                 tracing::error!(%behind, "A store is behind");
@@ -302,7 +302,7 @@ fn reply(update: CallUpdate) -> Reply {
     }
 }
 
-/// What the executor does not know of a call: without the arguments, which it has sent.
+/// The part of a call that the executor does not know: without the arguments, which it has sent.
 fn known_part(call: &runner_v1::ToolCall) -> runner_v1::ToolCall {
     runner_v1::ToolCall {
         name: call.name.clone(),

@@ -1,4 +1,4 @@
-//! What peers may say, and what they may not.
+//! The messages that peers may send, and those that they may not.
 
 use belay_proto::{
     check::Refused,
@@ -130,7 +130,7 @@ fn one_operation_too_many_is_refused_and_the_session_goes_on() {
     assert_eq!(session.receive(operations(&[next + 1])).unwrap().operations.len(), 1);
 }
 
-/// What waits to be sent is bounded by its bytes: a thousand large results of calls that are attached to again are not all in memory at once.
+/// Messages that wait to be sent are bounded by their bytes: a thousand large results of calls that are attached to again are not all in memory at once.
 #[test]
 fn large_ends_fill_a_message_until_they_are_taken() {
     let mut session = begun();

@@ -16,7 +16,7 @@ use super::{
     judged,
 };
 use crate::{
-    Annotations, Invocation, Operation, PlannedProblem, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches,
+    Annotations, CallIntent, Invocation, PlannedProblem, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches,
 };
 
 /// The longest word of a command, in bytes: `MAX_ARG_STRLEN` of Linux, without the NUL at its end.
@@ -26,24 +26,24 @@ const MAX_WORD_BYTES: usize = 128 * 1024 - 1;
 const PATH_FORMAT: &str = "workspace-path";
 
 /// A declared tool.
-pub struct Declared(Arc<Declaration>);
+pub struct DeclaredTool(Arc<Declaration>);
 
 struct Declaration {
     spec: ToolSpec,
     declared: CommandTool,
     terminal: RunTerminal,
-    /// What has to hold before its program runs, and once that has ended well.
-    before: Vec<Holds>,
-    after: Vec<Holds>,
+    /// Requirements that have to hold before its program runs, and once that has ended well.
+    before: Vec<Requirement>,
+    after: Vec<Requirement>,
 }
 
 /// An expression that has to be true.
-struct Holds {
+struct Requirement {
     source: String,
     condition: Condition,
 }
 
-impl Holds {
+impl Requirement {
     fn all(sources: &[String], variables: &[&str]) -> Vec<Self> {
         let read = |source: &String| Self {
             source: source.clone(),
@@ -64,12 +64,12 @@ struct Variables {
 const NO_CONTEXT: &str = "the plan has no context";
 
 /// The first of these conditions that does not hold, with the reason where it is neither true nor false.
-fn first_broken(conditions: &[Holds], variables: &Variables) -> Option<String> {
+fn first_broken(conditions: &[Requirement], variables: &Variables) -> Option<String> {
     let Variables { arguments, context, output } = variables;
     let known = [("arguments", Some(arguments)), ("context", context.as_ref()), ("output", output.as_ref())];
     let values: Vec<(&str, &Value)> = known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     let absent = if context.is_none() { &[("context", NO_CONTEXT)][..] } else { &[] };
-    conditions.iter().find_map(|Holds { source, condition }| match condition.evaluate_with(&values, absent) {
+    conditions.iter().find_map(|Requirement { source, condition }| match condition.evaluate_with(&values, absent) {
         Ok(true) => None,
         Ok(false) => Some(format!("`{source}`")),
         Err(error) => Some(format!("`{source}`, which has no value: {error}")),
@@ -86,7 +86,7 @@ fn environment(declared: &CommandTool) -> Value {
     declared.env.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect()
 }
 
-impl Declared {
+impl DeclaredTool {
     /// A tool whose program `terminal` runs.
     pub fn new(declared: &CommandTool, terminal: RunTerminal) -> Self {
         let aliases: Vec<&'static str> = declared.aliases.iter().map(|alias| kept(alias)).collect();
@@ -120,8 +120,8 @@ impl Declared {
                 open_world: declared.open_world,
             },
         };
-        let before = Holds::all(&declared.preconditions, CommandTool::BEFORE);
-        let after = Holds::all(&declared.postconditions, CommandTool::AFTER);
+        let before = Requirement::all(&declared.preconditions, CommandTool::BEFORE);
+        let after = Requirement::all(&declared.postconditions, CommandTool::AFTER);
         Self(Arc::new(Declaration { spec, declared: declared.clone(), terminal, before, after }))
     }
 }
@@ -232,7 +232,7 @@ impl Declaration {
         Some(Ok(filled))
     }
 
-    /// What the tool returns when its program has ended well.
+    /// The tool's result when its program has ended well.
     fn result(&self, ended: Value) -> ToolResult {
         let printed = ended["stdout"].as_str().unwrap_or_default();
         let unusable = |why: String| {
@@ -264,18 +264,18 @@ impl Declaration {
     }
 }
 
-impl Tool for Declared {
+impl Tool for DeclaredTool {
     fn spec(&self) -> ToolSpec {
         self.0.spec.clone()
     }
 
-    fn operation(&self, arguments: &Value) -> Operation {
+    fn intent(&self, arguments: &Value) -> CallIntent {
         let Declaration { declared, terminal, .. } = &*self.0;
         let command = self.0.command(arguments).unwrap_or_else(|_| json!({}));
         let properties = declared.parameters["properties"].as_object();
         let of_paths = properties.into_iter().flatten().filter(|(name, _)| self.0.is_path(name));
         let paths = of_paths.filter_map(|(name, _)| self.0.value(arguments, name)?.as_str().map(judged)).collect();
-        Operation { paths, ..terminal.operation(&command) }
+        CallIntent { paths, ..terminal.intent(&command) }
     }
 
     fn check_planned(&self, _arguments: &Value) -> Vec<PlannedProblem> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::files::{CHANGES_FILES, Stop, Work, in_view, path, wrong_type};
 use crate::{
-    Annotations, Invocation, Operation, Tool, ToolFailure, ToolResult, ToolSpec, View, tools::operation_on_path,
+    Annotations, CallIntent, Invocation, Tool, ToolFailure, ToolResult, ToolSpec, View, tools::intent_on_path,
 };
 
 /// The tool.
@@ -64,8 +64,8 @@ impl Tool for DeleteFile {
         }
     }
 
-    fn operation(&self, arguments: &Value) -> Operation {
-        operation_on_path(arguments)
+    fn intent(&self, arguments: &Value) -> CallIntent {
+        intent_on_path(arguments)
     }
 
     fn call(&self, invocation: Invocation) -> Work {
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(gone.reason, "FILE_NOT_FOUND");
         let outside = workspace.call(&DeleteFile, json!({"paths": ["b", "../x"]})).await.unwrap_err();
         assert_eq!(outside.reason, "OUTSIDE_WORKSPACE");
-        assert_eq!(DeleteFile.operation(&json!({"paths": ["b", "f/../kept"]})).paths, ["b", "f/../kept"]);
+        assert_eq!(DeleteFile.intent(&json!({"paths": ["b", "f/../kept"]})).paths, ["b", "f/../kept"]);
         for both in [json!({}), json!({"path": "b", "paths": ["kept"]}), json!({"paths": []})] {
             let schema = belay_json_schema::Schema::new(DeleteFile.spec().parameters).unwrap();
             assert!(!schema.violations(&both).is_empty(), "{both}");

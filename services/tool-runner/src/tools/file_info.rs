@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::files::{Stop, Work, in_view, kind, path};
 use crate::{
-    Annotations, Invocation, Operation, Recovery, Tool, ToolResult, ToolSpec, Touches, View, tools::operation_on_path,
+    Annotations, CallIntent, Invocation, Recovery, Tool, ToolResult, ToolSpec, Touches, View, tools::intent_on_path,
 };
 
 /// The tool.
@@ -56,8 +56,8 @@ impl Tool for FileInfo {
         }
     }
 
-    fn operation(&self, arguments: &Value) -> Operation {
-        operation_on_path(arguments)
+    fn intent(&self, arguments: &Value) -> CallIntent {
+        intent_on_path(arguments)
     }
 
     fn call(&self, invocation: Invocation) -> Work {

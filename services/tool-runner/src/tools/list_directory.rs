@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::files::{Stop, Work, in_view, kind, path};
 use crate::{
-    Annotations, Invocation, Operation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View,
-    tools::operation_on_path,
+    Annotations, CallIntent, Invocation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View,
+    tools::intent_on_path,
 };
 
 /// The tool.
@@ -72,8 +72,8 @@ impl Tool for ListDirectory {
         }
     }
 
-    fn operation(&self, arguments: &Value) -> Operation {
-        operation_on_path(arguments)
+    fn intent(&self, arguments: &Value) -> CallIntent {
+        intent_on_path(arguments)
     }
 
     fn call(&self, invocation: Invocation) -> Work {

@@ -16,7 +16,7 @@ mod search_code;
 mod write_file;
 
 pub use commit_changes::CommitChanges;
-pub use declared::Declared;
+pub use declared::DeclaredTool;
 pub use delete_file::DeleteFile;
 pub use file_info::FileInfo;
 pub use list_directory::ListDirectory;
@@ -29,11 +29,11 @@ pub use write_file::WriteFile;
 
 use std::sync::Arc;
 
-use belay_settings::{CommandTool, ConfigError, Loaded, Sourced};
+use belay_settings::{CommandTool, ConfigError, LoadedSettings, Sourced};
 use belay_workspace::RelPath;
 use serde_json::Value;
 
-use crate::{CommandSettings, Enforcement, Operation, Registry, RegistryError, Tool};
+use crate::{CallIntent, CommandSettings, Enforcement, Registry, RegistryError, Tool};
 
 /// All built-in tools. Commands run in the sandbox of `enforcement`, with the operator's settings. A new tool is a file in this directory
 /// and a line here.
@@ -59,12 +59,14 @@ pub fn built_in(enforcement: &Enforcement, commands: &Arc<CommandSettings>) -> V
 pub fn registry(
     enforcement: &Enforcement,
     commands: &Arc<CommandSettings>,
-    loaded: &Loaded,
+    loaded: &LoadedSettings,
 ) -> Result<Registry, ConfigError> {
     let declared = &loaded.settings.tools;
     let terminal = RunTerminal::new(enforcement).with(Arc::clone(commands));
     let mut tools = built_in(enforcement, commands);
-    tools.extend(declared.iter().map(|tool| Box::new(Declared::new(&tool.value, terminal.clone())) as Box<dyn Tool>));
+    tools.extend(
+        declared.iter().map(|tool| Box::new(DeclaredTool::new(&tool.value, terminal.clone())) as Box<dyn Tool>),
+    );
     Registry::new(tools).map_err(|error| match error {
         RegistryError::NameTaken(name) => {
             let has = |tool: &&Sourced<CommandTool>| {
@@ -81,14 +83,14 @@ pub fn registry(
     })
 }
 
-/// The operation of a tool that works on its argument `path` only; the default is the workspace.
-fn operation_on_path(arguments: &Value) -> Operation {
+/// The intent of a call of a tool that works on its argument `path` only; the default is the workspace.
+fn intent_on_path(arguments: &Value) -> CallIntent {
     let many = arguments["paths"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let mut paths: Vec<String> = arguments["path"].as_str().into_iter().chain(many).map(judged).collect();
     if paths.is_empty() {
         paths.push(judged("."));
     }
-    Operation { paths, ..Operation::default() }
+    CallIntent { paths, ..CallIntent::default() }
 }
 
 /// A path as the policy judges it: as its author wrote it, but with the names themselves where one is given in hexadecimal digits, so that a rule about

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::files::{CHANGES_FILES, Stop, Work, check_marks, in_view, not_text, path, stopped, too_large};
-use crate::{Invocation, Operation, Tool, ToolFailure, ToolResult, ToolSpec, View, tools::operation_on_path};
+use crate::{CallIntent, Invocation, Tool, ToolFailure, ToolResult, ToolSpec, View, tools::intent_on_path};
 use edits::{Edit, EditError};
 
 /// The largest file, before and after, in bytes. Files edited by quotation are text that people write.
@@ -81,8 +81,8 @@ impl Tool for ModifyFile {
         }
     }
 
-    fn operation(&self, arguments: &Value) -> Operation {
-        operation_on_path(arguments)
+    fn intent(&self, arguments: &Value) -> CallIntent {
+        intent_on_path(arguments)
     }
 
     fn call(&self, invocation: Invocation) -> Work {

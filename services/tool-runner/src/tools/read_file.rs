@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::files::{Encoding, Stop, Work, in_view, invalid, not_text, path, too_large};
 use crate::{
-    Annotations, Invocation, Operation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View,
-    tools::operation_on_path,
+    Annotations, CallIntent, Invocation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View,
+    tools::intent_on_path,
 };
 use lines::Window;
 
@@ -37,7 +37,7 @@ struct Arguments {
     line_numbers: bool,
 }
 
-/// Which part of a file.
+/// The part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// All of it, up to the limit.
@@ -125,8 +125,8 @@ impl Tool for ReadFile {
         }
     }
 
-    fn operation(&self, arguments: &Value) -> Operation {
-        operation_on_path(arguments)
+    fn intent(&self, arguments: &Value) -> CallIntent {
+        intent_on_path(arguments)
     }
 
     fn call(&self, invocation: Invocation) -> Work {

@@ -24,9 +24,10 @@ use tokio::sync::Semaphore;
 
 use super::files::{Work, no_view, read_arguments, stopped};
 use crate::{
-    Annotations, CommandSettings, Enforcement, Invocation, Operation, PlannedProblem, Recovery, Tool, ToolSpec, Touches,
+    Annotations, CallIntent, CommandSettings, Enforcement, Invocation, PlannedProblem, Recovery, Tool, ToolSpec,
+    Touches,
 };
-use request::{Arguments, Asked};
+use request::{Arguments, CommandRequest};
 
 /// The tool.
 #[derive(Clone)]
@@ -125,7 +126,7 @@ impl Tool for RunTerminal {
         }
     }
 
-    fn operation(&self, arguments: &Value) -> Operation {
+    fn intent(&self, arguments: &Value) -> CallIntent {
         let words = arguments["command"].as_array().into_iter().flatten();
         let command: Vec<String> = words.filter_map(Value::as_str).map(str::to_owned).collect();
         let environment: Vec<String> =
@@ -133,7 +134,7 @@ impl Tool for RunTerminal {
         let is_there = |path: &Path| path.exists();
         // If the call sets PATH, the program may be anywhere.
         let program = command.first().filter(|_| !environment.iter().any(|name| name == "PATH"));
-        Operation {
+        CallIntent {
             program: program.and_then(|program| program::outside(program, self.enforcement.path(), is_there)),
             environment,
             command,
@@ -196,8 +197,8 @@ impl Tool for RunTerminal {
             let check = arguments.check.unwrap_or(true);
             let view = view.hold().await.map_err(|_gone| stopped())?;
             let asking =
-                questions.map(|questions| ask::Asking { questions, calls, most_calls: settings.asking_calls() });
-            let asked = Asked { name, arguments, trace, context, limit, asks: asking.is_some() };
+                questions.map(|questions| ask::Asker { questions, calls, most_calls: settings.asking_calls() });
+            let asked = CommandRequest { name, arguments, trace, context, limit, asks: asking.is_some() };
             let (life, over) = process::Life::new();
             let guard = process::KillOnDrop(life.clone());
             let host = process::Host { launcher, settings, lanes, enforced };
@@ -211,7 +212,7 @@ impl Tool for RunTerminal {
                 }
             };
             drop(guard);
-            let process::Ended { outcome, output, outputs, loopback } = match ended {
+            let process::CommandResult { outcome, output, outputs, loopback } = match ended {
                 Ok(ended) => ended?,
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
@@ -219,7 +220,7 @@ impl Tool for RunTerminal {
                     Err(_) => return Err(stopped()),
                 },
             };
-            ending::judge(&program, outcome, (&output, &outputs), ending::Asked { check, limit, loopback })
+            ending::judge(&program, outcome, (&output, &outputs), ending::RunConditions { check, limit, loopback })
         })
     }
 }

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::files::{Stop, Work, in_view, invalid, path};
 use crate::{
-    Annotations, Invocation, Operation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View,
-    tools::operation_on_path,
+    Annotations, CallIntent, Invocation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View,
+    tools::intent_on_path,
 };
 
 /// How many bytes are read at a time.
@@ -104,8 +104,8 @@ impl Tool for SearchCode {
         }
     }
 
-    fn operation(&self, arguments: &Value) -> Operation {
-        operation_on_path(arguments)
+    fn intent(&self, arguments: &Value) -> CallIntent {
+        intent_on_path(arguments)
     }
 
     fn call(&self, invocation: Invocation) -> Work {

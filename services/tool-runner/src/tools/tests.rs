@@ -314,16 +314,16 @@ fn schemas_are_closed_and_everything_in_them_is_described() {
 #[test]
 fn the_policy_sees_the_paths_of_the_arguments() {
     for tool in tools() {
-        let operation = on_path(tool.spec().name, "./a/../b").map(|arguments| tool.operation(&arguments));
-        if let Some(operation) = operation {
-            assert_eq!(operation.paths, ["./a/../b"], "{}", tool.spec().name);
-            assert!(tool.spec().touches != Touches::Nothing && operation.command.is_empty());
+        let intent = on_path(tool.spec().name, "./a/../b").map(|arguments| tool.intent(&arguments));
+        if let Some(intent) = intent {
+            assert_eq!(intent.paths, ["./a/../b"], "{}", tool.spec().name);
+            assert!(tool.spec().touches != Touches::Nothing && intent.command.is_empty());
         }
     }
-    let list = super::ListDirectory.operation(&json!({}));
+    let list = super::ListDirectory.intent(&json!({}));
     assert_eq!(list.paths, ["."]);
-    let run = super::RunTerminal::new(&Enforcement::unavailable("x"))
-        .operation(&json!({"command": ["a", "b c"], "cwd": "d"}));
+    let run =
+        super::RunTerminal::new(&Enforcement::unavailable("x")).intent(&json!({"command": ["a", "b c"], "cwd": "d"}));
     assert_eq!((run.command, run.working_directory.as_str()), (vec!["a".to_owned(), "b c".to_owned()], "d"));
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::files::{CHANGES_FILES, Encoding, Stop, Work, check_marks, holds_mark, in_view, invalid, path};
 use crate::{
-    Annotations, Invocation, Operation, Tool, ToolFailure, ToolResult, ToolSpec, View, tools::operation_on_path,
+    Annotations, CallIntent, Invocation, Tool, ToolFailure, ToolResult, ToolSpec, View, tools::intent_on_path,
 };
 
 /// The tool.
@@ -74,8 +74,8 @@ impl Tool for WriteFile {
         }
     }
 
-    fn operation(&self, arguments: &Value) -> Operation {
-        operation_on_path(arguments)
+    fn intent(&self, arguments: &Value) -> CallIntent {
+        intent_on_path(arguments)
     }
 
     fn call(&self, invocation: Invocation) -> Work {

@@ -16,7 +16,7 @@ use belay_workspace::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Staged, WorkspaceDirectories, WorkspaceDirectory};
+use super::{StagedEffect, WorkspaceDirectories, WorkspaceDirectory};
 use crate::View;
 
 /// Directories of this machine.
@@ -85,7 +85,7 @@ impl WorkspaceDirectory for Workspace {
         of_workspace(view).effect_until(Limits::default(), stop)
     }
 
-    fn stage(&self, view: Box<dyn View>, manifest: &Manifest, stop: Stop<'_>) -> Result<Staged, CommitError> {
+    fn stage(&self, view: Box<dyn View>, manifest: &Manifest, stop: Stop<'_>) -> Result<StagedEffect, CommitError> {
         let view = into_workspace(view);
         let id = view.id().to_owned();
         let staged = self.stage_until(*view, manifest, stop);
@@ -98,7 +98,7 @@ impl WorkspaceDirectory for Workspace {
         own: OwnChanges,
         layer: (LayerPlace, Vec<String>, String),
         stop: Stop<'_>,
-    ) -> Result<(Staged, String), CommitError> {
+    ) -> Result<(StagedEffect, String), CommitError> {
         let view = into_workspace(view);
         let id = view.id().to_owned();
         let staged = Self::stage_layer(self, *view, own, layer, stop);
@@ -126,14 +126,14 @@ impl WorkspaceDirectory for Workspace {
         Self::caches(self, view)
     }
 
-    fn check(&self, staged: &Staged) -> Result<(), CommitError> {
+    fn check(&self, staged: &StagedEffect) -> Result<(), CommitError> {
         match plan(staged)? {
             Plan::Layer(layer) => self.check_layer(&layer),
             Plan::Commit(commit) => Self::check(self, &commit),
         }
     }
 
-    fn apply(&self, staged: &Staged) -> Result<(), CommitError> {
+    fn apply(&self, staged: &StagedEffect) -> Result<(), CommitError> {
         match plan(staged)? {
             Plan::Layer(layer) => return self.keep_layer(&layer),
             Plan::Commit(commit) => {
@@ -144,7 +144,7 @@ impl WorkspaceDirectory for Workspace {
         Ok(())
     }
 
-    fn redo(&self, staged: &Staged) -> Result<(), CommitError> {
+    fn redo(&self, staged: &StagedEffect) -> Result<(), CommitError> {
         match plan(staged)? {
             Plan::Layer(layer) => return self.keep_layer(&layer),
             Plan::Commit(commit) => {
@@ -159,7 +159,7 @@ impl WorkspaceDirectory for Workspace {
         Self::sync(self)
     }
 
-    fn discard(&self, staged: &Staged) -> Result<(), CommitError> {
+    fn discard(&self, staged: &StagedEffect) -> Result<(), CommitError> {
         match plan(staged)? {
             Plan::Layer(Layer { commit, .. }) | Plan::Commit(commit) => Self::discard(self, &commit)?,
         }
@@ -169,7 +169,7 @@ impl WorkspaceDirectory for Workspace {
         Ok(())
     }
 
-    fn finish(&self, staged: &Staged) -> Result<(), CommitError> {
+    fn finish(&self, staged: &StagedEffect) -> Result<(), CommitError> {
         match plan(staged)? {
             // It has replaced nothing.
             Plan::Layer(_) => Ok(()),
@@ -211,7 +211,7 @@ fn into_workspace(view: Box<dyn View>) -> Box<belay_workspace::View> {
     view.downcast().expect("the view belongs to this workspace")
 }
 
-/// What is done with what was staged.
+/// The plan for what was staged.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Plan {
@@ -219,12 +219,12 @@ enum Plan {
     Commit(Commit),
 }
 
-fn written(id: &str, plan: &impl Serialize) -> Staged {
+fn written(id: &str, plan: &impl Serialize) -> StagedEffect {
     let plan = serde_json::to_string(plan).expect("numbers, texts and lists are always JSON");
-    Staged { id: id.to_owned(), plan }
+    StagedEffect { id: id.to_owned(), plan }
 }
 
-fn plan(staged: &Staged) -> Result<Plan, CommitError> {
+fn plan(staged: &StagedEffect) -> Result<Plan, CommitError> {
     serde_json::from_str(&staged.plan).map_err(|error| {
         let failure = IoFailure { doing: "reading the plan of commit", path: staged.id.clone(), source: error.into() };
         CommitError::Io(failure)

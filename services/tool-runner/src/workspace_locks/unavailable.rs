@@ -10,14 +10,14 @@ use rustix::io::Errno;
 use thiserror::Error;
 use tonic::{Code, Status};
 
-use crate::{ToolFailure, disk_errors::disk_reason, workspaces::NotAllowed};
+use crate::{ToolFailure, disk_errors::disk_reason, workspaces::WorkspaceRefusal};
 
 /// Why a workspace cannot be used.
 #[derive(Debug, Error)]
 pub(crate) enum WorkspaceUnavailable {
     /// The runner's settings do not allow it.
     #[error(transparent)]
-    NotAllowed(#[from] NotAllowed),
+    NotAllowed(#[from] WorkspaceRefusal),
     /// It cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),

@@ -69,7 +69,7 @@ async fn a_large_result_is_a_reference_in_every_message() {
     assert_eq!(reference(&runner.run("above", KEEP, fill((32 << 10) - 1)).await).size_bytes, (32 << 10) + 1);
 }
 
-/// What does not exist is an error that says so, and never an empty value.
+/// A missing blob is an error that says so, and never an empty value.
 #[tokio::test]
 async fn what_is_not_there_is_refused() {
     let bench = Bench::new();
@@ -159,7 +159,7 @@ async fn an_effect_that_is_approved_has_its_result_in_a_blob() {
     assert_eq!(runner.read_blob("a", &digest, 0).await.unwrap().len(), 100_002);
 }
 
-/// What is above the limit is refused before anything is committed, once, with the field's name.
+/// A result above the limit is refused before anything is committed, once, with the field's name.
 #[tokio::test]
 async fn a_result_above_the_limit_fails_its_call() {
     let bench = Bench::new();

@@ -9,7 +9,7 @@ use std::{
 };
 
 use belay_proto::{runner_v1, v1::tool_call::State};
-use belay_tool_runner::{HostDirectories, Staged, WorkspaceDirectory};
+use belay_tool_runner::{HostDirectories, StagedEffect, WorkspaceDirectory};
 use belay_workspace::{Call, CommitError, OpenError, Order, Seam};
 use rusqlite::Connection;
 use serde_json::json;
@@ -35,9 +35,9 @@ impl Seam for Counts {
 }
 
 #[derive(Clone, Default)]
-struct Counted(Arc<Counts>);
+struct CountingDirectories(Arc<Counts>);
 
-impl Hooks for Counted {
+impl Hooks for CountingDirectories {
     fn open(&self, path: &Path, forbidden: &[PathBuf]) -> Result<Arc<dyn WorkspaceDirectory>, OpenError> {
         open_on(path, forbidden, self.0.clone())
     }
@@ -45,24 +45,24 @@ impl Hooks for Counted {
 
 /// Applies effects only while the power is on.
 #[derive(Clone, Default)]
-struct Powered(Arc<AtomicBool>);
+struct PowerSwitch(Arc<AtomicBool>);
 
-impl Powered {
+impl PowerSwitch {
     fn is_off(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-impl Hooks for Powered {
-    fn check(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+impl Hooks for PowerSwitch {
+    fn check(&self, place: &dyn WorkspaceDirectory, staged: &StagedEffect) -> Result<(), CommitError> {
         if self.is_off() { Ok(()) } else { place.check(staged) }
     }
 
-    fn apply(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+    fn apply(&self, place: &dyn WorkspaceDirectory, staged: &StagedEffect) -> Result<(), CommitError> {
         if self.is_off() { Ok(()) } else { place.apply(staged) }
     }
 
-    fn finish(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+    fn finish(&self, place: &dyn WorkspaceDirectory, staged: &StagedEffect) -> Result<(), CommitError> {
         if self.is_off() { Ok(()) } else { place.finish(staged) }
     }
 }
@@ -80,7 +80,7 @@ fn rows(bench: &Bench) -> Vec<String> {
 async fn a_call_that_writes_a_file_costs_two_flushes() {
     const CALLS: usize = 20;
     let mut bench = Bench::new();
-    let counted = Counted::default();
+    let counted = CountingDirectories::default();
     bench.directories = Arc::new(Hooked(counted.clone()));
     let runner = bench.start(FREE).await;
     runner.run("first", CHANGE, json!([["write", "first", "x"]])).await;
@@ -108,7 +108,7 @@ async fn a_call_that_writes_a_file_costs_two_flushes() {
 #[tokio::test]
 async fn a_row_stays_until_its_effect_is_synced() {
     let mut bench = Bench::new();
-    bench.directories = Arc::new(Hooked(Counted::default()));
+    bench.directories = Arc::new(Hooked(CountingDirectories::default()));
     let runner = bench.start(FREE).await;
     runner.run("a", CHANGE, json!([["write", "a", "x"]])).await;
     runner.acknowledge("a").await;
@@ -127,7 +127,7 @@ async fn a_row_stays_until_its_effect_is_synced() {
 #[tokio::test]
 async fn a_call_whose_effect_is_not_synced_is_neither_made_again_nor_forgotten() {
     let mut bench = Bench::new();
-    let counted = Counted::default();
+    let counted = CountingDirectories::default();
     bench.directories = Arc::new(Hooked(counted.clone()));
     let runner = bench.start(FREE).await;
     let todo = json!([["append", "a", "x"]]);
@@ -152,7 +152,7 @@ async fn a_call_whose_effect_is_not_synced_is_neither_made_again_nor_forgotten()
 #[tokio::test]
 async fn a_row_stays_when_its_workspace_cannot_be_synced() {
     let mut bench = Bench::new();
-    let counted = Counted::default();
+    let counted = CountingDirectories::default();
     bench.directories = Arc::new(Hooked(counted.clone()));
     let runner = bench.start(FREE).await;
     runner.run("a", CHANGE, json!([["write", "a", "x"]])).await;
@@ -174,7 +174,7 @@ async fn a_row_stays_when_its_workspace_cannot_be_synced() {
 #[tokio::test]
 async fn effects_lost_in_a_power_failure_are_redone_in_order() {
     let mut bench = Bench::new();
-    let power = Powered::default();
+    let power = PowerSwitch::default();
     bench.directories = Arc::new(Hooked(power.clone()));
     bench.put("f", "1");
     let runner = bench.start(ASK).await;
@@ -224,7 +224,7 @@ async fn an_acknowledgement_has_no_commit_of_its_own() {
 #[tokio::test]
 async fn a_manual_call_that_did_not_start_stays_ended() {
     let mut bench = Bench::new();
-    bench.directories = Arc::new(Hooked(Counted::default()));
+    bench.directories = Arc::new(Hooked(CountingDirectories::default()));
     let runner = bench.start(FREE).await;
     let workspace = bench.workspace();
     let mut request = runner.request("a", REACH, json!([]));

@@ -10,7 +10,7 @@ use std::{
 
 use belay_proto::{runner_v1, v1::tool_call::State};
 use belay_sqlite::Location;
-use belay_tool_runner::{Staged, WorkspaceDirectory};
+use belay_tool_runner::{StagedEffect, WorkspaceDirectory};
 use belay_workspace::{CommitError, IoFailure};
 use rusqlite::{Connection, params};
 use serde_json::json;
@@ -45,10 +45,10 @@ fn repair(bench: &Bench) {
 
 /// Remembers the last effect that was to be applied.
 #[derive(Clone, Default)]
-struct Remembers(Arc<Mutex<Option<Staged>>>);
+struct Remembers(Arc<Mutex<Option<StagedEffect>>>);
 
 impl Hooks for Remembers {
-    fn check(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+    fn check(&self, place: &dyn WorkspaceDirectory, staged: &StagedEffect) -> Result<(), CommitError> {
         *self.0.lock().unwrap() = Some(staged.clone());
         place.check(staged)
     }
@@ -102,7 +102,7 @@ async fn a_commit_in_doubt_happens_as_a_whole_or_not_at_all() {
         runner.lose().await;
         repair(&bench);
         if appears {
-            let Staged { id, plan } = remembers.0.lock().unwrap().clone().unwrap();
+            let StagedEffect { id, plan } = remembers.0.lock().unwrap().clone().unwrap();
             let call = runner_v1::ToolCall { state: State::Completed.into(), ..call };
             let workspace = bench.workspace().canonicalize().unwrap();
             let workspace = workspace.to_str().unwrap().as_bytes();
@@ -128,10 +128,10 @@ async fn a_commit_in_doubt_happens_as_a_whole_or_not_at_all() {
 
 /// A workspace whose disk does not take as many commits that are applied again, with this error of the system.
 #[derive(Clone)]
-struct Refusing(Arc<AtomicUsize>, i32);
+struct RefusedRedos(Arc<AtomicUsize>, i32);
 
-impl Hooks for Refusing {
-    fn redo(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+impl Hooks for RefusedRedos {
+    fn redo(&self, place: &dyn WorkspaceDirectory, staged: &StagedEffect) -> Result<(), CommitError> {
         match self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
             Ok(_) => {
                 let source = io::Error::from_raw_os_error(self.1);
@@ -148,7 +148,7 @@ impl Hooks for Refusing {
 async fn a_commit_waits_for_the_disk_at_the_start() {
     let (enospc, eio, erofs) = (28, 5, 30);
     for error in [enospc, eio, erofs] {
-        let (mut bench, refusing) = (Bench::new(), Refusing(Arc::default(), error));
+        let (mut bench, refusing) = (Bench::new(), RefusedRedos(Arc::default(), error));
         bench.directories = Arc::new(Hooked(refusing.clone()));
         let todo = json!([["write", "a", "x"]]);
         let runner = bench.start(FREE).await;
@@ -167,7 +167,7 @@ async fn a_commit_waits_for_the_disk_at_the_start() {
 struct ReadOnly(Arc<AtomicBool>);
 
 impl Hooks for ReadOnly {
-    fn check(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+    fn check(&self, place: &dyn WorkspaceDirectory, staged: &StagedEffect) -> Result<(), CommitError> {
         if self.0.load(Ordering::SeqCst) {
             let source = io::ErrorKind::ReadOnlyFilesystem.into();
             return Err(CommitError::Io(IoFailure { doing: "checking", path: staged.id.clone(), source }));

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use belay_tool_runner::{HostDirectories, Staged, View, WorkspaceDirectories, WorkspaceDirectory};
+use belay_tool_runner::{HostDirectories, StagedEffect, View, WorkspaceDirectories, WorkspaceDirectory};
 use belay_workspace::{
     CommitError, EffectError, IoFailure, LayerPlace, Manifest, OpenError, OwnChanges, Seam, Stop, ViewError, Workspace,
 };
@@ -30,19 +30,19 @@ pub(crate) trait Hooks: Clone + Send + Sync + 'static {
         place.effect(view, stop)
     }
 
-    fn check(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+    fn check(&self, place: &dyn WorkspaceDirectory, staged: &StagedEffect) -> Result<(), CommitError> {
         place.check(staged)
     }
 
-    fn apply(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+    fn apply(&self, place: &dyn WorkspaceDirectory, staged: &StagedEffect) -> Result<(), CommitError> {
         place.apply(staged)
     }
 
-    fn redo(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+    fn redo(&self, place: &dyn WorkspaceDirectory, staged: &StagedEffect) -> Result<(), CommitError> {
         place.redo(staged)
     }
 
-    fn finish(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+    fn finish(&self, place: &dyn WorkspaceDirectory, staged: &StagedEffect) -> Result<(), CommitError> {
         place.finish(staged)
     }
 }
@@ -111,7 +111,7 @@ impl<H: Hooks> WorkspaceDirectory for HookedDirectory<H> {
         own: OwnChanges,
         layer: (LayerPlace, Vec<String>, String),
         stop: Stop<'_>,
-    ) -> Result<(Staged, String), CommitError> {
+    ) -> Result<(StagedEffect, String), CommitError> {
         self.1.stage_layer(view, own, layer, stop)
     }
 
@@ -131,19 +131,19 @@ impl<H: Hooks> WorkspaceDirectory for HookedDirectory<H> {
         self.0.effect(&*self.1, view, stop)
     }
 
-    fn stage(&self, view: Box<dyn View>, manifest: &Manifest, stop: Stop<'_>) -> Result<Staged, CommitError> {
+    fn stage(&self, view: Box<dyn View>, manifest: &Manifest, stop: Stop<'_>) -> Result<StagedEffect, CommitError> {
         self.1.stage(view, manifest, stop)
     }
 
-    fn check(&self, staged: &Staged) -> Result<(), CommitError> {
+    fn check(&self, staged: &StagedEffect) -> Result<(), CommitError> {
         self.0.check(&*self.1, staged)
     }
 
-    fn apply(&self, staged: &Staged) -> Result<(), CommitError> {
+    fn apply(&self, staged: &StagedEffect) -> Result<(), CommitError> {
         self.0.apply(&*self.1, staged)
     }
 
-    fn redo(&self, staged: &Staged) -> Result<(), CommitError> {
+    fn redo(&self, staged: &StagedEffect) -> Result<(), CommitError> {
         self.0.redo(&*self.1, staged)
     }
 
@@ -151,11 +151,11 @@ impl<H: Hooks> WorkspaceDirectory for HookedDirectory<H> {
         self.1.sync()
     }
 
-    fn discard(&self, staged: &Staged) -> Result<(), CommitError> {
+    fn discard(&self, staged: &StagedEffect) -> Result<(), CommitError> {
         self.1.discard(staged)
     }
 
-    fn finish(&self, staged: &Staged) -> Result<(), CommitError> {
+    fn finish(&self, staged: &StagedEffect) -> Result<(), CommitError> {
         self.0.finish(&*self.1, staged)
     }
 

@@ -1,6 +1,6 @@
 //! A hostile executor: nothing is committed without approval, and a waiting call keeps waiting.
 
-use belay_grant::{Grant, Signed, SigningKey};
+use belay_grant::{Grant, SignedBytes, SigningKey};
 use belay_proto::{runner_v1, v1::tool_call::State};
 use serde_json::json;
 use tonic::Code;
@@ -25,7 +25,7 @@ async fn a_grant_for_anything_else_is_rejected() {
     let place = tampered.body.windows(4).position(|window| window == b"unix").unwrap();
     tampered.body[place] = b'U';
     let strange_key = SigningKey::from_bytes(&[8; 32]);
-    let other_domain = Signed::policy(&bench.key, bench.sign(&good).body);
+    let other_domain = SignedBytes::policy(&bench.key, bench.sign(&good).body);
     let forged_id = runner_v1::Grant { key_id: bench.sign(&good).key_id, ..sign(&strange_key, &good) };
     let cases: Vec<(&str, runner_v1::Grant, &str)> = vec![
         ("none", runner_v1::Grant::default(), ""),

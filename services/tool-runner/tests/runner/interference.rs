@@ -3,13 +3,13 @@
 use std::{fs, sync::Arc};
 
 use belay_proto::v1::tool_call::State;
-use belay_tool_runner::{HostDirectories, Staged, WorkspaceDirectory};
+use belay_tool_runner::{HostDirectories, StagedEffect, WorkspaceDirectory};
 use belay_workspace::CommitError;
 use serde_json::json;
 
 use crate::{hooks::*, support::*};
 
-/// What happens just before a commit is applied.
+/// An event just before a commit is applied.
 #[derive(Clone, Copy)]
 enum Interference {
     /// Someone saves `file`.
@@ -19,7 +19,7 @@ enum Interference {
 }
 
 impl Hooks for Interference {
-    fn apply(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+    fn apply(&self, place: &dyn WorkspaceDirectory, staged: &StagedEffect) -> Result<(), CommitError> {
         match self {
             Self::Saves => fs::write(place.path().join("file"), "saved meanwhile").unwrap(),
             Self::Breaks => panic!("planned"),

@@ -13,7 +13,7 @@ use belay_proto::{
     runner_v1,
     v1::{self, tool_call::State},
 };
-use belay_tool_runner::{Staged, View, WorkspaceDirectory};
+use belay_tool_runner::{StagedEffect, View, WorkspaceDirectory};
 use belay_workspace::{CommitError, Stop, ViewError};
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -366,14 +366,14 @@ async fn calls_that_undo_each_other_commit_nothing_once() {
 
 /// Commits that are stuck, or refused when they are applied, as long as the flag is set; layers are kept.
 #[derive(Clone)]
-struct Unapplied {
+struct StuckCommits {
     is_on: Arc<AtomicBool>,
     tried: Arc<AtomicUsize>,
     stuck: bool,
 }
 
-impl Hooks for Unapplied {
-    fn apply(&self, place: &dyn WorkspaceDirectory, staged: &Staged) -> Result<(), CommitError> {
+impl Hooks for StuckCommits {
+    fn apply(&self, place: &dyn WorkspaceDirectory, staged: &StagedEffect) -> Result<(), CommitError> {
         if staged.plan.contains("\"place\"") || !self.is_on.load(Ordering::SeqCst) {
             return place.apply(staged);
         }
@@ -386,8 +386,8 @@ impl Hooks for Unapplied {
     }
 }
 
-fn unapplied(stuck: bool) -> Unapplied {
-    Unapplied { is_on: Arc::new(AtomicBool::new(true)), tried: Arc::default(), stuck }
+fn unapplied(stuck: bool) -> StuckCommits {
+    StuckCommits { is_on: Arc::new(AtomicBool::new(true)), tried: Arc::default(), stuck }
 }
 
 /// B-06: a runner that is lost once the effect of a step is committed leaves no layers of it.

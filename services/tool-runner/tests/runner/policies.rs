@@ -12,7 +12,7 @@ use belay_proto::{
     v1::{self, tool_call::State},
 };
 use belay_service_kit::{Access, Hosted, Ids, Principal, Service, Shutdown, net};
-use belay_tool_runner::{Accepted, GateChannel, Refused};
+use belay_tool_runner::{GateChannel, PolicyAcceptance, PolicyRefusal};
 use futures::{Stream, stream};
 use serde_json::json;
 use tokio::sync::watch;
@@ -49,16 +49,22 @@ async fn only_newer_policies_of_the_gate_are_accepted() {
     let bench = Bench::new();
     let runner = bench.start(FREE).await;
     let policy = runner.calls.as_ref().unwrap().policy();
-    assert_eq!(policy.offer(bench.signed(1, FREE)).await.unwrap(), Accepted::Same);
-    assert!(matches!(policy.offer(bench.signed(1, ASK)).await, Err(Refused::NotNewer { offered: 1, current: 1 })));
-    assert_eq!(policy.offer(bench.signed(5, ASK)).await.unwrap(), Accepted::New);
-    assert!(matches!(policy.offer(bench.signed(4, FREE)).await, Err(Refused::NotNewer { offered: 4, current: 5 })));
+    assert_eq!(policy.offer(bench.signed(1, FREE)).await.unwrap(), PolicyAcceptance::Same);
+    assert!(matches!(
+        policy.offer(bench.signed(1, ASK)).await,
+        Err(PolicyRefusal::NotNewer { offered: 1, current: 1 })
+    ));
+    assert_eq!(policy.offer(bench.signed(5, ASK)).await.unwrap(), PolicyAcceptance::New);
+    assert!(matches!(
+        policy.offer(bench.signed(4, FREE)).await,
+        Err(PolicyRefusal::NotNewer { offered: 4, current: 5 })
+    ));
     let renumbered = v1::SignedPolicy { revision: 6, ..bench.signed(4, FREE) };
-    assert!(matches!(policy.offer(renumbered).await, Err(Refused::Revision { claimed: 6, signed: 4 })));
+    assert!(matches!(policy.offer(renumbered).await, Err(PolicyRefusal::Revision { claimed: 6, signed: 4 })));
     let mut tampered = bench.signed(7, FREE);
     let end = tampered.body.len() - 2;
     tampered.body[end] ^= 1;
-    assert!(matches!(policy.offer(tampered).await, Err(Refused::Signature(_))));
+    assert!(matches!(policy.offer(tampered).await, Err(PolicyRefusal::Signature(_))));
     assert_eq!(policy.current().unwrap().revision, 5);
 }
 

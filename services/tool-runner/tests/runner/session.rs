@@ -120,7 +120,7 @@ fn state(call: &runner_v1::ToolCall) -> State {
     call.state()
 }
 
-/// What `CallTool`, `CancelToolCall`, `CommitEffect` and `AcknowledgeToolCalls` do, on one stream; the calls are the same calls.
+/// A session does what `CallTool`, `CancelToolCall`, `CommitEffect` and `AcknowledgeToolCalls` do, on one stream; the calls are the same calls.
 #[tokio::test]
 async fn a_session_does_what_the_methods_do() {
     let bench = Bench::new();
@@ -268,7 +268,7 @@ async fn an_operation_beyond_its_deadline_is_refused_and_its_call_goes_on() {
     assert_eq!(bench.signals.runs(), 1);
 }
 
-/// What breaks the rules ends the session it came on, with the reason, and no other.
+/// A breach of the rules ends the session it came on, with the reason, and no other.
 #[tokio::test]
 async fn a_peer_that_breaks_the_rules_loses_its_session_only() {
     let bench = Bench::new();
@@ -411,9 +411,9 @@ struct Raw {
 }
 
 /// The bytes as they are sent.
-struct Sent(mpsc::UnboundedReceiver<Bytes>);
+struct SentMessages(mpsc::UnboundedReceiver<Bytes>);
 
-impl http_body::Body for Sent {
+impl http_body::Body for SentMessages {
     type Data = Bytes;
     type Error = Status;
 
@@ -431,7 +431,7 @@ impl Raw {
         let request = http::Request::post("http://localhost/belay.runner.v1.ToolRunnerService/Session")
             .header("content-type", "application/grpc")
             .header("te", "trailers")
-            .body(Body::new(Sent(bytes)))
+            .body(Body::new(SentMessages(bytes)))
             .unwrap();
         let mut channel = runner.channel();
         std::future::poll_fn(|context| GrpcService::<Body>::poll_ready(&mut channel, context)).await.unwrap();

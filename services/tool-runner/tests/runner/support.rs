@@ -13,8 +13,8 @@ use std::{
     time::Duration,
 };
 
-use belay_grant::{Grant, Keys, Scope, Signed, SigningKey, Subject};
-use belay_policy::{Policies, Revised, ToolKind};
+use belay_grant::{Grant, Keys, Scope, SignedBytes, SigningKey, Subject};
+use belay_policy::{Policies, RevisedPolicies, ToolKind};
 use belay_proto::{
     runner_v1::{self, call_tool_response::Event, tool_runner_service_client::ToolRunnerServiceClient},
     v1::{self, ErrorClass, tool_call::State, tool_call_output::Stream},
@@ -25,9 +25,9 @@ use belay_settings::{RunnerLimits, Sourced};
 use belay_sqlite::{Location, SqliteError, Threads};
 use belay_telemetry::Telemetry;
 use belay_tool_runner::{
-    Allowed, Annotations, Calls, Enforcement, HostDirectories, Invocation, Ledger, LedgerError, Operation, Parts,
-    Recovery, Registry, Secrets, Thresholds, Tool, ToolFailure, ToolResult, ToolSpec, Touches, WorkspaceDirectories,
-    Workspaces, hosted,
+    AllowedWorkspaces, Annotations, CallIntent, Calls, Enforcement, HostDirectories, Invocation, Ledger, LedgerError,
+    Parts, Recovery, Registry, Secrets, Thresholds, Tool, ToolFailure, ToolResult, ToolSpec, Touches,
+    WorkspaceDirectories, Workspaces, hosted,
 };
 use belay_workspace::RelPath;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ pub(crate) const COMMAND: &str = "command";
 
 /// Every call and effect needs approval.
 pub(crate) const ASK: &str = "file_write: prompt\nfile_delete: prompt\nterminal_commands: prompt\nrules: [{id: others, on: intent, tools: [keep, look], decide: auto}]\n";
-/// Nothing needs approval.
+/// A policy under which no call needs approval.
 pub(crate) const FREE: &str = "file_write: auto\nfile_delete: auto\nterminal_commands: auto\nrules: [{id: others, on: intent, tools: [keep, send, reach, look], decide: auto}]\n";
 
 /// The state shared by the tools and the test.
@@ -75,7 +75,7 @@ impl Signals {
 }
 
 /// Runs the steps in its arguments, in order: `{"do": [["write", path, text], …]}`.
-struct Scripted {
+struct ScriptedTool {
     name: &'static str,
     recovery: Recovery,
     touches: Touches,
@@ -87,7 +87,7 @@ fn paths(arguments: &Value) -> Vec<String> {
     arguments["paths"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-impl Tool for Scripted {
+impl Tool for ScriptedTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: self.name,
@@ -103,10 +103,10 @@ impl Tool for Scripted {
         }
     }
 
-    fn operation(&self, arguments: &Value) -> Operation {
+    fn intent(&self, arguments: &Value) -> CallIntent {
         let command = if self.kind == ToolKind::Terminal { vec!["do".to_owned()] } else { Vec::new() };
         let program = command.first().cloned();
-        Operation { command, program, paths: paths(arguments), ..Operation::default() }
+        CallIntent { command, program, paths: paths(arguments), ..CallIntent::default() }
     }
 
     fn enforced(&self) -> Vec<String> {
@@ -170,7 +170,7 @@ impl Tool for Scripted {
 
 fn tools(signals: &Signals) -> Vec<Box<dyn Tool>> {
     let tool = |name, recovery, touches, kind| -> Box<dyn Tool> {
-        Box::new(Scripted { name, recovery, touches, kind, signals: signals.clone() })
+        Box::new(ScriptedTool { name, recovery, touches, kind, signals: signals.clone() })
     };
     vec![
         tool(CHANGE, Recovery::Transactional, Touches::Changes, ToolKind::FileWrite),
@@ -216,7 +216,7 @@ pub(crate) struct Bench {
     pub(crate) clock: Arc<SetClock>,
     pub(crate) key: SigningKey,
     pub(crate) enforcement: runner_v1::EnforcementReport,
-    pub(crate) allowed: Allowed,
+    pub(crate) allowed: AllowedWorkspaces,
     pub(crate) directories: Arc<dyn WorkspaceDirectories>,
     pub(crate) max_calls: u32,
     /// How long a workspace stays open that no call uses.
@@ -250,7 +250,7 @@ impl Bench {
             clock: Arc::new(SetClock(AtomicI64::new(NOW * 1_000_000))),
             key: SigningKey::from_bytes(&[7; 32]),
             enforcement,
-            allowed: Allowed::Any,
+            allowed: AllowedWorkspaces::Any,
             directories: Arc::new(HostDirectories),
             max_calls: 1000,
             linger: Thresholds::default().linger,
@@ -394,7 +394,7 @@ impl Bench {
 
     pub(crate) fn signed(&self, revision: i64, policy: &str) -> v1::SignedPolicy {
         let policy = Policies::from_yaml(policy).unwrap_or_else(|wrong| panic!("{wrong:?}"));
-        let signed = Signed::policy(&self.key, Revised { revision, policies: policy }.to_bytes());
+        let signed = SignedBytes::policy(&self.key, RevisedPolicies { revision, policies: policy }.to_bytes());
         v1::SignedPolicy { revision, body: signed.body, signature: signed.signature, key_id: signed.key_id }
     }
 
@@ -423,7 +423,7 @@ impl Bench {
 }
 
 pub(crate) fn sign(key: &SigningKey, grant: &Grant) -> runner_v1::Grant {
-    let Signed { body, signature, key_id } = grant.sign(key);
+    let SignedBytes { body, signature, key_id } = grant.sign(key);
     runner_v1::Grant { body, signature, key_id }
 }
 

@@ -1,9 +1,9 @@
-//! Which directories calls may use as workspaces.
+//! The directories that calls may use as workspaces.
 
 use std::{fs, os::unix::fs::symlink, time::Duration};
 
 use belay_proto::{runner_v1, v1::tool_call::State};
-use belay_tool_runner::Allowed;
+use belay_tool_runner::AllowedWorkspaces;
 use belay_workspace::Workspace;
 use serde_json::json;
 use tonic::Code;
@@ -129,7 +129,7 @@ async fn a_named_workspace_must_be_allowed() {
     assert_eq!((state(&one.unwrap()), state(&other.unwrap())), (State::Completed, State::Completed));
     runner.lose().await;
 
-    bench.allowed = Allowed::Roots(vec![real.clone()]);
+    bench.allowed = AllowedWorkspaces::Roots(vec![real.clone()]);
     let runner = bench.start(FREE).await;
     fs::create_dir(real.join("sub")).unwrap();
     symlink("/usr", real.join("out")).unwrap();

@@ -1,4 +1,4 @@
-//! What a command cannot reach, and how its layers are reported.
+//! The places that a command cannot reach, and how its layers are reported.
 
 use std::{fs, io::ErrorKind, net::TcpListener, os::unix::fs::symlink, sync::Arc};
 

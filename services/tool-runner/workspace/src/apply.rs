@@ -15,7 +15,7 @@ use rustix::fs::fstat;
 use crate::{
     commit::{Commit, CommitError, Op, conflict_or, is_applied, may_have, slot_name, slots, with_current_inodes},
     conflict::{Fingerprint, Position},
-    disk::{At as _, IoFailure, Rename},
+    disk::{IoContext as _, IoFailure, Rename},
     inner::Inner,
     open::{DIRECTORY, open_entry, stat_entry},
     order::Order,

@@ -20,9 +20,9 @@ use rustix::{
 };
 
 use crate::{
-    disk::{At as _, Disk, IoFailure, Rename},
+    disk::{Disk, IoContext as _, IoFailure, Rename},
     inner::Inner,
-    kept_cache::Merging,
+    kept_cache::CacheMerge,
     open::{DIRECTORY, names, open_beneath, open_entry, open_file, stat_entry},
     overlay_format::{is_opaque, is_whiteout},
     path::RelPath,
@@ -114,7 +114,8 @@ impl CacheChanges {
             let path = shown.clone();
             move |source| IoFailure { doing, path, source }
         };
-        let merging = Merging::begin(&self.workspace.disk, into).map_err(failed("beginning a merge into the cache"))?;
+        let merging =
+            CacheMerge::begin(&self.workspace.disk, into).map_err(failed("beginning a merge into the cache"))?;
         let into = File::open(into).map_err(failed("opening the cache"))?;
         let top = Stat::from(fstat(&into).at("inspecting the cache", ".")?);
         let layer = open_entry(&self.folder, &self.id, DIRECTORY).at("opening the changes of cache", &shown)?;
@@ -144,7 +145,7 @@ struct Merge<'a> {
     /// See [`REPLACED`], and how many directories are in it.
     replaced: OwnedFd,
     count: Cell<u64>,
-    /// Who owns the cache, if that may be somebody else.
+    /// The owner of the cache, if that may be somebody else.
     owner: Option<(u32, u32)>,
 }
 
@@ -257,7 +258,7 @@ mod tests {
     use rustix::fs::{FileType, Mode, mknodat};
 
     use super::*;
-    use crate::{Seam, Undisturbed, Workspace, disk::deadly::Deadly};
+    use crate::{QuietSeam, Seam, Workspace, disk::deadly::Deadly};
 
     /// A workspace, a cache beside it, and the changes of it that a command has left in a view.
     struct Scene {
@@ -270,7 +271,7 @@ mod tests {
 
     impl Scene {
         fn new() -> Self {
-            Self::with(Arc::new(Undisturbed))
+            Self::with(Arc::new(QuietSeam))
         }
 
         fn with(seam: Arc<dyn Seam>) -> Self {
@@ -434,7 +435,7 @@ mod tests {
     }
 
     proptest! {
-        /// What an overlay shows of a cache with changes is what the cache has after they are merged, whether files are moved or copied.
+        /// A cache has after a merge what an overlay with the changes showed, whether files are moved or copied.
         #[test]
         fn the_cache_becomes_what_the_command_saw(
             before in prop::collection::btree_map("[ab]/[ab]|[abc]", "[a-z]{0,3}", 0..6),

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     conflict::{Fingerprint, Position},
-    disk::{At as _, IoFailure},
+    disk::{IoContext as _, IoFailure},
     inner::{Inner, retired_name},
     open::{DIRECTORY, open_entry, stat_entry},
     path::{RelPath, shown},
@@ -49,7 +49,7 @@ pub struct Commit {
     pub ops: Vec<Op>,
 }
 
-/// One operation of a commit. Its state is read from its slot by inode: names in the workspace may have moved since. Copies of the files, as a
+/// An operation of a commit. Its state is read from its slot by inode: names in the workspace may have moved since. Copies of the files, as a
 /// restored backup has them, have other inodes; [`with_current_inodes`] finds them by their content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]

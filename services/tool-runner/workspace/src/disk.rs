@@ -21,7 +21,7 @@ use crate::{
     stat::{FileTime, Stat},
 };
 
-/// Consulted before each call that changes the disk. Production uses [`Undisturbed`]; a test counts calls and crashes at one.
+/// Consulted before each call that changes the disk. Production uses [`QuietSeam`]; a test counts calls and crashes at one.
 pub trait Seam: Send + Sync {
     /// Whether the process is still alive to make this call. Once it returned `false` it has to keep doing so.
     ///
@@ -50,9 +50,9 @@ pub struct Call<'a> {
 
 /// A seam that never fails.
 #[derive(Clone, Copy, Debug)]
-pub struct Undisturbed;
+pub struct QuietSeam;
 
-impl Seam for Undisturbed {
+impl Seam for QuietSeam {
     fn alive(&self, _: &Call<'_>) -> bool {
         true
     }
@@ -211,7 +211,7 @@ impl Disk {
     }
 }
 
-/// What may exist at the target of a rename.
+/// The entry that may exist at the target of a rename.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rename {
     /// Anything: it is replaced.
@@ -242,11 +242,11 @@ impl IoFailure {
 }
 
 /// Adds the operation and path to an error.
-pub(crate) trait At<T> {
+pub(crate) trait IoContext<T> {
     fn at(self, doing: &'static str, path: impl ToString) -> Result<T, IoFailure>;
 }
 
-impl<T> At<T> for Result<T, Errno> {
+impl<T> IoContext<T> for Result<T, Errno> {
     fn at(self, doing: &'static str, path: impl ToString) -> Result<T, IoFailure> {
         self.map_err(|error| IoFailure { doing, path: path.to_string(), source: error.into() })
     }

@@ -13,14 +13,14 @@ use rustix::fs::fstat;
 
 use crate::{
     conflict::Fingerprint,
-    disk::{At as _, IoFailure},
-    manifest::{Act, Change, Flag, Flagged, Manifest, collisions, flags},
+    disk::{IoContext as _, IoFailure},
+    manifest::{Act, Change, Flag, FlaggedPath, Manifest, collisions, flags},
     open::{DIRECTORY, names, open_entry, stat_entry},
     overlay_format::{is_opaque, is_whiteout, lies_elsewhere, open_for_reading, was_copied_up},
     path::{OWN, RelPath, shown},
     stat::{FileTime, Stat},
     stores,
-    tree::{Content, LeftOut, Limits, Node, Side, Stop, Tree, TreeError, Walk},
+    tree::{Content, Limits, Node, Side, SpecialFile, Stop, Tree, TreeError, Walk},
     view::View,
 };
 
@@ -124,7 +124,7 @@ struct Survey<'a> {
     /// Touched paths, with the time of their last change in the workspace.
     suspects: Vec<(RelPath, FileTime)>,
     /// Special files.
-    left_out: Vec<LeftOut>,
+    left_out: Vec<SpecialFile>,
 }
 
 /// A directory that exists in both layers.
@@ -159,7 +159,7 @@ impl Survey<'_> {
                 gone.insert(name);
             } else if found.is_special() {
                 // The entry that it replaces stays as it is.
-                self.left_out.push(LeftOut { path: place, kind: found.kind });
+                self.left_out.push(SpecialFile { path: place, kind: found.kind });
             } else if found.is_directory() {
                 self.directory(&pair, &name, &place, &found)?;
                 put.insert(name);
@@ -222,7 +222,7 @@ impl Survey<'_> {
         if before.is_none() {
             self.suspect_if_deleted(pair, name, place, &after)?;
         }
-        let mut all: Vec<Flagged> = after.stripped.iter().map(|path| flagged(path, Flag::SetIdStripped)).collect();
+        let mut all: Vec<FlaggedPath> = after.stripped.iter().map(|path| flagged(path, Flag::SetIdStripped)).collect();
         // Moving a directory writes its `..` entry, so it has to be writable.
         let top = after.nodes.first_mut().expect("a tree has a top");
         if top.content == Content::Directory && top.mode & 0o200 == 0 && !rustix::process::geteuid().is_root() {
@@ -304,8 +304,8 @@ impl Survey<'_> {
     }
 }
 
-fn flagged(path: &RelPath, flag: Flag) -> Flagged {
-    Flagged { path: path.clone(), flag }
+fn flagged(path: &RelPath, flag: Flag) -> FlaggedPath {
+    FlaggedPath { path: path.clone(), flag }
 }
 
 /// Whether a copy is identical in everything that is committed. Stripped set-id bits do not count.
@@ -317,7 +317,7 @@ fn same(before: &[Node], after: &[Node]) -> bool {
 }
 
 /// Names in a new directory that differ from a neighbour in case only.
-fn collisions_inside(nodes: &[Node]) -> Vec<Flagged> {
+fn collisions_inside(nodes: &[Node]) -> Vec<FlaggedPath> {
     let mut by_folder = std::collections::BTreeMap::<RelPath, Vec<&RelPath>>::new();
     for node in nodes.iter().skip(1) {
         by_folder.entry(node.path.parent().expect("it is in a folder")).or_default().push(&node.path);

@@ -17,10 +17,10 @@ use crate::{
     attributes::copy_attributes,
     commit::{self, CommitError, Op, slot_name},
     conflict::Position,
-    disk::{At as _, Disk, IoFailure},
+    disk::{Disk, IoContext as _, IoFailure},
     inner::Inner,
-    layer::{Layer, Undone},
-    lookup::Merged,
+    layer::{Layer, RevertedPath},
+    lookup::MergedFolder,
     open::{DIRECTORY, names, open_beneath, open_entry, stat_entry},
     overlay_format::{mark_copied_up, mark_opaque, open_for_reading},
     path::RelPath,
@@ -56,7 +56,7 @@ impl<'a> Fill<'a> {
             CommitError::Io(failure) => failure.into(),
             other => ViewError::Layers { why: other.to_string() },
         })?;
-        for Undone { path, is_mode } in &layer.undone {
+        for RevertedPath { path, is_mode } in &layer.undone {
             self.undo(path, *is_mode).at("undoing a change of", path)?;
         }
         for op in &layer.commit.ops {
@@ -101,12 +101,12 @@ impl<'a> Fill<'a> {
     }
 
     /// The directory in the view, copied up, and open for its owner until the end.
-    fn open(&mut self, path: &RelPath) -> Result<Merged<'a>, ViewError> {
+    fn open(&mut self, path: &RelPath) -> Result<MergedFolder<'a>, ViewError> {
         self.view.open_directories(self.view.writable_root()?, path, Some(&mut self.modes))
     }
 
     /// The directory of a path that is about to be replaced, and its name there.
-    fn place<'p>(&mut self, path: &'p RelPath) -> Result<(Merged<'a>, &'p OsStr), ViewError> {
+    fn place<'p>(&mut self, path: &'p RelPath) -> Result<(MergedFolder<'a>, &'p OsStr), ViewError> {
         let (parent, name) = path.parent().zip(path.name()).ok_or(ViewError::Root)?;
         let folder = self.open(&parent)?;
         remove_tree(&self.inner.disk, folder.upper(), name).at("replacing", path)?;
@@ -120,8 +120,8 @@ impl<'a> Fill<'a> {
         let upper = folder.upper();
         let copied = Copy { disk, is_root: self.inner.owner.is_some(), stop: self.stop };
         copied.tree(slots.as_fd(), slot, upper, name).map_err(|failed| match failed {
-            Failed::Stopped => ViewError::Stopped,
-            Failed::Io(source) => IoFailure { doing: "copying from a layer", path: path.to_string(), source }.into(),
+            FillError::Stopped => ViewError::Stopped,
+            FillError::Io(source) => IoFailure { doing: "copying from a layer", path: path.to_string(), source }.into(),
         })?;
         let Some(below) = folder.below(name).at("inspecting", path)? else { return Ok(()) };
         let made = stat_entry(upper, name).and_then(|made| made.ok_or(Errno::NOENT)).at("inspecting", path)?;
@@ -180,29 +180,35 @@ struct Copy<'a> {
     stop: Stop<'a>,
 }
 
-enum Failed {
+enum FillError {
     Stopped,
     Io(io::Error),
 }
 
-impl From<io::Error> for Failed {
+impl From<io::Error> for FillError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-impl From<Errno> for Failed {
+impl From<Errno> for FillError {
     fn from(error: Errno) -> Self {
         Self::Io(error.into())
     }
 }
 
 impl Copy<'_> {
-    fn check(&self) -> Result<(), Failed> {
-        if (self.stop)() { Err(Failed::Stopped) } else { Ok(()) }
+    fn check(&self) -> Result<(), FillError> {
+        if (self.stop)() { Err(FillError::Stopped) } else { Ok(()) }
     }
 
-    fn tree(&self, from: BorrowedFd<'_>, name: &OsStr, into: BorrowedFd<'_>, new_name: &OsStr) -> Result<(), Failed> {
+    fn tree(
+        &self,
+        from: BorrowedFd<'_>,
+        name: &OsStr,
+        into: BorrowedFd<'_>,
+        new_name: &OsStr,
+    ) -> Result<(), FillError> {
         let disk = self.disk;
         self.check()?;
         let found = stat_entry(from, name)?.ok_or(Errno::NOENT)?;
@@ -236,7 +242,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    fn content(&self, from: &mut File, into: &mut File) -> Result<(), Failed> {
+    fn content(&self, from: &mut File, into: &mut File) -> Result<(), FillError> {
         while io::copy(&mut from.take(CHUNK), into)? > 0 {
             self.check()?;
         }

@@ -16,7 +16,7 @@ use rustix::{
 };
 
 use crate::{
-    disk::{At as _, Disk, IoFailure, Rename},
+    disk::{Disk, IoContext as _, IoFailure, Rename},
     open::{DIRECTORY, names, open_beneath, stat_entry},
     open_error::OpenError,
     order::Order,
@@ -28,7 +28,7 @@ use crate::{
     stores,
 };
 
-/// What a workspace, its views and its commits share.
+/// The state that a workspace, its views and its commits share.
 pub(crate) struct Inner {
     pub(crate) disk: Disk,
     pub(crate) path: PathBuf,
@@ -49,7 +49,7 @@ pub(crate) struct Inner {
     /// The replaced files, by the ids of their commits.
     pub(crate) retention: Mutex<Retention<String>>,
     /// The directories hidden from commands.
-    pub(crate) hidden: Mutex<stores::Hidden>,
+    pub(crate) hidden: Mutex<stores::HiddenStores>,
     pub(crate) _lock: Lock,
 }
 

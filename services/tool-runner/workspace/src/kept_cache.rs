@@ -21,7 +21,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{Undisturbed, disk::Disk, open::stat_entry, remove::remove_tree, stat::Stat};
+use crate::{QuietSeam, disk::Disk, open::stat_entry, remove::remove_tree, stat::Stat};
 
 /// The end of a mark's name.
 const MARK: &str = ".merging";
@@ -41,21 +41,21 @@ pub fn prepare_cache(cache: &Path) -> io::Result<bool> {
     if stat_entry(&place.folder, &place.mark)?.is_none() {
         return Ok(false);
     }
-    let disk = Disk::of(&place.folder, Arc::new(Undisturbed));
+    let disk = Disk::of(&place.folder, Arc::new(QuietSeam));
     let (_lock, was_emptied) = place.lock(&disk)?;
     disk.unlink(&place.folder, &place.mark)?;
     Ok(was_emptied)
 }
 
 /// A merge under way. Unless it is finished, the cache is emptied before its next use.
-pub(crate) struct Merging<'a> {
+pub(crate) struct CacheMerge<'a> {
     disk: &'a Disk,
     place: Place,
     /// Locks the mark until it is closed.
     _lock: OwnedFd,
 }
 
-impl<'a> Merging<'a> {
+impl<'a> CacheMerge<'a> {
     /// Waits for other merges into this cache, and begins one.
     pub(crate) fn begin(disk: &'a Disk, cache: &Path) -> io::Result<Self> {
         let place = Place::of(cache)?;
@@ -143,17 +143,17 @@ mod tests {
         fs::create_dir(cache.join("d")).unwrap();
         fs::write(cache.join("d/old"), "old").unwrap();
 
-        Merging::begin(&disk, &cache).unwrap().finish().unwrap();
+        CacheMerge::begin(&disk, &cache).unwrap().finish().unwrap();
         assert!(!prepare_cache(&cache).unwrap(), "it was finished");
         assert_eq!(names(), 1);
 
-        drop(Merging::begin(&disk, &cache).unwrap());
+        drop(CacheMerge::begin(&disk, &cache).unwrap());
         assert!(prepare_cache(&cache).unwrap());
         assert_eq!((names(), fs::read_dir(place.path().join("kept")).unwrap().count()), (0, 1), "the mark is gone too");
 
         fs::write(cache.join("half"), "half").unwrap();
-        drop(Merging::begin(&disk, &cache).unwrap());
-        Merging::begin(&disk, &cache).unwrap().finish().unwrap();
+        drop(CacheMerge::begin(&disk, &cache).unwrap());
+        CacheMerge::begin(&disk, &cache).unwrap().finish().unwrap();
         assert_eq!(names(), 0, "a merge after an interrupted one begins with an empty cache");
     }
 
@@ -165,8 +165,8 @@ mod tests {
             let cache = place.path().join("cargo");
             fs::create_dir_all(cache.join("d/e")).unwrap();
             fs::write(cache.join("d/e/f"), "f").unwrap();
-            drop(Merging::begin(&disk(place.path(), u64::MAX), &cache).unwrap());
-            let is_done = Merging::begin(&disk(place.path(), changes), &cache).is_ok();
+            drop(CacheMerge::begin(&disk(place.path(), u64::MAX), &cache).unwrap());
+            let is_done = CacheMerge::begin(&disk(place.path(), changes), &cache).is_ok();
             prepare_cache(&cache).unwrap();
             assert_eq!(fs::read_dir(&cache).unwrap().count(), 0, "after {changes} changes");
             if is_done {
@@ -182,7 +182,7 @@ mod tests {
         let cache = place.path().join("cargo");
         prepare_cache(&cache).unwrap();
         let disk = disk(place.path(), u64::MAX);
-        let merging = Merging::begin(&disk, &cache).unwrap();
+        let merging = CacheMerge::begin(&disk, &cache).unwrap();
         let (ready, is_ready) = mpsc::channel();
         let waiting = cache.clone();
         let waits = thread::spawn(move || ready.send(prepare_cache(&waiting).unwrap()).unwrap());

@@ -1,4 +1,4 @@
-//! What one call of a set changed, as a value.
+//! The changes of one call of a set, as a value.
 
 use std::collections::BTreeMap;
 
@@ -16,43 +16,43 @@ use crate::{
 pub struct LayerPlace {
     /// The set of layers that are committed together.
     pub set: String,
-    /// Whose layer it is. A later layer of the same entry replaces an earlier one.
+    /// The entry whose layer it is. A later layer of the same entry replaces an earlier one.
     pub entry: String,
 }
 
-/// What one call of a set changed. Its id is that of its commit.
+/// The changes of one call of a set. Its id is that of its commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
     /// Its place.
     pub place: LayerPlace,
     /// The staged changes.
     pub commit: Commit,
-    /// What it undid of the layers that it began with.
-    pub undone: Vec<Undone>,
+    /// The paths that it reverted, of the layers that it began with.
+    pub undone: Vec<RevertedPath>,
     /// The references of the layers that it began with.
     pub over: Vec<String>,
-    /// What its caller wants to know of it when the set is committed.
+    /// Its caller's note for the commit of the set.
     pub note: String,
 }
 
 /// A path that is as it is in the workspace again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Undone {
+pub struct RevertedPath {
     /// The path.
     pub path: RelPath,
     /// Whether it is a directory of which the mode alone had changed.
     pub is_mode: bool,
 }
 
-/// What a call changed beyond the layers that it began with.
+/// The changes of a call beyond the layers that it began with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnChanges {
     /// The changes, as changes of the workspace.
     pub manifest: Manifest,
     /// The same, each as a change of what the call began with: what it did itself.
     pub seen: Manifest,
-    /// What is as it is in the workspace again.
-    pub undone: Vec<Undone>,
+    /// The paths that are as they are in the workspace again.
+    pub undone: Vec<RevertedPath>,
 }
 
 impl OwnChanges {
@@ -78,7 +78,7 @@ impl OwnChanges {
             .changes
             .iter()
             .filter(|change| at(now, &change.path).is_none() && !whole.contain(&change.path))
-            .map(|change| Undone { path: change.path.clone(), is_mode: matches!(change.act, Act::Meta { .. }) })
+            .map(|change| RevertedPath { path: change.path.clone(), is_mode: matches!(change.act, Act::Meta { .. }) })
             .collect();
         let seen =
             changes.iter().map(|change| seen(change, at(before, &change.path).map(|index| &before.changes[index])));
@@ -136,8 +136,8 @@ fn is_same(one: &Change, other: &Change) -> bool {
 }
 
 impl Layer {
-    /// What a later view names it by: its id and a digest of all that describes it, joined by a full stop. Who keeps the reference elsewhere than in the
-    /// workspace finds out when the layer was tampered with there.
+    /// The name by which a later view refers to it: its id and a digest of all that describes it, joined by a full stop. Who keeps the reference
+    /// elsewhere than in the workspace finds out when the layer was tampered with there.
     #[must_use]
     pub fn reference(&self) -> String {
         format!("{}.{}", self.commit.id, Digest::of(&self.description()))

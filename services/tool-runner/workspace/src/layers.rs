@@ -15,7 +15,7 @@ use rustix::{fs::OFlags, io::Errno};
 
 use crate::{
     commit::{self, CommitError},
-    disk::{At as _, IoFailure, Rename},
+    disk::{IoContext as _, IoFailure, Rename},
     effect::EffectError,
     fill::Fill,
     inner::Inner,
@@ -32,7 +32,7 @@ use crate::{
 const DESCRIPTION: &str = "layer.json";
 
 impl View {
-    /// Of its changes, those beyond the layers that it began with.
+    /// The changes beyond the layers that the view began with.
     #[must_use]
     pub fn own_changes(&self, manifest: &Manifest) -> OwnChanges {
         OwnChanges::between(&self.before, manifest)
@@ -65,7 +65,7 @@ impl Workspace {
         Ok(view)
     }
 
-    /// What their callers noted about layers.
+    /// The notes of their callers about layers.
     ///
     /// # Errors
     ///

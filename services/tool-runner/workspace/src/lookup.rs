@@ -15,7 +15,7 @@ use std::{
 use rustix::{fs::readlinkat, io::Errno};
 
 use crate::{
-    disk::{At as _, Disk},
+    disk::{Disk, IoContext as _},
     open::{DIRECTORY, names, open_entry, stat_entry},
     overlay_format::{is_opaque, is_whiteout},
     path::{RelPath, is_own},
@@ -29,7 +29,7 @@ const MAX_LINKS: usize = 40;
 
 /// A directory of a view: its upper directory over that of the workspace.
 #[derive(Clone)]
-pub(crate) struct Merged<'a> {
+pub(crate) struct MergedFolder<'a> {
     pub(crate) disk: &'a Disk,
     pub(crate) path: RelPath,
     pub(crate) upper: Option<Arc<OwnedFd>>,
@@ -50,7 +50,7 @@ pub(crate) struct Entry {
     pub(crate) stat: Stat,
 }
 
-impl<'a> Merged<'a> {
+impl<'a> MergedFolder<'a> {
     /// The directory of the layer that an entry was found in.
     pub(crate) fn layer(&self, layer: Layer) -> BorrowedFd<'_> {
         let folder = if layer == Layer::Upper { &self.upper } else { &self.lower };
@@ -128,16 +128,16 @@ impl<'a> Merged<'a> {
 }
 
 /// The end of a path after its links are followed.
-pub(crate) struct Found<'a> {
+pub(crate) struct PathEntry<'a> {
     /// The parent directory.
-    pub(crate) folder: Merged<'a>,
+    pub(crate) folder: MergedFolder<'a>,
     /// The name; `None` for the root.
     pub(crate) name: Option<OsString>,
     /// The entry.
     pub(crate) entry: Option<Entry>,
 }
 
-/// Which links a lookup follows.
+/// The links that a lookup follows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Follow {
     /// All: to read content.
@@ -149,7 +149,7 @@ pub(crate) enum Follow {
 }
 
 /// Resolves `path` from the root of a view.
-pub(crate) fn find<'a>(root: &Merged<'a>, path: &RelPath, follow: Follow) -> Result<Found<'a>, ViewError> {
+pub(crate) fn find<'a>(root: &MergedFolder<'a>, path: &RelPath, follow: Follow) -> Result<PathEntry<'a>, ViewError> {
     let mut links = 0;
     let mut folders = vec![root.clone()];
     let mut ahead: Vec<OsString> = path.names().rev().map(OsStr::to_owned).collect();
@@ -175,7 +175,7 @@ pub(crate) fn find<'a>(root: &Merged<'a>, path: &RelPath, follow: Follow) -> Res
                 ahead.extend(end.names().rev().map(OsStr::to_owned));
                 folders.truncate(1);
             }
-            entry if last => return Ok(Found { folder, name: Some(name), entry }),
+            entry if last => return Ok(PathEntry { folder, name: Some(name), entry }),
             Some(found) if found.stat.is_directory() => {
                 folders.push(folder.folder(&name, found)?);
             }
@@ -183,7 +183,7 @@ pub(crate) fn find<'a>(root: &Merged<'a>, path: &RelPath, follow: Follow) -> Res
             None => return Err(ViewError::NotFound { path: at.to_string() }),
         }
     }
-    Ok(Found { folder: folders.pop().expect("the root is never left"), name: None, entry: None })
+    Ok(PathEntry { folder: folders.pop().expect("the root is never left"), name: None, entry: None })
 }
 
 /// The path that a link in a directory refers to; `None` if it leaves the workspace.

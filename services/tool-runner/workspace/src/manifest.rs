@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     conflict::Fingerprint,
     path::RelPath,
-    tree::{self, Content, Digest, LeftOut, Node, write_bytes},
+    tree::{self, Content, Digest, Node, SpecialFile, write_bytes},
 };
 
 /// All changes of one call in a workspace, sorted by path.
@@ -16,7 +16,7 @@ pub struct Manifest {
     /// The pipes, sockets and devices that the call left, by path. They are not committed: the workspace keeps what it has at their paths,
     /// and a new directory lacks them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<SpecialFile>,
 }
 
 /// A change of one path and everything inside it.
@@ -32,7 +32,7 @@ pub struct Change {
     /// The new nodes, likewise.
     pub after: Vec<Node>,
     /// Warnings for people, by path.
-    pub flags: Vec<Flagged>,
+    pub flags: Vec<FlaggedPath>,
 }
 
 /// The kind of a change.
@@ -41,7 +41,7 @@ pub struct Change {
 pub enum Act {
     /// A file, a link or a whole directory is put there.
     Put {
-        /// What it replaces; `None` if nothing.
+        /// The entry that it replaces; `None` if there is none.
         base: Option<Fingerprint>,
         /// The new entry.
         staged: Fingerprint,
@@ -64,7 +64,7 @@ pub enum Act {
 
 /// A warning about a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Flagged {
+pub struct FlaggedPath {
     /// The path.
     pub path: RelPath,
     /// The warning.
@@ -135,12 +135,12 @@ impl Manifest {
 }
 
 /// The flags of one change by itself; the caller adds those of colliding names, which need its neighbours.
-pub(crate) fn flags(before: &[Node], after: &[Node]) -> Vec<Flagged> {
+pub(crate) fn flags(before: &[Node], after: &[Node]) -> Vec<FlaggedPath> {
     let mut flags = Vec::new();
     let executable = |node: &Node| matches!(node.content, Content::File { .. }) && node.mode & 0o111 != 0;
     for node in after {
         let was = before.binary_search_by(|old| old.path.cmp(&node.path)).ok().map(|found| &before[found]);
-        let mut flag = |flag| flags.push(Flagged { path: node.path.clone(), flag });
+        let mut flag = |flag| flags.push(FlaggedPath { path: node.path.clone(), flag });
         if executable(node) && !was.is_some_and(executable) {
             flag(Flag::Executable);
         }

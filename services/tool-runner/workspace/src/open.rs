@@ -1,6 +1,6 @@
 //! Opens files beneath a directory, and nowhere else.
 //!
-//! One call to `openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)`: the kernel rejects paths that leave the directory
+//! Each is one call to `openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)`: the kernel rejects paths that leave the directory
 //! or pass a symbolic link, without a race. Links that a *reader* may follow are resolved in the view first, to a path without any.
 
 use std::{

@@ -16,7 +16,7 @@ use rustix::{
 };
 
 use crate::{
-    Undisturbed,
+    QuietSeam,
     disk::{Disk, Rename},
     open::{DIRECTORY, names, open_beneath, open_entry, stat_entry},
     open_error::OpenError,
@@ -51,7 +51,7 @@ pub fn remove_workspace(path: &Path) -> Result<(), OpenError> {
             // It was never opened, or an earlier removal was interrupted.
             Err(_) => None,
         };
-    let disk = Disk::of(&parent, Arc::new(Undisturbed));
+    let disk = Disk::of(&parent, Arc::new(QuietSeam));
     remove_tree(&disk, &parent, name).map_err(unreachable)?;
     fsync(&parent).map_err(unreachable)
 }
@@ -150,7 +150,7 @@ mod tests {
         let mut at = open_entry(&root, OsStr::new("tree"), DIRECTORY).unwrap();
         symlink(place.path().join("kept"), place.path().join("tree/link")).unwrap();
         fs::write(place.path().join("tree/lifted-0"), "in the way").unwrap();
-        let disk = Disk::of(&root, Arc::new(Undisturbed));
+        let disk = Disk::of(&root, Arc::new(QuietSeam));
         for depth in 0..1500 {
             mkdirat(&at, "d", Mode::RWXU).unwrap();
             let next = open_entry(&at, OsStr::new("d"), DIRECTORY).unwrap();

@@ -18,7 +18,7 @@ use crate::{
     attributes::{self, attributes},
     commit::{Commit, CommitError, Op, check, slot_name},
     conflict::{BOUNDLESS, Fingerprint, Position},
-    disk::{At as _, Disk, IoFailure, Rename},
+    disk::{Disk, IoContext as _, IoFailure, Rename},
     inner::Inner,
     manifest::{Act, Change, Manifest},
     open::{DIRECTORY, names, open_entry, open_file, stat_entry},

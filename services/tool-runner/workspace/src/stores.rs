@@ -33,17 +33,17 @@ const FOLDERS_PER_COMMAND: usize = 500;
 
 /// The directories to hide from commands, as last found.
 #[derive(Debug, Default)]
-pub(crate) struct Hidden {
+pub(crate) struct HiddenStores {
     paths: Arc<[PathBuf]>,
     /// For how many more commands it is reused.
     commands_left: usize,
 }
 
-impl Hidden {
+impl HiddenStores {
     /// The directories to hide from the next command: the one at the top first, then those nearest to it.
     pub(crate) fn next(&mut self, root: BorrowedFd<'_>) -> Arc<[PathBuf]> {
         if self.commands_left == 0 {
-            let Found { mut paths, folders } = within(root);
+            let StorePaths { mut paths, folders } = within(root);
             paths.retain(|path| path != Path::new(OWN));
             paths.truncate(MAX_HIDDEN);
             paths.insert(0, PathBuf::from(OWN));
@@ -56,7 +56,7 @@ impl Hidden {
 }
 
 /// The directories of Belay in a workspace.
-struct Found {
+struct StorePaths {
     paths: Vec<PathBuf>,
     /// How many directories were searched.
     folders: usize,
@@ -64,8 +64,8 @@ struct Found {
 
 /// Every `.belay` and every state directory below a directory, nearest to the top first. Inaccessible directories are skipped: a command
 /// cannot access them either.
-fn within(root: BorrowedFd<'_>) -> Found {
-    let mut found = Found { paths: Vec::new(), folders: 0 };
+fn within(root: BorrowedFd<'_>) -> StorePaths {
+    let mut found = StorePaths { paths: Vec::new(), folders: 0 };
     let mut next = VecDeque::from([RelPath::root()]);
     while let Some(path) = next.pop_front().filter(|_| found.folders < MAX_FOLDERS) {
         found.folders += 1;

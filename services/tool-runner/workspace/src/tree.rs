@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    disk::{At as _, Disk, IoFailure},
+    disk::{Disk, IoContext as _, IoFailure},
     open::{DIRECTORY, NotAFile, names, open_entry, open_file, stat_entry},
     overlay_format::{is_whiteout, lies_elsewhere, open_for_reading},
     path::{self, RelPath},
@@ -163,7 +163,7 @@ pub type Stop<'a> = &'a dyn Fn() -> bool;
 
 /// A pipe, socket or device that a call left, which cannot be committed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftOut {
+pub struct SpecialFile {
     /// The path.
     pub path: RelPath,
     /// Its type.
@@ -225,7 +225,7 @@ pub(crate) struct Tree {
     /// The paths whose set-id bits were skipped.
     pub(crate) stripped: Vec<RelPath>,
     /// The skipped special files.
-    pub(crate) left_out: Vec<LeftOut>,
+    pub(crate) left_out: Vec<SpecialFile>,
 }
 
 impl Tree {
@@ -320,7 +320,7 @@ impl<'a> Walk<'a> {
             }
             special if self.side == Side::Workspace => Content::Special { special },
             kind => {
-                tree.left_out.push(LeftOut { path: path.clone(), kind });
+                tree.left_out.push(SpecialFile { path: path.clone(), kind });
                 return Ok(());
             }
         };

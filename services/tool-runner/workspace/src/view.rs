@@ -20,9 +20,9 @@ use rustix::{
 };
 
 use crate::{
-    disk::{At as _, IoFailure, Rename},
+    disk::{IoContext as _, IoFailure, Rename},
     inner::Inner,
-    lookup::{Entry, Follow, Found, Layer, Merged, find},
+    lookup::{Entry, Follow, Layer, MergedFolder, PathEntry, find},
     manifest::Manifest,
     open::{DIRECTORY, NotAFile, open_entry, open_file, stat_entry},
     overlay_format::{is_whiteout, mark_copied_up, mark_opaque},
@@ -54,7 +54,7 @@ pub struct View {
     pub(crate) own: OwnedFd,
     /// The time of the file system when it began.
     pub(crate) began: FileTime,
-    /// What it began with, beyond the workspace: see [`crate::Workspace::view_over`].
+    /// The changes that it began with, beyond the workspace: see [`crate::Workspace::view_over`].
     pub(crate) before: Manifest,
     /// Its number in [`crate::retention::Retention`], by which replaced files are kept for it.
     number: u64,
@@ -152,7 +152,7 @@ impl View {
     pub fn open(&self, path: &RelPath) -> Result<File, ViewError> {
         let root = self.root()?;
         let found = find(&root, path, Follow::All)?;
-        let Found { folder, name: Some(name), entry } = &found else {
+        let PathEntry { folder, name: Some(name), entry } = &found else {
             return Err(not_a_file(path, FileKind::Directory));
         };
         let Some(entry) = entry else {
@@ -276,10 +276,10 @@ impl View {
     }
 
     /// The root, for reading.
-    fn root(&self) -> Result<Merged<'_>, IoFailure> {
+    fn root(&self) -> Result<MergedFolder<'_>, IoFailure> {
         let lower = self.workspace.root.try_clone();
         let lower = lower.map_err(|source| IoFailure { doing: "opening", path: ".".to_owned(), source })?;
-        Ok(Merged {
+        Ok(MergedFolder {
             disk: &self.workspace.disk,
             path: RelPath::root(),
             upper: self.upper()?.map(Arc::new),
@@ -288,7 +288,7 @@ impl View {
     }
 
     /// The root, for writing: creates the upper directory.
-    pub(crate) fn writable_root(&self) -> Result<Merged<'_>, IoFailure> {
+    pub(crate) fn writable_root(&self) -> Result<MergedFolder<'_>, IoFailure> {
         let mode = Stat::from(fstat(&self.workspace.root).at("inspecting", ".")?).mode;
         match self.workspace.disk.create_directory(&self.own, UPPER.as_ref(), mode & 0o1777) {
             Ok(()) | Err(Errno::EXIST) => self.root(),
@@ -297,17 +297,17 @@ impl View {
     }
 
     /// The directory at `path` in the upper layer: copied up, or created.
-    fn create_directories<'a>(&'a self, root: Merged<'a>, path: &RelPath) -> Result<Merged<'a>, ViewError> {
+    fn create_directories<'a>(&'a self, root: MergedFolder<'a>, path: &RelPath) -> Result<MergedFolder<'a>, ViewError> {
         self.open_directories(root, path, None)
     }
 
     /// The same. With `opened`, its owner gets all permissions to the directory and its parents, which get the modes back that are recorded there.
     pub(crate) fn open_directories<'a>(
         &'a self,
-        root: Merged<'a>,
+        root: MergedFolder<'a>,
         path: &RelPath,
         mut opened: Option<&mut BTreeMap<RelPath, u32>>,
-    ) -> Result<Merged<'a>, ViewError> {
+    ) -> Result<MergedFolder<'a>, ViewError> {
         let disk = &self.workspace.disk;
         let mut at = root;
         for name in path.names() {
@@ -383,7 +383,7 @@ fn not_a_file(path: &RelPath, kind: FileKind) -> ViewError {
 }
 
 /// The error for a link, with its target.
-fn link(folder: &Merged<'_>, name: &OsStr, entry: Entry) -> Result<ViewError, IoFailure> {
+fn link(folder: &MergedFolder<'_>, name: &OsStr, entry: Entry) -> Result<ViewError, IoFailure> {
     let path = folder.path.join(name);
     let target = readlinkat(folder.layer(entry.layer), name, Vec::new()).at("reading the link", &path)?;
     let target = target.into_bytes();

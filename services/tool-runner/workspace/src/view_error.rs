@@ -14,7 +14,7 @@ pub enum ViewError {
     Id {
         /// As given.
         id: String,
-        /// What is wrong with it.
+        /// The problem.
         why: &'static str,
     },
     /// The path does not exist.

@@ -18,7 +18,7 @@ use rustix::{
 
 use crate::{
     caches::{self, CacheChanges},
-    disk::{At as _, Disk, IoFailure, Seam, Undisturbed},
+    disk::{Disk, IoContext as _, IoFailure, QuietSeam, Seam},
     inner::{Inner, Lock},
     open::{DIRECTORY, names, open_entry, stat_entry},
     open_error::OpenError,
@@ -44,7 +44,7 @@ impl Workspace {
     ///
     /// [`OpenError`], which names the directory and says what to do.
     pub fn open(root: &Path, forbidden: &[&Path]) -> Result<Self, OpenError> {
-        Self::open_with(root, forbidden, Arc::new(Undisturbed))
+        Self::open_with(root, forbidden, Arc::new(QuietSeam))
     }
 
     /// As [`Workspace::open`], with a seam at which a test can kill the process before any change to the disk.

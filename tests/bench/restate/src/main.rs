@@ -1,4 +1,4 @@
-//! What Belay is compared with: steps that do nothing, carried out by Restate.
+//! The subject that Belay is compared with: steps that do nothing, carried out by Restate.
 //!
 //! A service on Restate's own SDK, whose handlers are the bench's plans written as code. Restate calls it over HTTP/2; the bench asks it over stdin
 //! and stdout what it ran.
@@ -32,7 +32,7 @@ struct Steps {
 /// A plan of tasks that depend on earlier ones.
 #[derive(Deserialize, Serialize)]
 struct Wide {
-    /// What each task depends on.
+    /// The dependencies of each task.
     tasks: Vec<Vec<usize>>,
     /// How many tasks run at once.
     parallelism: usize,
@@ -51,7 +51,7 @@ struct Times {
     last_us: u64,
 }
 
-/// What has run in this process.
+/// The bodies that have run in this process.
 #[derive(Default)]
 struct Ran {
     /// How many bodies of steps, those that ran again included.
@@ -138,7 +138,7 @@ impl Tool {
     }
 }
 
-/// One attempt at a handler.
+/// An attempt at a handler.
 #[derive(Clone)]
 struct Attempt {
     ran: Arc<Mutex<Ran>>,
@@ -152,7 +152,7 @@ impl Attempt {
         Self { ran: Arc::clone(ran), began_us: now_us(), bodies: Arc::default() }
     }
 
-    /// What a step does: nothing, and that it ran is noted.
+    /// The body of a step: it does nothing, and that it ran is noted.
     fn body(&self) {
         let now = now_us();
         let mut bodies = lock(&self.bodies);

@@ -7,7 +7,7 @@ use std::{
 
 use belay_e2e::{
     Home,
-    belay::{Ended, Running, count},
+    belay::{CommandEnd, RunningCommand, count},
     folder::{Content, content, left_in, wait_until_cleared},
 };
 use rustix::process::Signal;
@@ -42,12 +42,12 @@ impl Scene {
         [&["run", self.plan.as_str(), "--workspace", "w", "--id", id], more].concat()
     }
 
-    fn run(&self, id: &str, more: &[&str]) -> Ended {
+    fn run(&self, id: &str, more: &[&str]) -> CommandEnd {
         self.home.run(self.arguments(id, more))
     }
 
     /// A run that waits for a decision, and the approval's id.
-    fn waiting(&self, id: &str) -> (Running, String) {
+    fn waiting(&self, id: &str) -> (RunningCommand, String) {
         let mut run = self.home.start(self.arguments(id, &["--approve", "prompt"]));
         let line = run.wait_for("waiting for approval; next: belay approvals show ");
         let approval = line.trim_end().rsplit(' ').next().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! What executions have produced, what it derives from, and their audit logs, also after losses and retries.
+//! Artifacts of executions, their origins, and the audit logs, also after losses and retries.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ use tonic::Code;
 
 const POLICY: &str = "{terminal_commands: auto, file_write: auto, file_delete: auto}";
 
-/// One step writes files, one uses its output by a template, one is skipped.
+/// A step writes files, another uses its output by a template, a third is skipped.
 const PLAN: &str = "
 id: three
 audit_level: standard

@@ -1,6 +1,6 @@
 //! Invalid input: each kind is refused before anything happens, with the name of the field or the file, and exit code 2.
 
-use belay_e2e::{Home, belay::Ended, folder::content};
+use belay_e2e::{Home, belay::CommandEnd, folder::content};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 /// what was just typed.
 fn refusal(home: &Home, name: &str, plan: impl AsRef<[u8]>) -> String {
     home.file(name, plan);
-    let Ended { code, out, talk } = home.run(["run", name]);
+    let CommandEnd { code, out, talk } = home.run(["run", name]);
     assert_eq!((code, out.as_str()), (2, ""), "{talk}");
     let validated = home.run(["plan", "validate", name]);
     assert_eq!(validated.code, 2, "{}", validated.talk);

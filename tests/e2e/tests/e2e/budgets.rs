@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use belay_e2e::{Home, belay::Running};
+use belay_e2e::{Home, belay::RunningCommand};
 use serde_json::{Value, json};
 
 fn home(plan: &Value) -> Home {
@@ -82,7 +82,7 @@ fn the_plan_of_a_step_uses_the_budget_of_the_outer_plan() {
     }
 }
 
-/// What calls return is counted, whatever their size, and more than there was is reported with the amount.
+/// Results of calls are counted, whatever their size, and more than there was is reported with the amount.
 #[test]
 fn output_beyond_the_budget_is_an_overrun() {
     let step = |id: &str| json!({"id": id, "tool": "noop", "arguments": {"output": "x".repeat(20_000)}});
@@ -143,7 +143,7 @@ fn limit_calls(home: &Home, calls: u64) {
     home.file("config.yaml", format!("budgets: [{{namespace: default, window: day, calls: {calls}}}]\n"));
 }
 
-fn serve(home: &Home) -> Running {
+fn serve(home: &Home) -> RunningCommand {
     home.serve_with(&["--config", "config.yaml"])
 }
 

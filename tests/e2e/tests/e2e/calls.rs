@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use belay_e2e::{Home, belay::Ended};
+use belay_e2e::{Home, belay::CommandEnd};
 use serde_json::{Value, json};
 
 /// Ten calls, of which one fails until there is a file `there`.
@@ -35,7 +35,7 @@ fn state<'a>(states: &'a [(String, String)], step: &str) -> &'a str {
     states.iter().find(|(id, _)| id == step).map_or("", |(_, state)| state)
 }
 
-fn run(home: &Home, id: &str, approve: &str) -> Ended {
+fn run(home: &Home, id: &str, approve: &str) -> CommandEnd {
     home.run(["run", "plan.json", "--workspace", "w", "--approve", approve, "--id", id])
 }
 

@@ -223,7 +223,7 @@ async fn a_plan_is_cancelled_with_its_parent() {
     assert_eq!(asked.unwrap().actor.as_ref().unwrap().principal, "namespaces/default/executions/outer/steps/child");
 }
 
-/// What a person has paused in a child stays paused when its parent goes on; what was paused with the parent goes on with it.
+/// A child that a person has paused stays paused when its parent resumes; one that was paused with the parent resumes with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plan_is_paused_and_resumed_with_its_parent() {
     let folder = tempfile::tempdir().unwrap();
@@ -369,7 +369,7 @@ steps:
     assert!(!second.ends_with(child), "another attempt is another execution");
 }
 
-/// One command says what failed in the plan of a step, with the last lines that its program wrote, however deep; and what it waits for.
+/// A command shows the failure in the plan of a step, with the last lines that its program wrote, however deep; and what it waits for.
 #[test]
 fn one_command_says_why_the_plan_of_a_step_failed_and_what_it_waits_for() {
     let home = Home::new();

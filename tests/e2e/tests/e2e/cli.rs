@@ -2,7 +2,7 @@
 
 use belay_e2e::{
     Home,
-    belay::{Ended, Running, count, events},
+    belay::{CommandEnd, RunningCommand, count, events},
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ steps:
 ";
 
 /// The lines without the time at their beginning, with single spaces.
-fn said(text: &str) -> Vec<String> {
+fn rendered(text: &str) -> Vec<String> {
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let without_time = |line: String| match line.split_once("Z ") {
         Some((time, rest)) if time.starts_with(|c: char| c.is_ascii_digit()) => rest.to_owned(),
@@ -36,7 +36,7 @@ fn said(text: &str) -> Vec<String> {
 #[test]
 fn a_run_tells_its_life_line_by_line() {
     let home = Home::new();
-    let Ended { code, out, talk } = home.run(["run", &home.file("two.yaml", TWO), "--id", "e1"]);
+    let CommandEnd { code, out, talk } = home.run(["run", &home.file("two.yaml", TWO), "--id", "e1"]);
     assert_eq!(code, 0);
     // What will run, in one line each, and where, before it does.
     let preview = "plan two: 2 steps, one at a time\n  a  noop {\"output\":{\"n\":1}}\n";
@@ -58,9 +58,9 @@ fn a_run_tells_its_life_line_by_line() {
         "execution e1 in /",
         "next: belay executions get e1",
     ];
-    let said = said(&out);
-    assert_eq!(said.len(), expected.len(), "{out}");
-    for (line, expected) in said.iter().zip(expected) {
+    let lines = rendered(&out);
+    assert_eq!(lines.len(), expected.len(), "{out}");
+    for (line, expected) in lines.iter().zip(expected) {
         assert!(line.starts_with(expected), "{line} is not {expected}");
     }
     let shown = home.run(["executions", "get", "@last"]);
@@ -273,7 +273,7 @@ fn a_killed_server_continues_when_it_is_started_again() {
     let told = home.events("e1");
     assert_eq!(count(&told, "toolCallRequested", "a"), 1, "a step that had ended is not repeated");
     assert_eq!(count(&told, "stepCompleted", ""), 2);
-    assert_eq!(said(&ended.out).iter().filter(|line| line.starts_with("b completed")).count(), 1);
+    assert_eq!(rendered(&ended.out).iter().filter(|line| line.starts_with("b completed")).count(), 1);
 }
 
 /// B-01, S2-FR-057, S2-X-01: an execution whose `run` was killed continues when it is resumed.
@@ -356,7 +356,7 @@ fn a_closed_pipe_is_quiet() {
         steps + &format!("  - {{id: s{n}, tool: noop, arguments: {{sleep_ms: 100}}}}\n")
     });
     let plan = home.file("talk.yaml", format!("id: talk\nsteps:\n{steps}"));
-    let mut run = Running::start_unread(home.belay(["run", &plan, "--id", "e1"]));
+    let mut run = RunningCommand::start_unread(home.belay(["run", &plan, "--id", "e1"]));
     assert!(run.close_output().contains("accepted"));
     let ended = run.end();
     assert_eq!(ended.code, 141);
@@ -366,7 +366,7 @@ fn a_closed_pipe_is_quiet() {
     assert_eq!(kept["state"], "STATE_PAUSED");
     assert_eq!(home.run(["executions", "cancel", "e1"]).code, 0);
 
-    let mut list = Running::start_unread(home.belay(["executions", "watch", "e1", "-o", "jsonl"]));
+    let mut list = RunningCommand::start_unread(home.belay(["executions", "watch", "e1", "-o", "jsonl"]));
     list.close_output();
     let ended = list.end();
     // What was written before the reader went decides between the execution's own end and the reader's.
@@ -379,7 +379,7 @@ fn without_a_terminal_no_question_is_asked() {
     let home = Home::new();
     let mut command = home.belay(["run", &home.file("two.yaml", TWO), "--id", "e1"]);
     command.stdin(std::process::Stdio::piped());
-    assert_eq!(Running::start(command).end().code, 0);
+    assert_eq!(RunningCommand::start(command).end().code, 0);
     assert_eq!(home.events("e1")[0]["executionCreated"]["approvalMode"], "APPROVAL_MODE_FAIL");
 }
 
@@ -404,7 +404,7 @@ fn a_server_over_tcp_wants_its_token() {
         if let Some(token) = token {
             command.env("BELAY_TOKEN", token);
         }
-        Running::start(command).end()
+        RunningCommand::start(command).end()
     };
     assert_eq!(ask(Some(token.trim())).code, 0);
     for wrong in [None, Some("guess")] {

@@ -1,4 +1,4 @@
-//! What steps have done is undone when an execution does not complete, with the real services.
+//! Effects of steps are undone when an execution does not complete, with the real services.
 
 use std::{fs, time::Duration};
 

@@ -87,7 +87,7 @@ steps:
     assert_eq!(execution["steps"][3]["state"], "STATE_COMPLETED");
 }
 
-/// What is wrong with a condition is said before the start, by field and line, in the author's words.
+/// Problems of a condition are reported before the start, by field and line, in the author's words.
 #[test]
 fn a_condition_that_cannot_be_is_refused() {
     let home = Home::new();

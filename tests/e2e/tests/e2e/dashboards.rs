@@ -1,4 +1,4 @@
-//! What dashboards and bots read: all executions at once, and the calls of one.
+//! Reads of dashboards and bots: all executions at once, and the calls of one.
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use belay_e2e::{Home, belay::Running};
+use belay_e2e::{Home, belay::RunningCommand};
 use serde_json::Value;
 
 /// Deleting a file needs approval.
@@ -25,7 +25,7 @@ fn plan(home: &Home) -> String {
 }
 
 /// A run of the plan that waits for its approval, and the approval's id.
-fn waiting(home: &Home, plan: &str, id: &str) -> (Running, String) {
+fn waiting(home: &Home, plan: &str, id: &str) -> (RunningCommand, String) {
     let mut run = home.start(["run", plan, "--id", id, "--approve", "prompt"]);
     let line = run.wait_for("waiting for approval; next: belay approvals show ");
     let approval = line.trim_end().rsplit(' ').next().unwrap().to_owned();

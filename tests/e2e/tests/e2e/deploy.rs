@@ -9,7 +9,7 @@ use std::{
 };
 
 use belay_e2e::{
-    As, Client, Home, Person, Process, Runner,
+    Client, Home, Person, Process, ProcessUser, Runner,
     belay::repository,
     binary,
     client::{name, serving},
@@ -86,9 +86,9 @@ impl Host {
     }
 
     /// The user of a unit, with its groups.
-    fn user(&self, unit: &str) -> As {
+    fn user(&self, unit: &str) -> ProcessUser {
         let groups = Self::setting(unit, "SupplementaryGroups");
-        As {
+        ProcessUser {
             id: self.id(&Self::setting(unit, "User")),
             groups: groups.split(' ').map(|group| self.id(group)).collect(),
         }
@@ -231,9 +231,14 @@ struct Attack {
 }
 
 impl Attack {
-    fn told() -> Self {
-        let told = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name}: run by another test"));
-        Self { root: told("HOST").into(), approval: told("APPROVAL"), digest: told("DIGEST"), call: told("CALL") }
+    fn from_environment() -> Self {
+        let variable = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name}: run by another test"));
+        Self {
+            root: variable("HOST").into(),
+            approval: variable("APPROVAL"),
+            digest: variable("DIGEST"),
+            call: variable("CALL"),
+        }
     }
 
     fn socket(&self, place: &str) -> PathBuf {
@@ -275,7 +280,7 @@ impl Attack {
 #[tokio::test]
 #[ignore = "run as another user by a_hostile_executor_gets_nothing_that_no_person_approved"]
 async fn as_the_executor() {
-    let attack = Attack::told();
+    let attack = Attack::from_environment();
     attack.reads_nothing_of(&["belay-gate", "belay-runner"]);
     let key =
         fs::read_to_string(attack.socket("belay-gate/gate.pub")).expect("the verification key is for all to read");
@@ -292,7 +297,7 @@ async fn as_the_executor() {
 #[tokio::test]
 #[ignore = "run as another user by a_hostile_executor_gets_nothing_that_no_person_approved"]
 async fn as_the_runner() {
-    let attack = Attack::told();
+    let attack = Attack::from_environment();
     attack.reads_nothing_of(&["belay-gate", "belay-executor"]);
     assert_eq!(attack.decide("belay-gate/service.sock").await, (Code::PermissionDenied, "NOT_A_PERSON".into()));
     assert_eq!(attack.grant().await, (Code::PermissionDenied, "NOT_A_SERVICE".into()));

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf, process::Command};
 
 use belay_e2e::{
     Home,
-    belay::{Ended, count},
+    belay::{CommandEnd, count},
 };
 use serde_json::json;
 
@@ -35,7 +35,7 @@ fn plan(home: &Home, id: &str, scripts: &[&str]) -> String {
     home.file(&format!("{id}.yaml"), json!({"id": id, "parallelism": 4, "steps": steps}).to_string())
 }
 
-fn run(home: &Home, id: &str, scripts: &[&str]) -> Ended {
+fn run(home: &Home, id: &str, scripts: &[&str]) -> CommandEnd {
     let plan = plan(home, id, scripts);
     home.run(["run", &plan, "--id", id, "--workspace", "w", "--approve", "auto"])
 }

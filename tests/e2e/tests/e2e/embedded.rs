@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use belay_e2e::{
     Home,
-    belay::{Running, count},
+    belay::{RunningCommand, count},
     folder::left_in,
     orphans,
 };
@@ -72,7 +72,7 @@ impl Killer {
         Self { random: SmallRng::seed_from_u64(seed), start: begun.elapsed(), kills: 0 }
     }
 
-    fn kill(&mut self, running: Running) {
+    fn kill(&mut self, running: RunningCommand) {
         let share = self.random.random_range(0.05..2.5);
         std::thread::sleep(self.start.mul_f64(share).min(Duration::from_secs(2)));
         running.kill();

@@ -15,9 +15,9 @@ use std::{
 use belay_e2e::{
     Client, Person, Runner, Service, Services,
     client::{name, retry},
+    folded_execution::FoldedExecution,
     folder::{cleared, content},
     orphans,
-    picture::Picture,
     runner::{reason, request},
 };
 use belay_proto::{
@@ -37,7 +37,7 @@ rules:
 
 /// How a step gets its line into the file.
 #[derive(Clone, Copy)]
-enum How {
+enum ApprovalPoint {
     /// Without approval.
     Free,
     /// Its effect needs approval.
@@ -46,11 +46,11 @@ enum How {
     AskedFirst,
 }
 
-fn step(id: &str, how: How, depends_on: &str) -> String {
+fn step(id: &str, how: ApprovalPoint, depends_on: &str) -> String {
     let (shell, more) = match how {
-        How::Free => ("sh", String::new()),
-        How::Shown => ("sh", format!(" && mkdir -p asked && echo {id} >> asked/{id}")),
-        How::AskedFirst => ("bash", String::new()),
+        ApprovalPoint::Free => ("sh", String::new()),
+        ApprovalPoint::Shown => ("sh", format!(" && mkdir -p asked && echo {id} >> asked/{id}")),
+        ApprovalPoint::AskedFirst => ("bash", String::new()),
     };
     let script = format!("echo {id} >> log.txt{more} # marked-by-the-test");
     // An attempt fails after several conflicts in a row, which may happen when many steps append concurrently.
@@ -62,7 +62,7 @@ fn step(id: &str, how: How, depends_on: &str) -> String {
 
 /// Steps that depend on each other: their lines are in this order.
 fn chain(steps: usize) -> String {
-    let how = [How::Free, How::Shown, How::Free, How::AskedFirst];
+    let how = [ApprovalPoint::Free, ApprovalPoint::Shown, ApprovalPoint::Free, ApprovalPoint::AskedFirst];
     (0..steps).fold("id: chain\nsteps:\n".to_owned(), |plan, n| {
         let depends_on = if n == 0 { String::new() } else { format!("s{}", n - 1) };
         plan + &step(&format!("s{n}"), how[n % how.len()], &depends_on)
@@ -73,10 +73,10 @@ fn chain(steps: usize) -> String {
 fn fan(steps: usize) -> String {
     let mut plan = "id: fan\nparallelism: 3\nsteps:\n".to_owned();
     for n in 0..steps {
-        plan += &step(&format!("s{n}"), if n == 1 { How::Shown } else { How::Free }, "");
+        plan += &step(&format!("s{n}"), if n == 1 { ApprovalPoint::Shown } else { ApprovalPoint::Free }, "");
     }
     let all: Vec<String> = (0..steps).map(|n| format!("s{n}")).collect();
-    plan + &step("last", How::Free, &all.join(", "))
+    plan + &step("last", ApprovalPoint::Free, &all.join(", "))
 }
 
 /// Each line occurs once, in an order that the plan allows.
@@ -98,7 +98,7 @@ fn assert_lines(log: &str, steps: usize, is_chain: bool, context: &str) {
 }
 
 /// The end of every execution, whatever happened meanwhile.
-fn assert_told(picture: &Picture, steps: usize, context: &str) {
+fn assert_told(picture: &FoldedExecution, steps: usize, context: &str) {
     let failure = picture.events().iter().rev().find_map(|event| match &event.kind {
         Some(Kind::StepFailed(failed)) => failed.failure.clone(),
         _ => None,
@@ -145,18 +145,18 @@ struct Worker {
     kills: Arc<AtomicUsize>,
 }
 
-struct Done {
+struct FinishedRun {
     id: String,
     workspace: PathBuf,
     steps: usize,
     is_chain: bool,
-    picture: Picture,
+    picture: FoldedExecution,
 }
 
 const KILLS: usize = 60;
 
 impl Worker {
-    async fn run(self) -> Vec<Done> {
+    async fn run(self) -> Vec<FinishedRun> {
         let mut done = Vec::new();
         while self.kills.load(Ordering::SeqCst) < KILLS {
             let id = format!("w{}-{}", self.number, done.len());
@@ -166,7 +166,7 @@ impl Worker {
             let plan = if is_chain { chain(steps) } else { fan(steps) };
             self.client.start_in(&id, &plan, &workspace).await;
             let picture = self.client.watch_to_the_end(&id).await;
-            done.push(Done { id, workspace, steps, is_chain, picture });
+            done.push(FinishedRun { id, workspace, steps, is_chain, picture });
         }
         done
     }
@@ -226,7 +226,7 @@ async fn every_line_is_written_exactly_once_whoever_dies() {
     }
     answers.abort();
 
-    for Done { id, workspace, steps, is_chain, picture } in &all {
+    for FinishedRun { id, workspace, steps, is_chain, picture } in &all {
         let context = format!("{id}, seed {seed}");
         assert_told(picture, if *is_chain { *steps } else { steps + 1 }, &context);
         picture.assert_equals(&client.get(id).await);
@@ -331,10 +331,10 @@ async fn a_decision_is_kept_while_other_services_are_down() {
         ("both", vec![Service::Runner, Service::Executor]),
     ];
     for (id, away) in cases {
-        for (kind, how) in [("shown", How::Shown), ("first", How::AskedFirst)] {
+        for (kind, how) in [("shown", ApprovalPoint::Shown), ("first", ApprovalPoint::AskedFirst)] {
             let id = format!("{id}-{kind}");
             let workspace = services.workspace(&id);
-            let plan = format!("id: one\nsteps:\n{}{}", step("s0", how, ""), step("s1", How::Free, "s0"));
+            let plan = format!("id: one\nsteps:\n{}{}", step("s0", how, ""), step("s1", ApprovalPoint::Free, "s0"));
             client.start_in(&id, &plan, &workspace).await;
             let question = person.question(&name(&id)).await;
             for service in &away {

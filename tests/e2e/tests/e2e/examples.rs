@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf, process::Command};
 
 use belay_e2e::{
     Home,
-    belay::{Running, count, repository},
+    belay::{RunningCommand, count, repository},
 };
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ fn home() -> Home {
 }
 
 /// The id of the approval that a run waits for.
-fn waits_for(run: &mut Running) -> String {
+fn waits_for(run: &mut RunningCommand) -> String {
     let line = run.wait_for("; next: belay approvals ");
     line.trim_end().rsplit(' ').next().unwrap().to_owned()
 }
@@ -164,7 +164,7 @@ fn the_jobs_of_a_public_project_run_as_a_plan() {
     // Programs installed by rustup find their toolchain by the home, which is another one here.
     let mut run = home.belay(["run", &example("shlex-ci.yaml"), "--copy-of"]);
     run.arg(&folder).args(["--approve", "auto", "--id", "ci"]).envs(toolchain_homes());
-    let ended = Running::start(run).end();
+    let ended = RunningCommand::start(run).end();
     assert_eq!(ended.code, 0, "{ended:?}");
     let (_, execution) = home.json(&["executions", "get", "ci"]);
     let copy = PathBuf::from(execution["workspace"].as_str().unwrap());

@@ -1,4 +1,4 @@
-//! What the executor says of an execution as data: why it is in its state, and what its steps did when.
+//! Explanations of an execution as data: why it is in its state, and what its steps did when.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ fn verbs(actions: &Value) -> Vec<&str> {
     actions.as_array().unwrap().iter().map(|action| action["verb"].as_str().unwrap()).collect()
 }
 
-/// What an execution waits for is the same for who drives it and for who only reads it, apart from who drives it.
+/// The waits of an execution are the same for who drives it and for who only reads it, apart from who drives it.
 #[test]
 fn an_explanation_names_each_wait_its_subject_and_what_ends_it() {
     let home = Home::new();

@@ -10,7 +10,7 @@ use std::{
 
 use belay_e2e::{
     Home,
-    belay::{Ended, Running},
+    belay::{CommandEnd, RunningCommand},
     binary,
 };
 use serde_json::json;
@@ -32,7 +32,7 @@ fn keep_is_there(home: &Home) {
 }
 
 /// The fault is reported: exit code 1 (2 when a store is in use), the message, and its code at the end.
-fn assert_reported(ended: &Ended, about: &str, code: &str) {
+fn assert_reported(ended: &CommandEnd, about: &str, code: &str) {
     let exit = if code == "STORE_LOCKED" { 2 } else { 1 };
     assert_eq!((ended.code, ended.out.as_str()), (exit, ""), "{}", ended.talk);
     assert!(ended.talk.contains(about), "{about} is not in:\n{}", ended.talk);
@@ -204,7 +204,7 @@ fn a_store_that_cannot_grow_ends_its_server() {
     // 400 KiB a file (sh counts in blocks of 512 bytes); without the signal that would end the process there and then.
     command.args(["-c", "trap '' XFSZ; ulimit -f 800; exec \"$0\" serve"]).arg(binary());
     command.env("BELAY_STATE_DIR", home.state()).env("BELAY_LOG", "off").stdin(std::process::Stdio::null());
-    let mut server = Running::start(command);
+    let mut server = RunningCommand::start(command);
     server.wait_for("keeps data in");
     let fat = fat_plan(&home);
     let run = home.start(["run", &fat, "--id", "fat", "--wait-timeout", "100ms"]);
@@ -227,7 +227,7 @@ fn a_state_directory_that_cannot_be_used_is_named() {
     let mut homeless = home.belay(["run", &plan]);
     homeless.env_remove("BELAY_STATE_DIR").env_remove("XDG_STATE_HOME").env_remove("HOME");
     assert_reported(
-        &Running::start(homeless).end(),
+        &RunningCommand::start(homeless).end(),
         "no state directory: neither XDG_STATE_HOME nor HOME is set",
         "STATE_DIR_UNUSABLE",
     );

@@ -1,4 +1,4 @@
-//! What misleads on the first day: commands that say they did something, values that are missing, results of what failed.
+//! Traps of the first day: commands that say they did something, values that are missing, results of what failed.
 
 use std::fs;
 
@@ -42,7 +42,7 @@ fn a_retry_that_nobody_watches_needs_a_server() {
     assert!(done.out.contains("1 execution retried") || done.talk.contains("1 execution retried"), "{done:?}");
 }
 
-/// What failed has the output of its last steps, says that it failed, and exits as it did.
+/// A failed execution has the output of its last steps, says that it failed, and exits as it did.
 #[test]
 fn the_result_of_what_failed_says_so() {
     let home = failed();

@@ -9,7 +9,7 @@ use std::{
 
 use belay_e2e::{Home, Services};
 
-/// What comes back for a request over HTTP/1.1, up to the end of the connection.
+/// The answer to a request over HTTP/1.1, up to the end of the connection.
 fn send(mut stream: impl Read + Write, request: &str) -> String {
     let request = format!("{request} HTTP/1.1\r\nHost: belay\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();

@@ -122,7 +122,7 @@ fn made_up(held: &ToolCall) -> Grant {
 }
 
 fn signed(grant: &Grant, key: &SigningKey, key_id: String) -> runner_v1::Grant {
-    let belay_grant::Signed { body, signature, .. } = grant.sign(key);
+    let belay_grant::SignedBytes { body, signature, .. } = grant.sign(key);
     runner_v1::Grant { body, signature, key_id }
 }
 

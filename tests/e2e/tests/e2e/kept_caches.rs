@@ -39,7 +39,7 @@ fn run(home: &Home, script: &str, mode: &str) -> (i32, String) {
     (ended.code, step["output"]["stdout"].as_str().unwrap_or_default().to_owned())
 }
 
-/// What a later command finds in the cache.
+/// The entry that a later command finds in the cache.
 fn cached(home: &Home) -> String {
     let (code, found) = run(home, &format!("cd {CACHE} && cat *"), "fail");
     assert!(code == 0 || found.is_empty(), "{code}: {found}");
@@ -75,7 +75,7 @@ fn a_kept_cache_has_what_committed_calls_have_left_and_nothing_of_others() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// What the calls of a step leave in caches is dropped when they have one effect: it may come from files that are never committed.
+/// Changes in caches by the calls of a step are dropped when they have one effect: they may come from files that are never committed.
 #[test]
 fn a_kept_cache_has_nothing_of_calls_that_have_one_effect() {
     let home = home();

@@ -19,7 +19,7 @@ use tonic_types::StatusExt as _;
 
 use crate::contract::{fields_of, first, methods, only, path};
 
-/// What a request has anyway, so that the service looks at its other fields too.
+/// The fields that a request has anyway, so that the service looks at its other fields too.
 fn usual(method: &MethodDescriptor) -> Vec<u8> {
     let mut request = DynamicMessage::new(method.input());
     let execution = "namespaces/default/executions/known";

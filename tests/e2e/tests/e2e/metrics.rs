@@ -1,4 +1,4 @@
-//! What a monitoring system gets: metrics over OTLP and at `/metrics`.
+//! Metrics for a monitoring system: over OTLP and at `/metrics`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -43,7 +43,7 @@ fn a_collector_gets_the_metrics_of_each_service_by_their_names() {
     home.file("plan.yaml", PLAN);
     let collector = Collector::start();
     let command = home.belay(["run", "plan.yaml", "--id", "secret-id"]);
-    let ended = belay_e2e::belay::Running::start(collector.watch(command)).end();
+    let ended = belay_e2e::belay::RunningCommand::start(collector.watch(command)).end();
     assert_eq!(ended.code, 30, "{}", ended.talk);
     let sent = collector.metrics();
     let names = |service: &str| -> BTreeMap<&str, f64> {

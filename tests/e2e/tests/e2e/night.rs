@@ -1,4 +1,4 @@
-//! What an operator does at night: finds out why an execution failed, mends its plan, and has it go on; and the same for many that failed alike.
+//! An operator at night: finds out why an execution failed, mends its plan, and has it continue; and the same for many that failed alike.
 
 use std::fs;
 

@@ -1,8 +1,8 @@
-//! What follows failures by their class, with the real services.
+//! Reactions to failures by their class, with the real services.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use belay_e2e::{Home, belay::Ended};
+use belay_e2e::{Home, belay::CommandEnd};
 use serde_json::Value;
 
 /// A program that prints a forecast and a large report, and takes long once there is a file `slow`.
@@ -45,7 +45,7 @@ impl World {
         Self(home)
     }
 
-    fn run(&self, id: &str, workspace: &str) -> Ended {
+    fn run(&self, id: &str, workspace: &str) -> CommandEnd {
         let with = ["--workspace", workspace, "--approve", "auto", "--id", id, "--config", "config.yaml"];
         self.0.run(["run", "plan.yaml"].iter().chain(&with))
     }

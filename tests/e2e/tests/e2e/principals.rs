@@ -1,10 +1,10 @@
-//! Who may call a server, and what each may do, over the real program.
+//! The principals that may call a server, and what each may do, over the real program.
 
 use std::{path::Path, time::Duration};
 
 use belay_e2e::{
     Home,
-    belay::Running,
+    belay::RunningCommand,
     client::{channel, name, retry},
     runner::reason,
 };
@@ -29,7 +29,7 @@ const ASKS: &str = "id: asks\nsteps: [{id: w, tool: write_file, arguments: {path
 pub(crate) struct Server {
     pub(crate) home: Home,
     url: String,
-    _running: Running,
+    _running: RunningCommand,
 }
 
 impl Server {

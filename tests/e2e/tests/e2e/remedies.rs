@@ -1,10 +1,10 @@
-//! What a refusal prints as the way through is tried: it lets exactly that through. And what may start at all.
+//! Remedies that a refusal prints are tried: each lets exactly that through. And what may start at all.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use belay_e2e::{
     Home,
-    belay::Ended,
+    belay::CommandEnd,
     client::{channel, name},
     folder::content,
 };
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::principals::question;
 
 /// Runs a plan of these steps in the workspace `w` without a person, under a policy.
-fn run(home: &Home, id: &str, steps: &Value, policy: &str) -> Ended {
+fn run(home: &Home, id: &str, steps: &Value, policy: &str) -> CommandEnd {
     let plan = home.file("plan.json", json!({"id": "p", "steps": steps}).to_string());
     let policy = home.file("policy.yaml", policy);
     let flags = ["--workspace", "w", "--approve", "fail", "--policy", policy.as_str(), "--id", id];

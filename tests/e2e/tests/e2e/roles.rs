@@ -131,7 +131,7 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
-/// What a request needs beside its name to get as far as to whose execution it is.
+/// The fields that a request needs beside its name to get as far as to whose execution it is.
 fn rest_of(method: &str) -> Vec<u8> {
     match method.rsplit('/').next().unwrap_or_default() {
         "SignalExecution" => v1::SignalExecutionRequest { signal: "go".into(), ..Default::default() }.encode_to_vec(),

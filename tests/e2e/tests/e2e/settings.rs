@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
-use belay_e2e::{Home, belay::Running, binary};
+use belay_e2e::{Home, belay::RunningCommand, binary};
 use serde_json::Value;
 
 /// No change by a command requires approval.
@@ -37,12 +37,12 @@ fn run(home: &Home, workspace: &str, path: &str, more: &[&str]) -> Value {
     for variable in ["CARGO_HOME", "RUSTUP_HOME", "PYENV_ROOT", "NVM_DIR", "GOPATH", "GOMODCACHE", "JAVA_HOME"] {
         command.env_remove(variable);
     }
-    let ended = Running::start(command).end();
+    let ended = RunningCommand::start(command).end();
     serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
 }
 
-/// What a step printed.
-fn said(execution: &Value, step: usize) -> String {
+/// The standard output of a step.
+fn printed(execution: &Value, step: usize) -> String {
     let step = &execution["steps"][step];
     let said = step["output"]["stdout"].as_str();
     said.unwrap_or_else(|| panic!("it did not run: {step:#}")).trim().to_owned()
@@ -60,8 +60,8 @@ fn credentials_beside_a_toolchain_cannot_be_read() {
     fs::set_permissions(home.path("me/.cargo/credentials.toml"), fs::Permissions::from_mode(0o666)).unwrap();
     let path = format!("{}:/usr/bin:/bin", home.path("me/.cargo/bin").display());
     let execution = run(&home, "w", &path, &[]);
-    assert_eq!(said(&execution, 0), "hello");
-    assert_eq!(said(&execution, 1), ".\n..\nbin", "{execution:#}");
+    assert_eq!(printed(&execution, 0), "hello");
+    assert_eq!(printed(&execution, 1), ".\n..\nbin", "{execution:#}");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn what_a_command_writes_to_a_cache_that_is_read_does_not_reach_the_person() {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
     let execution = run(&home, "w", "/usr/bin:/bin", &[]);
-    assert_eq!(said(&execution, 0), "mine\nchanged");
+    assert_eq!(printed(&execution, 0), "mine\nchanged");
     assert_eq!(fs::read_to_string(registry.join("x")).unwrap(), "mine\n");
     assert!(!registry.join("y").exists());
     assert!(!execution.to_string().contains("writable cache"), "{execution:#}");
@@ -89,7 +89,7 @@ fn a_cache_that_is_kept_is_there_again_in_its_own_workspace_and_in_no_other() {
     home.file("config.yaml", "commands: {caches: {cargo: keep}}\n");
     let first = |workspace: &str| {
         let execution = run(&home, workspace, "/usr/bin:/bin", &["--config", "config.yaml"]);
-        (said(&execution, 0), execution)
+        (printed(&execution, 0), execution)
     };
     let (before, execution) = first("w");
     assert_eq!(before, "nothing");
@@ -126,7 +126,7 @@ fn a_plan_sets_what_programs_obey_only_where_the_operator_says_so() {
         assert!(checked.talk.contains(problem), "{problem}: {checked:?}");
     }
     home.file("config.yaml", "commands:\n  plans_may_set: [PYTHONPATH]\n");
-    assert_eq!(said(&run(&home, "w", "/usr/bin:/bin", &["--config", "config.yaml"]), 0), "lib");
+    assert_eq!(printed(&run(&home, "w", "/usr/bin:/bin", &["--config", "config.yaml"]), 0), "lib");
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn every_setting_says_where_it_comes_from() {
     let show = |more: &[&str], variable: Option<&str>| {
         let mut command = home.belay(["config", "show", "-o", "json"].iter().chain(more));
         command.env("PATH", "/usr/bin:/bin").envs(variable.map(|value| ("BELAY_LOG", value)));
-        let ended = Running::start(command).end();
+        let ended = RunningCommand::start(command).end();
         serde_json::from_str::<Value>(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
     };
     let row = |shown: &Value, key: &str| {
@@ -239,7 +239,7 @@ fn cargo_of_rustup_builds_inside_as_it_does_outside() {
     );
     let (_, execution) = home.json(&["run", "plan.yaml", "--workspace", "w", "--policy", "policy.yaml"]);
     let outside = Command::new(rustup.join("cargo")).arg("--version").current_dir(home.path("w")).output().unwrap();
-    let said = said(&execution, 0);
+    let said = printed(&execution, 0);
     assert!(said.starts_with(std::str::from_utf8(&outside.stdout).unwrap().trim()), "{said}");
     assert!(said.ends_with("Hello, world!"), "{said}");
 }

@@ -119,7 +119,7 @@ steps:
     assert_eq!((&found["state"], &found["steps"][2]["output"]), (&json!("STATE_COMPLETED"), &json!(3)));
 }
 
-/// What `belay why` says to type next goes on with an execution that was cancelled or ran out of time.
+/// The command that `belay why` suggests continues an execution that was cancelled or ran out of time.
 #[test]
 fn what_was_stopped_goes_on_with_the_command_that_why_names() {
     let home = Home::new();

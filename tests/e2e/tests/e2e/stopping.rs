@@ -12,7 +12,7 @@ use std::{
 
 use belay_e2e::{
     Home,
-    belay::{Running, count},
+    belay::{RunningCommand, count},
 };
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ fn plan(trap: &str, nap: &str) -> String {
 
 struct Scene {
     home: Home,
-    run: Running,
+    run: RunningCommand,
 }
 
 impl Scene {
@@ -67,7 +67,7 @@ fn is_running(nap: &str) -> bool {
     fs::read_dir("/proc").unwrap().flatten().any(|entry| sleeps(&entry.path()))
 }
 
-/// What a program does when it is asked to end, by which it is seen that it was: nothing else of a cancelled call stays.
+/// The trace of a program that was asked to end, by which it is seen that it was: nothing else of a cancelled call stays.
 fn tidying(test: u32) -> String {
     format!("1.{test}{:07}", std::process::id())
 }

@@ -1,8 +1,8 @@
-//! One trace for each execution: from the command that starts it to the process in the sandbox, and across a restart. And its log.
+//! A trace for each execution: from the command that starts it to the process in the sandbox, and across a restart. And its log.
 
 use std::process::Command;
 
-use belay_e2e::belay::{Ended, Home, Running};
+use belay_e2e::belay::{CommandEnd, Home, RunningCommand};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -19,8 +19,8 @@ fn home(plan: &str) -> Home {
     home
 }
 
-fn end(command: Command) -> Ended {
-    Running::start(command).end()
+fn end(command: Command) -> CommandEnd {
+    RunningCommand::start(command).end()
 }
 
 fn run(home: &Home, flags: &[&str]) -> Command {
@@ -110,7 +110,7 @@ steps:
     );
     let mut collector = Collector::start();
     let serve = |collector: &Collector| {
-        let mut server = Running::start(collector.watch(home.belay(["serve"])));
+        let mut server = RunningCommand::start(collector.watch(home.belay(["serve"])));
         server.wait_for("keeps data in");
         server
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use belay_e2e::{
     Client, Person, Services,
     client::{name, unread_channel},
-    picture::Picture,
+    folded_execution::FoldedExecution,
 };
 use belay_proto::v1::{
     self, Decision, executor_service_client::ExecutorServiceClient, watch_execution_response::Content,
@@ -37,11 +37,11 @@ async fn two_hundred_disconnects_leave_no_gap() {
     let client = Client::new(&services.socket());
     client.start("long", &plan(STEPS)).await;
     let mut random = SmallRng::seed_from_u64(3);
-    let (mut picture, mut disconnects) = (Picture::default(), 0);
+    let (mut picture, mut disconnects) = (FoldedExecution::default(), 0);
     while !picture.ended() || disconnects < 200 {
         if picture.ended() {
             // The rest of the disconnects happen to a replay.
-            picture = Picture::default();
+            picture = FoldedExecution::default();
         }
         let mut stream = client.watch("long", picture.cursor()).await.unwrap();
         let first = stream.message().await.unwrap().expect("there is a snapshot");
@@ -94,7 +94,7 @@ async fn live_output_and_approvals_leave_no_gap_either() {
         }
     });
     let mut random = SmallRng::seed_from_u64(4);
-    let mut picture = Picture::default();
+    let mut picture = FoldedExecution::default();
     let mut seen = 0;
     while !picture.ended() {
         let mut stream = client.watch("talking", picture.cursor()).await.unwrap();
@@ -108,11 +108,11 @@ async fn live_output_and_approvals_leave_no_gap_either() {
         seen += 1;
     }
     answers.abort();
-    assert!(picture.said() > 0, "something was said while somebody listened");
-    let mut replayed = Picture::default();
+    assert!(picture.output_chunks() > 0, "something was said while somebody listened");
+    let mut replayed = FoldedExecution::default();
     for _ in seen..200 {
         if replayed.ended() {
-            replayed = Picture::default();
+            replayed = FoldedExecution::default();
         }
         let mut stream = client.watch("talking", replayed.cursor()).await.unwrap();
         for _ in 0..random.random_range(1..40) {
@@ -123,7 +123,7 @@ async fn live_output_and_approvals_leave_no_gap_either() {
         }
     }
     let later = client.watch_to_the_end("talking").await;
-    assert_eq!(later.said(), 0, "live output is not kept");
+    assert_eq!(later.output_chunks(), 0, "live output is not kept");
     assert_eq!(later.events(), picture.events(), "live and later, the same events");
     let execution = client.get("talking").await;
     picture.assert_equals(&execution);
@@ -215,7 +215,7 @@ async fn heartbeats_carry_the_cursor() {
     let client = Client::new(&services.socket());
     client.start("quiet", "{id: quiet, steps: [{id: a, tool: noop, arguments: {sleep_ms: 600000}}]}").await;
     let mut stream = client.watch("quiet", "").await.unwrap();
-    let mut picture = Picture::default();
+    let mut picture = FoldedExecution::default();
     loop {
         let message = stream.message().await.unwrap().unwrap();
         let is_heartbeat = matches!(message.content, Some(Content::Heartbeat(_)));

@@ -19,13 +19,13 @@ steps: [{id: broken, tool: noop, arguments: {fail: 'the disk said ghp_Wh81mQ7Lr0
 ";
 
 /// A request that waits for its answer.
-struct Posted {
+struct PostedRequest {
     stream: BufReader<TcpStream>,
     headers: BTreeMap<String, String>,
     body: String,
 }
 
-impl Posted {
+impl PostedRequest {
     fn id(&self) -> &str {
         &self.headers["webhook-id"]
     }
@@ -52,7 +52,7 @@ impl Receiver {
         format!("http://{}/hook", self.0.local_addr().unwrap())
     }
 
-    async fn next(&self) -> Posted {
+    async fn next(&self) -> PostedRequest {
         let accepted = tokio::time::timeout(std::time::Duration::from_secs(60), self.0.accept()).await;
         let (stream, _) = accepted.expect("a message comes").unwrap();
         let mut stream = BufReader::new(stream);
@@ -68,7 +68,7 @@ impl Receiver {
         }
         let mut body = vec![0; headers["content-length"].parse().unwrap()];
         stream.read_exact(&mut body).await.unwrap();
-        Posted { stream, headers, body: String::from_utf8(body).unwrap() }
+        PostedRequest { stream, headers, body: String::from_utf8(body).unwrap() }
     }
 }
 
@@ -110,7 +110,7 @@ fn documented(language: &str) -> String {
 }
 
 /// Runs the documented verification of a language: the message as it came is accepted, and a changed one is not.
-fn verify(program: &str, language: &str, call: &str, posted: &Posted) {
+fn verify(program: &str, language: &str, call: &str, posted: &PostedRequest) {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("verify");
     fs::write(&script, format!("{}\n{call}\n", documented(language))).unwrap();

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     args::help,
-    ask::{self, Answer as Asked, Terminal},
+    ask::{self, AskOutcome, Terminal},
     context::Context,
     exit::Exit,
     failure::{Failure, Report},
@@ -62,8 +62,8 @@ pub(crate) async fn answer(context: &Context, verb: Answer) -> Result<Exit, Fail
             None => {
                 refuse_decided(&asked)?;
                 match ask::ask(context.screen, gate, &mut Terminal::default(), asked, Turn::ONLY).await? {
-                    Asked::Decided(decided) => Ok(Some(*decided)),
-                    Asked::Left => Ok(None),
+                    AskOutcome::Decided(decided) => Ok(Some(*decided)),
+                    AskOutcome::Left => Ok(None),
                 }
             }
         }
@@ -82,7 +82,7 @@ fn given(value: String) -> Result<Value, Failure> {
         }
         _ => value.into_bytes(),
     };
-    json::read_bytes(&text).map_err(|refused| invalid(format!("--value cannot be taken: {refused}")).into())
+    json::read_bytes(&text).map_err(|refused| invalid(format!("--value is not accepted: {refused}")).into())
 }
 
 fn invalid(message: String) -> Report {

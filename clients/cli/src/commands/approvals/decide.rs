@@ -6,8 +6,8 @@ use belay_reasons as reasons;
 use super::{ApprovalArg, resolve};
 use crate::{
     args::{Format, help},
-    ask::{self, Answer, Terminal},
-    connect::{Gate, Needs, Session},
+    ask::{self, AskOutcome, Terminal},
+    connect::{Gate, Requirement, Session},
     context::Context,
     exit::Exit,
     failure::{Failure, Report},
@@ -73,8 +73,8 @@ pub(crate) async fn approve(context: &Context, verb: Approve) -> Result<Exit, Fa
             return ask::decide(gate, &asked, Decision::Approve, String::new()).await.map(Some);
         }
         match ask::ask(context.screen, gate, &mut Terminal::default(), asked, Turn::ONLY).await? {
-            Answer::Decided(decided) => Ok(Some(*decided)),
-            Answer::Left => Ok(None),
+            AskOutcome::Decided(decided) => Ok(Some(*decided)),
+            AskOutcome::Left => Ok(None),
         }
     })
     .await
@@ -120,7 +120,7 @@ pub(super) async fn with_gate(
     context: &Context,
     work: impl AsyncFnOnce(&mut Gate) -> Result<Option<Approval>, Failure>,
 ) -> Result<Exit, Failure> {
-    let session = Session::open(&context.target, Needs::Records).await?;
+    let session = Session::open(&context.target, Requirement::Records).await?;
     // Services that run only for the moment of this command drive nothing on.
     let is_driven = !session.is_embedded();
     let outcome = match session.to_gate().client().await {
@@ -136,7 +136,7 @@ pub(super) async fn with_gate(
         Format::Text => {
             let verb = if is_driven { "watch" } else { "resume" };
             let command = next::about(&["executions", verb], &decided.execution, &[]);
-            context.screen.print(&[ask::said(&decided), next::line(&command)])?;
+            context.screen.print(&[ask::decision_line(&decided), next::line(&command)])?;
         }
         Format::Json | Format::Jsonl => context.screen.print_json(&approval::json(&decided)?)?,
     }

@@ -12,7 +12,7 @@ use super::listing::pages;
 use crate::{
     connect::Gate,
     failure::Failure,
-    lookup::{self, Noun, Typed},
+    lookup::{self, ResourceKind, ResourceText},
     names, next,
 };
 
@@ -25,7 +25,7 @@ pub(crate) struct ApprovalArg {
 }
 
 impl ApprovalArg {
-    /// What was typed.
+    /// The id as typed.
     fn id(&self) -> &str {
         &self.id
     }
@@ -33,15 +33,17 @@ impl ApprovalArg {
 
 /// The approval a person means, in FULL view.
 async fn resolve(gate: &mut Gate, namespace: &str, which: &ApprovalArg) -> Result<Approval, Failure> {
-    let name = match lookup::read(Noun::Approval, &which.id)? {
-        Typed::Full(name) => name.to_owned(),
-        Typed::Last => last(gate, namespace).await?,
-        Typed::Prefix(prefix) => match full(gate, format!("{}/approvals/{prefix}", names::parent(namespace))).await {
-            Err(Failure::Report(report)) if report.exit == crate::exit::Exit::REFUSED => {
-                begins_with(gate, namespace, prefix).await?
+    let name = match lookup::read(ResourceKind::Approval, &which.id)? {
+        ResourceText::Full(name) => name.to_owned(),
+        ResourceText::Last => last(gate, namespace).await?,
+        ResourceText::Prefix(prefix) => {
+            match full(gate, format!("{}/approvals/{prefix}", names::parent(namespace))).await {
+                Err(Failure::Report(report)) if report.exit == crate::exit::Exit::REFUSED => {
+                    begins_with(gate, namespace, prefix).await?
+                }
+                found => return found,
             }
-            found => return found,
-        },
+        }
     };
     full(gate, name).await
 }
@@ -69,7 +71,7 @@ async fn begins_with(gate: &mut Gate, namespace: &str, prefix: &str) -> Result<S
         ..Default::default()
     };
     let found = gate.list_approvals(request).await?.into_inner().approvals;
-    lookup::choose(Noun::Approval, namespace, prefix, found.into_iter().map(|approval| approval.name).collect())
+    lookup::choose(ResourceKind::Approval, namespace, prefix, found.into_iter().map(|approval| approval.name).collect())
 }
 
 /// The newest pending approval; the newest of all if none is pending.
@@ -87,5 +89,5 @@ async fn last(gate: &mut Gate, namespace: &str) -> Result<String, Failure> {
         let request = ListApprovalsRequest { parent, page_size: 1, ..Default::default() };
         newest = gate.list_approvals(request).await?.into_inner().approvals.into_iter().next();
     }
-    lookup::choose(Noun::Approval, namespace, "", newest.into_iter().map(|approval| approval.name).collect())
+    lookup::choose(ResourceKind::Approval, namespace, "", newest.into_iter().map(|approval| approval.name).collect())
 }

@@ -4,14 +4,14 @@ use belay_proto::v1::{Artifact, GetArtifactRequest};
 use serde_json::Value;
 use tonic::Status;
 
-use super::{One, refused, resolve};
+use super::{ArtifactArg, refused, resolve};
 use crate::{
     args::{Format, help},
-    connect::{Client, Needs},
+    connect::{Client, Requirement},
     context::Context,
     exit::Exit,
     failure::Failure,
-    render::{json, text::Harmless},
+    render::{json, text::PrintableText},
 };
 
 /// Print the output of a step as it was returned
@@ -21,19 +21,19 @@ use crate::{
 #[command(after_help = help!("belay artifacts get @last build | jq .stdout"))]
 pub(crate) struct Get {
     #[command(flatten)]
-    one: One,
+    one: ArtifactArg,
 }
 
 /// Prints it.
 pub(crate) async fn get(context: &Context, verb: Get) -> Result<Exit, Failure> {
     let (artifact, text) = context
-        .ask(Needs::Records, async |client| {
+        .ask(Requirement::Records, async |client| {
             let (execution, name) = resolve(client, &context.namespace, &verb.one).await?;
             content(client, &name).await.map_err(|status| refused(&status, &execution, &name))
         })
         .await?;
     match context.screen.format {
-        Format::Text => context.screen.print_text(&Harmless::of_program(&text))?,
+        Format::Text => context.screen.print_text(&PrintableText::of_program(&text))?,
         Format::Json | Format::Jsonl => {
             let mut value = json::of(&artifact)?;
             let output = serde_json::from_str(&text).unwrap_or(Value::String(text));

@@ -2,10 +2,10 @@
 
 use belay_proto::v1::GetProvenanceRequest;
 
-use super::{One, refused, resolve};
+use super::{ArtifactArg, refused, resolve};
 use crate::{
     args::{Format, help},
-    connect::Needs,
+    connect::Requirement,
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -20,13 +20,13 @@ use crate::{
 #[command(after_help = help!("belay artifacts lineage @last report\n  belay artifacts lineage @last src/main.rs -o json"))]
 pub(crate) struct Lineage {
     #[command(flatten)]
-    one: One,
+    one: ArtifactArg,
 }
 
 /// Shows it.
 pub(crate) async fn lineage(context: &Context, verb: Lineage) -> Result<Exit, Failure> {
     let found = context
-        .ask(Needs::Records, async |client| {
+        .ask(Requirement::Records, async |client| {
             let (execution, name) = resolve(client, &context.namespace, &verb.one).await?;
             let request = GetProvenanceRequest { name: name.clone(), ..GetProvenanceRequest::default() };
             let found = client.get_provenance(request).await.map_err(|status| refused(&status, &execution, &name))?;

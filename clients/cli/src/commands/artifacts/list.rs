@@ -5,7 +5,7 @@ use belay_proto::v1::{ListArtifactsRequest, ListArtifactsResponse, artifact};
 use super::super::listing::{self, Extent};
 use crate::{
     args::{ExecutionArg, help},
-    connect::Needs,
+    connect::Requirement,
     context::Context,
     exit::Exit,
     failure::{Failure, Report},
@@ -37,7 +37,7 @@ pub(crate) struct List {
     extent: Extent,
 }
 
-/// Which artifacts.
+/// The artifacts to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Kind {
     /// The outputs of steps
@@ -49,7 +49,7 @@ enum Kind {
 /// Lists them.
 pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure> {
     let mut unlisted = 0;
-    let found = context.ask(Needs::Records, async |client| {
+    let found = context.ask(Requirement::Records, async |client| {
         let name = lookup::resolve(client, &context.namespace, &verb.which.id).await?;
         let parent = verb.step.as_ref().map_or_else(|| name.clone(), |step| format!("{name}/steps/{step}"));
         let kind = match verb.kind {

@@ -15,9 +15,9 @@ use crate::{
     lookup, names, next,
 };
 
-/// Which artifact a command is about.
+/// The artifact that a command is about.
 #[derive(clap::Args, Debug)]
-pub(crate) struct One {
+pub(crate) struct ArtifactArg {
     #[command(flatten)]
     which: ExecutionArg,
     /// The artifact: its id in the list, or the id of a step for its last output, or the path of a file for its last change
@@ -26,7 +26,7 @@ pub(crate) struct One {
 }
 
 /// The name of the execution and of the artifact that was typed.
-async fn resolve(client: &mut Client, namespace: &str, one: &One) -> Result<(String, String), Failure> {
+async fn resolve(client: &mut Client, namespace: &str, one: &ArtifactArg) -> Result<(String, String), Failure> {
     let execution = lookup::resolve(client, namespace, &one.which.id).await?;
     let typed = one.artifact.as_str();
     if is_artifact_id(typed) {

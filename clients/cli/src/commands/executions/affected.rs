@@ -1,4 +1,4 @@
-//! What a command says about the executions that it changes: how many, and which.
+//! Lines about the executions that a command changes: how many, and which.
 
 use belay_proto::v1::Execution;
 

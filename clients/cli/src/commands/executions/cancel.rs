@@ -6,11 +6,11 @@ use belay_proto::v1::{CancelExecutionRequest, Execution, ExecutionView, GetExecu
 use belay_reasons as reasons;
 use tonic::{Code, Response};
 
-use super::select::{BulkAction, Selected, Selection, each};
+use super::select::{BulkAction, ConfirmedSelection, Selection, each};
 use crate::{
     args::help,
     clock,
-    connect::{Client, Needs, Session},
+    connect::{Client, Requirement, Session},
     context::Context,
     exit::Exit,
     failure::{Failure, Report},
@@ -67,16 +67,16 @@ pub(crate) async fn cancel(context: &Context, verb: Cancel) -> Result<Exit, Fail
     };
     let action = if verb.kill { &KILLED } else { &CANCELLED };
     let work = async |session: &mut Session| match verb.selection.resolve(context, &mut session.client, action).await? {
-        Selected::None(exit) => Ok(exit),
-        Selected::Named(names) if names.len() == 1 => {
+        ConfirmedSelection::None(exit) => Ok(exit),
+        ConfirmedSelection::Named(names) if names.len() == 1 => {
             let asked = cancel(&mut session.client, names[0].clone()).await;
             ended(context, session, asked.map_err(|status| refused(&status, &names[0]))?).await
         }
-        Selected::Named(names) | Selected::Matching(names) => {
+        ConfirmedSelection::Named(names) | ConfirmedSelection::Matching(names) => {
             each(context, &mut session.client, action, names, cancel).await
         }
     };
-    context.with_session(Needs::Records, work).await
+    context.with_session(Requirement::Records, work).await
 }
 
 async fn ended(context: &Context, session: &mut Session, asked: Execution) -> Result<Exit, Failure> {

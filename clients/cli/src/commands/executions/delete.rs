@@ -6,12 +6,12 @@ use serde_json::json;
 
 use super::{
     affected::{counted, shown},
-    select::{BulkAction, Chosen, ENDED, Selection},
+    select::{BulkAction, Choice, ENDED, Selection},
 };
 use crate::{
     args::{Format, help},
     ask,
-    connect::{Client, Needs},
+    connect::{Client, Requirement},
     context::Context,
     exit::Exit,
     failure::{Failure, Report},
@@ -41,14 +41,14 @@ const DELETED: BulkAction = BulkAction { verb: "delete", done: "deleted", states
 
 /// Deletes the executions that are named, after a question.
 pub(crate) async fn delete(context: &Context, verb: Delete) -> Result<Exit, Failure> {
-    context.ask(Needs::Records, async |client| delete_named(context, client, verb).await).await
+    context.ask(Requirement::Records, async |client| delete_named(context, client, verb).await).await
 }
 
 async fn delete_named(context: &Context, client: &mut Client, verb: Delete) -> Result<Exit, Failure> {
     let named = match verb.selection.choose(context, client, &DELETED).await? {
-        Chosen::Named(names) => names,
-        Chosen::Matching(found) if found.is_empty() => return Ok(Exit::OK),
-        Chosen::Matching(found) => return delete_all(context, client, found, verb.selection.yes).await,
+        Choice::Named(names) => names,
+        Choice::Matching(found) if found.is_empty() => return Ok(Exit::OK),
+        Choice::Matching(found) => return delete_all(context, client, found, verb.selection.yes).await,
     };
     let mut executions: Vec<Execution> = Vec::new();
     for name in named {

@@ -5,7 +5,7 @@ use belay_proto::v1::CompareExecutionsRequest;
 use crate::{
     args::{Format, help},
     clock,
-    connect::Needs,
+    connect::Requirement,
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -29,7 +29,7 @@ pub(crate) struct Diff {
 
 /// Shows the differences.
 pub(crate) async fn diff(context: &Context, verb: Diff) -> Result<Exit, Failure> {
-    let read = context.ask(Needs::Records, async |client| {
+    let read = context.ask(Requirement::Records, async |client| {
         let before = lookup::resolve(client, &context.namespace, &verb.before).await?;
         let after = lookup::resolve(client, &context.namespace, &verb.after).await?;
         Ok(client.compare_executions(CompareExecutionsRequest { before, after }).await?.into_inner())

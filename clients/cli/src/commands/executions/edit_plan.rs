@@ -8,7 +8,7 @@ use super::refused_with_plan;
 use crate::{
     args::{ExecutionArg, help},
     clock,
-    connect::Needs,
+    connect::Requirement,
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -43,7 +43,7 @@ pub(crate) async fn edit_plan(context: &Context, verb: EditPlan) -> Result<Exit,
     let file = PlanFile::read(&plan).await?;
     let document = file.document();
     let execution = context
-        .ask(Needs::Records, async |client| {
+        .ask(Requirement::Records, async |client| {
             let name = lookup::resolve(client, &context.namespace, &which.id).await?;
             let request = UpdatePlanRequest {
                 name: name.clone(),

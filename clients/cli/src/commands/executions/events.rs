@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 
 use crate::{
     args::{ExecutionArg, Format, help},
-    connect::Needs,
+    connect::Requirement,
     context::Context,
     exit::Exit,
     failure::Failure,
-    history::{self, Until},
+    history::{self, ReadEnd},
     lookup,
     render::{
         event,
         output::{self, of_step},
-        picture::Picture,
         result::lines::{EventLines, EventShape},
         text::Line,
+        tracked_execution::TrackedExecution,
     },
 };
 
@@ -45,23 +45,23 @@ pub(crate) struct Events {
 pub(crate) async fn events(context: &Context, verb: Events) -> Result<Exit, Failure> {
     let screen = context.screen;
     context
-        .with_session(Needs::Records, async |session| {
+        .with_session(Requirement::Records, async |session| {
             let name = lookup::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
             let mut all: Vec<Value> = Vec::new();
             let mut programs = EventLines::new(verb.shape.unwrap_or_default());
-            let see = async |_: &mut _, picture: &Picture, event: &ExecutionEvent| {
+            let see = async |_: &mut _, tracked: &TrackedExecution, event: &ExecutionEvent| {
                 match screen.format {
-                    Format::Text => screen.print(&lines(event, picture))?,
+                    Format::Text => screen.print(&lines(event, tracked))?,
                     Format::Jsonl => {
-                        if let Some(line) = programs.take(event, picture)? {
+                        if let Some(line) = programs.take(event, tracked)? {
                             screen.print_json(&line)?;
                         }
                     }
-                    Format::Json => all.extend(programs.take(event, picture)?),
+                    Format::Json => all.extend(programs.take(event, tracked)?),
                 }
                 Ok(ControlFlow::Continue(()))
             };
-            history::read(session, &screen, &name, verb.after, Until::Now, see).await?;
+            history::read(session, &screen, &name, verb.after, ReadEnd::Now, see).await?;
             if screen.format == Format::Json {
                 screen.print_json(&json!({ "events": all }))?;
             }
@@ -71,7 +71,7 @@ pub(crate) async fn events(context: &Context, verb: Events) -> Result<Exit, Fail
 }
 
 /// The event as `watch` prints it, with what a failed call's program wrote last.
-fn lines(event: &ExecutionEvent, picture: &Picture) -> Vec<Line> {
+fn lines(event: &ExecutionEvent, tracked: &TrackedExecution) -> Vec<Line> {
     let last = match &event.kind {
         Some(Kind::ToolCallFailed(ToolCallFailed { failure: Some(failure), .. })) => {
             output::last(failure, OUTPUT_SHOWN)
@@ -79,5 +79,5 @@ fn lines(event: &ExecutionEvent, picture: &Picture) -> Vec<Line> {
         _ => Vec::new(),
     };
     let last = last.iter().map(|text| of_step(&event.step_id, text));
-    event::line(event, picture).into_iter().chain(last).collect()
+    event::line(event, tracked).into_iter().chain(last).collect()
 }

@@ -10,7 +10,7 @@ use crate::{
     ask,
     attend::{Attendance, attend},
     clock,
-    connect::{Needs, Session},
+    connect::{Requirement, Session},
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -62,7 +62,7 @@ pub(crate) async fn fork(context: &Context, verb: Fork, signals: &mut Signals) -
     let Fork { which, from, new_id, workspace: folder, paused, detach, reason, request_id } = verb;
     let workspace = folder.as_deref().map(|folder| workspace(folder, context.target.is_local())).transpose()?;
     let (session, execution) = unless_stopped(signals, async {
-        let mut session = Session::open(&context.target, Needs::Records).await?;
+        let mut session = Session::open(&context.target, Requirement::Records).await?;
         let forked = async {
             let name = lookup::resolve(&mut session.client, &context.namespace, &which.id).await?;
             let request = ForkExecutionRequest {

@@ -6,7 +6,7 @@ use super::super::listing;
 use crate::{
     args::{ExecutionArg, Format, help},
     clock,
-    connect::{Needs, Session},
+    connect::{Requirement, Session},
     context::Context,
     exit::Exit,
     failure::{Failure, Report},
@@ -32,7 +32,7 @@ pub(crate) struct Get {
 
 /// Shows the execution.
 pub(crate) async fn get(context: &Context, verb: Get) -> Result<Exit, Failure> {
-    let mut session = Session::open(&context.target, Needs::Records).await?;
+    let mut session = Session::open(&context.target, Requirement::Records).await?;
     // Services that run only for the moment of this command drive nothing on.
     let is_driven = !session.is_embedded();
     let client = &mut session.client;
@@ -43,9 +43,9 @@ pub(crate) async fn get(context: &Context, verb: Get) -> Result<Exit, Failure> {
         match &verb.step {
             _ if verb.calls => {
                 let found = read::tool_calls(client, &parent).await;
-                found.map(Found::Calls).map_err(|status| Report::of_status(&status).next(steps()).into())
+                found.map(GetAnswer::Calls).map_err(|status| Report::of_status(&status).next(steps()).into())
             }
-            None => Ok(Found::Execution(read::execution(client, &name, context.screen.format).await?)),
+            None => Ok(GetAnswer::Execution(read::execution(client, &name, context.screen.format).await?)),
             Some(_) => {
                 let found = read::step(client, &parent).await;
                 let found = found.map_err(|status| Failure::from(Report::of_status(&status).next(steps())))?;
@@ -53,19 +53,19 @@ pub(crate) async fn get(context: &Context, verb: Get) -> Result<Exit, Failure> {
                     Format::Text => read::tool_calls(client, &parent).await?,
                     Format::Json | Format::Jsonl => Vec::new(),
                 };
-                Ok(Found::Step(found, calls))
+                Ok(GetAnswer::Step(found, calls))
             }
         }
     };
-    let answer: Result<Found, Failure> = answer.await;
+    let answer: Result<GetAnswer, Failure> = answer.await;
     session.close().await;
     match answer? {
-        Found::Execution(execution) => context.screen.show(&execution, || {
+        GetAnswer::Execution(execution) => context.screen.show(&execution, || {
             execution::full(&context.target.with_workspace(execution.clone()), is_driven, clock::now())
         })?,
-        Found::Step(step, calls) => context.screen.show(&step, || execution::step(&step, &calls, clock::now()))?,
-        Found::Calls(calls) => {
-            let found = listing::Found { items: calls, next_page_token: String::new() };
+        GetAnswer::Step(step, calls) => context.screen.show(&step, || execution::step(&step, &calls, clock::now()))?,
+        GetAnswer::Calls(calls) => {
+            let found = listing::ListPage { items: calls, next_page_token: String::new() };
             return listing::print(
                 context,
                 found,
@@ -79,7 +79,7 @@ pub(crate) async fn get(context: &Context, verb: Get) -> Result<Exit, Failure> {
     Ok(Exit::OK)
 }
 
-enum Found {
+enum GetAnswer {
     Execution(Execution),
     /// With its calls, for people.
     Step(Step, Vec<ToolCall>),

@@ -8,7 +8,7 @@ use super::super::listing::{Extent, elsewhere, print, sought, states, wanted};
 use crate::{
     args::{help, label},
     clock,
-    connect::Needs,
+    connect::Requirement,
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -35,7 +35,7 @@ const STATES: [State; 10] = [
 #[command(after_help = help!("belay executions list --state failed --state partial --since 1d"))]
 pub(crate) struct List {
     #[command(flatten)]
-    matching: Matching,
+    matching: ExecutionFilter,
     /// Sort by when they were accepted or ended; by their end, only those that have one are listed
     #[arg(long, value_name = "BY", value_enum)]
     sort: Option<Sort>,
@@ -46,7 +46,7 @@ pub(crate) struct List {
     extent: Extent,
 }
 
-/// What a list is sorted by.
+/// The order of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Sort {
     /// When they were accepted
@@ -67,9 +67,9 @@ impl List {
     }
 }
 
-/// Which executions are wanted.
+/// The filter of executions.
 #[derive(clap::Args, Debug)]
-pub(super) struct Matching {
+pub(super) struct ExecutionFilter {
     /// Only executions in this state; may be given more than once
     #[arg(long = "state", value_name = "S", ignore_case = true, value_parser = states(&STATES, words::execution_state))]
     states: Vec<State>,
@@ -97,7 +97,7 @@ pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure>
         include_children: verb.matching.children,
         ..Default::default()
     };
-    let listed = context.ask(Needs::Records, async |client| {
+    let listed = context.ask(Requirement::Records, async |client| {
         let wanted = wanted(&verb.extent, async |page_size, page_token| {
             let request = ListExecutionsRequest { page_size, page_token, ..request.clone() };
             let page = client.list_executions(request).await?.into_inner();
@@ -119,7 +119,7 @@ pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure>
 }
 
 /// The options as the contract's filter.
-pub(super) fn filter(verb: &Matching, now: Duration) -> String {
+pub(super) fn filter(verb: &ExecutionFilter, now: Duration) -> String {
     let mut all = Vec::new();
     let states: Vec<String> = verb
         .states

@@ -5,7 +5,7 @@ use belay_proto::v1::{Payload, ResolveStepRequest, StepResolution, payload::Cont
 use crate::{
     args::{ExecutionArg, help},
     clock,
-    connect::Needs,
+    connect::Requirement,
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -14,7 +14,7 @@ use crate::{
     render::execution,
 };
 
-/// Go on with a step whose call had an unknown outcome
+/// Continue with a step whose call had an unknown outcome
 ///
 /// A call whose outcome is unknown may have had effects outside the workspace, so it is never made again by itself. Find out what it did, and say so.
 #[derive(clap::Args, Debug)]
@@ -62,7 +62,7 @@ pub(crate) async fn resolve(context: &Context, verb: Resolve) -> Result<Exit, Fa
     };
     let result = result.map(|json| Payload { content: Some(Content::Json(json)) });
     let execution = context
-        .ask(Needs::Records, async |client| {
+        .ask(Requirement::Records, async |client| {
             let name = lookup::resolve(client, &context.namespace, &which.id).await?;
             let request = ResolveStepRequest {
                 name: format!("{name}/steps/{step}"),

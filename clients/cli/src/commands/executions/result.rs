@@ -7,18 +7,18 @@ use belay_proto::v1::ExecutionEvent;
 use crate::{
     args::{ExecutionArg, Format, execution_help},
     clock,
-    connect::{Needs, Session},
+    connect::{Requirement, Session},
     context::Context,
     exit::Exit,
     failure::Failure,
     follow::is_over,
-    history::{self, Until},
+    history::{self, ReadEnd},
     lookup, names, next, read,
     render::{
-        logs::{self, Printed},
-        picture::Picture,
-        result::{self, Calls, Recorded, Shape},
+        logs::{self, StepOutput},
+        result::{self, Calls, RecordedExecution, Shape},
         text::{Line, Style},
+        tracked_execution::TrackedExecution,
         words,
     },
 };
@@ -42,15 +42,15 @@ pub(crate) struct Print {
 /// Prints the result.
 pub(crate) async fn result(context: &Context, verb: Print) -> Result<Exit, Failure> {
     context
-        .with_session(Needs::Records, async |session| {
+        .with_session(Requirement::Records, async |session| {
             let name = lookup::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
-            let until = if verb.wait { Until::End } else { Until::Now };
-            let (mut recorded, picture) = recorded(context, session, &name, until).await?;
+            let until = if verb.wait { ReadEnd::End } else { ReadEnd::Now };
+            let (mut recorded, tracked) = recorded(context, session, &name, until).await?;
             if verb.shape == Some(Shape::Skills) {
                 recorded.audit = read::audit_entries(&mut session.client, &name).await?;
             }
             match context.screen.format {
-                Format::Text => text(context, &recorded, &picture)?,
+                Format::Text => text(context, &recorded, &tracked)?,
                 Format::Json | Format::Jsonl => {
                     let shape = verb.shape.unwrap_or_default();
                     context.screen.print_json(&result::of(&recorded, shape)?)?;
@@ -78,24 +78,24 @@ async fn recorded(
     context: &Context,
     session: &mut Session,
     name: &str,
-    until: Until,
-) -> Result<(Recorded, Picture), Failure> {
+    until: ReadEnd,
+) -> Result<(RecordedExecution, TrackedExecution), Failure> {
     let mut calls = Calls::default();
-    let see = async |_: &mut _, _: &Picture, event: &ExecutionEvent| {
+    let see = async |_: &mut _, _: &TrackedExecution, event: &ExecutionEvent| {
         calls.take(event);
         Ok(ControlFlow::Continue(()))
     };
-    let picture = history::read(session, &context.screen, name, 0, until, see).await?;
+    let tracked = history::read(session, &context.screen, name, 0, until, see).await?;
     let client = &mut session.client;
     for arguments in calls.arguments() {
         read::with_value(client, name, arguments).await?;
     }
     let execution = read::execution(client, name, Format::Json).await?;
-    Ok((Recorded { execution, calls, audit: Vec::new(), now: clock::now() }, picture))
+    Ok((RecordedExecution { execution, calls, audit: Vec::new(), now: clock::now() }, tracked))
 }
 
 /// The outputs as programs printed them; a heading above each where there are several.
-fn text(context: &Context, recorded: &Recorded, picture: &Picture) -> Result<(), Failure> {
+fn text(context: &Context, recorded: &RecordedExecution, tracked: &TrackedExecution) -> Result<(), Failure> {
     let screen = context.screen;
     let last = result::last_completed(&recorded.execution);
     if last.is_empty() {
@@ -104,9 +104,9 @@ fn text(context: &Context, recorded: &Recorded, picture: &Picture) -> Result<(),
         screen.say(&Line::default().and(Style::Warn, format!("execution {id} is {state}, and no step has completed")));
     }
     for step in &last {
-        let Printed { output, error, .. } = logs::printed(step);
+        let StepOutput { output, error, .. } = logs::printed(step);
         if last.len() > 1 {
-            screen.print(&[logs::heading(step, picture)])?;
+            screen.print(&[logs::heading(step, tracked)])?;
         }
         screen.print_text(&output)?;
         screen.say_text(&error);

@@ -6,7 +6,7 @@ use crate::{
     args::{ExecutionArg, Format, execution_help},
     ask,
     attend::{Attendance, attend, take_up},
-    connect::{Needs, Session},
+    connect::{Requirement, Session},
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -34,7 +34,7 @@ pub(crate) struct Resume {
 /// Resumes it and watches it from there; without a server, this process drives it.
 pub(crate) async fn resume(context: &Context, verb: Resume, signals: &mut Signals) -> Result<Exit, Failure> {
     let (session, execution) = unless_stopped(signals, async {
-        let mut session = Session::open(&context.target, Needs::Records).await?;
+        let mut session = Session::open(&context.target, Requirement::Records).await?;
         let resumed = async {
             let name = lookup::resolve(&mut session.client, &context.namespace, &verb.which.id).await?;
             if verb.skip_failed_step {

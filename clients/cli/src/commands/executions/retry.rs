@@ -8,12 +8,12 @@ use super::{
     super::run::no_server,
     refused_with_plan,
     resume::watch_on,
-    select::{BulkAction, Selected, Selection, each},
+    select::{BulkAction, ConfirmedSelection, Selection, each},
 };
 use crate::{
     args::execution_help,
     clock,
-    connect::{Needs, Session},
+    connect::{Requirement, Session},
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -38,7 +38,7 @@ pub(crate) struct Retry {
     /// Skip the steps that failed, and run those that depend on them
     #[arg(long)]
     skip_failed: bool,
-    /// Go on with this plan; what has completed and is kept cannot change
+    /// Continue with this plan; what has completed and is kept cannot change
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     plan: Option<PathBuf>,
     /// Pause it before anything runs, to change its steps first
@@ -61,8 +61,8 @@ const RETRIED: BulkAction = BulkAction {
     states: &[State::Failed, State::Partial, State::Cancelled, State::TimedOut],
 };
 
-/// What is left to do after the requests.
-enum Then {
+/// The rest of the command after the requests.
+enum RetryEnd {
     /// Watch this execution.
     Watch(Box<Execution>),
     /// Nothing.
@@ -89,13 +89,13 @@ pub(crate) async fn retry(context: &Context, verb: Retry, signals: &mut Signals)
         request_id: request_id.clone(),
     };
     let (session, then) = unless_stopped(signals, async {
-        let mut session = Session::open(&context.target, Needs::Records).await?;
+        let mut session = Session::open(&context.target, Requirement::Records).await?;
         let undriven = session.is_embedded();
         let client = &mut session.client;
         let asked = async {
             let names = match selection.resolve(context, client, &RETRIED).await? {
-                Selected::None(exit) => return Ok::<_, Failure>(Then::Leave(exit)),
-                Selected::Named(names) if names.len() == 1 => {
+                ConfirmedSelection::None(exit) => return Ok::<_, Failure>(RetryEnd::Leave(exit)),
+                ConfirmedSelection::Named(names) if names.len() == 1 => {
                     if undriven && detach && !paused {
                         return Err(no_server("--detach"));
                     }
@@ -109,12 +109,12 @@ pub(crate) async fn retry(context: &Context, verb: Retry, signals: &mut Signals)
                         }
                     };
                     if !paused && !detach {
-                        return Ok(Then::Watch(Box::new(execution)));
+                        return Ok(RetryEnd::Watch(Box::new(execution)));
                     }
                     context.screen.show(&execution, || execution::summary(&execution, clock::now()))?;
-                    return Ok(Then::Leave(Exit::OK));
+                    return Ok(RetryEnd::Leave(Exit::OK));
                 }
-                Selected::Named(names) | Selected::Matching(names) => names,
+                ConfirmedSelection::Named(names) | ConfirmedSelection::Matching(names) => names,
             };
             if undriven && !paused {
                 return Err(no_server("retrying several executions"));
@@ -122,7 +122,7 @@ pub(crate) async fn retry(context: &Context, verb: Retry, signals: &mut Signals)
             let act = async |client: &mut crate::connect::Client, name| {
                 Ok(client.retry_execution(request(name)).await?.into_inner())
             };
-            Ok(Then::Leave(each(context, client, &RETRIED, names, act).await?))
+            Ok(RetryEnd::Leave(each(context, client, &RETRIED, names, act).await?))
         };
         match asked.await {
             Ok(then) => Ok((session, then)),
@@ -134,11 +134,11 @@ pub(crate) async fn retry(context: &Context, verb: Retry, signals: &mut Signals)
     })
     .await??;
     let execution = match then {
-        Then::Leave(exit) => {
+        RetryEnd::Leave(exit) => {
             session.close().await;
             return Ok(exit);
         }
-        Then::Watch(execution) => execution,
+        RetryEnd::Watch(execution) => execution,
     };
     watch_on(context, session, *execution, signals).await
 }

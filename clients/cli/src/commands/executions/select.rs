@@ -8,7 +8,7 @@ use tonic::{Code, Status};
 use super::{
     super::listing::every,
     affected::{counted, shown},
-    list::{Matching, filter},
+    list::{ExecutionFilter, filter},
 };
 use crate::{
     args::Format,
@@ -33,13 +33,13 @@ pub(crate) struct Selection {
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     #[command(flatten)]
-    matching: Matching,
+    matching: ExecutionFilter,
     /// Do it without asking
     #[arg(long, short)]
     pub(super) yes: bool,
 }
 
-/// What is done to executions, in words.
+/// An action on executions, in words.
 pub(crate) struct BulkAction {
     /// `cancel`.
     pub(crate) verb: &'static str,
@@ -50,15 +50,15 @@ pub(crate) struct BulkAction {
 }
 
 /// The executions that a command line selects.
-pub(super) enum Chosen {
-    /// Those that are named, by their full names, each once.
+pub(super) enum Choice {
+    /// The named ones, by their full names, each once.
     Named(Vec<String>),
-    /// Those that match. When there are none, that was said.
+    /// The matching ones. When there are none, that was said.
     Matching(Vec<Execution>),
 }
 
 /// The selected executions.
-pub(crate) enum Selected {
+pub(crate) enum ConfirmedSelection {
     /// They were named.
     Named(Vec<String>),
     /// They match, and the person has confirmed that all of them are meant.
@@ -77,7 +77,7 @@ impl Selection {
         context: &Context,
         client: &mut Client,
         action: &BulkAction,
-    ) -> Result<Chosen, Failure> {
+    ) -> Result<Choice, Failure> {
         let filter = filter(&self.matching, clock::now());
         if self.ids.is_empty() == filter.is_empty() {
             return Err(unclear(action.verb, self.ids.is_empty()));
@@ -90,14 +90,14 @@ impl Selection {
                     named.push(name);
                 }
             }
-            return Ok(Chosen::Named(named));
+            return Ok(Choice::Named(named));
         }
         let found =
             matching(client, names::parent(&context.namespace), filter, action.states, self.matching.children).await?;
         if found.is_empty() {
             context.screen.say(&Line::new(format!("no execution that matches can be {}", action.done)));
         }
-        Ok(Chosen::Matching(found))
+        Ok(Choice::Matching(found))
     }
 
     /// The names of the selected executions. Asks about those that are not named.
@@ -106,11 +106,11 @@ impl Selection {
         context: &Context,
         client: &mut Client,
         action: &BulkAction,
-    ) -> Result<Selected, Failure> {
+    ) -> Result<ConfirmedSelection, Failure> {
         let found = match self.choose(context, client, action).await? {
-            Chosen::Named(names) => return Ok(Selected::Named(names)),
-            Chosen::Matching(found) if found.is_empty() => return Ok(Selected::None(Exit::OK)),
-            Chosen::Matching(found) => found,
+            Choice::Named(names) => return Ok(ConfirmedSelection::Named(names)),
+            Choice::Matching(found) if found.is_empty() => return Ok(ConfirmedSelection::None(Exit::OK)),
+            Choice::Matching(found) => found,
         };
         if !self.yes {
             if ask::is_attended() {
@@ -120,10 +120,10 @@ impl Selection {
             verb[..1].make_ascii_uppercase();
             if !ask::confirm(context.screen, &format!("{verb} {}?", counted(found.len()))).await? {
                 context.screen.say(&Line::new(format!("nothing was {}", action.done)));
-                return Ok(Selected::None(Exit::REFUSED));
+                return Ok(ConfirmedSelection::None(Exit::REFUSED));
             }
         }
-        Ok(Selected::Matching(found.into_iter().map(|execution| execution.name).collect()))
+        Ok(ConfirmedSelection::Matching(found.into_iter().map(|execution| execution.name).collect()))
     }
 }
 

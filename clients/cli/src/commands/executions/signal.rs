@@ -9,7 +9,7 @@ use belay_proto::v1::{
 use crate::{
     args::{ExecutionArg, help},
     clock,
-    connect::Needs,
+    connect::Requirement,
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -45,7 +45,7 @@ pub(crate) async fn signal(context: &Context, verb: Signal) -> Result<Exit, Fail
     let Signal { which, signal, payload, request_id } = verb;
     let payload = payload.map(|json| Payload { content: Some(Content::Json(json)) });
     let (execution, plan) = context
-        .ask(Needs::Records, async |client| {
+        .ask(Requirement::Records, async |client| {
             let name = lookup::resolve(client, &context.namespace, &which.id).await?;
             let request = SignalExecutionRequest { name: name.clone(), signal: signal.clone(), payload, request_id };
             let answer = client.signal_execution(request).await;
@@ -64,7 +64,7 @@ pub(crate) async fn signal(context: &Context, verb: Signal) -> Result<Exit, Fail
     Ok(Exit::OK)
 }
 
-/// What to say about a signal that no step of the plan waits for: its name may be mistyped.
+/// A warning about a signal that no step of the plan waits for: its name may be mistyped.
 fn unheard(plan: &Plan, signal: &str) -> Option<String> {
     let named = plan.steps.iter().filter_map(|step| match step.kind.as_ref()? {
         step_spec::Kind::Wait(wait) => match wait.condition.as_ref()? {

@@ -8,7 +8,7 @@ use tonic::Status;
 use crate::{
     args::{ExecutionArg, help},
     clock,
-    connect::{Client, Needs},
+    connect::{Client, Requirement},
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -55,7 +55,7 @@ struct Change {
     /// Do not try again: the step fails as its last attempt did
     #[arg(long)]
     cancel: bool,
-    /// Do not try this call again: the step goes on with its next `fallback`
+    /// Do not try this call again: the step continues with its next `fallback`
     #[arg(long)]
     fallback: bool,
 }
@@ -119,7 +119,7 @@ async fn ask(
     request: impl AsyncFnOnce(&mut Client, String) -> Result<Execution, Status>,
 ) -> Result<Exit, Failure> {
     let execution = context
-        .ask(Needs::Records, async |client| {
+        .ask(Requirement::Records, async |client| {
             let name = lookup::resolve(client, &context.namespace, &which.id).await?;
             let answer = request(client, format!("{name}/steps/{step}")).await;
             answer.map_err(|status| refused(&status, &name))

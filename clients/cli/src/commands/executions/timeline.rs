@@ -8,7 +8,7 @@ use tonic::Status;
 use crate::{
     args::{ExecutionArg, Format, help},
     clock,
-    connect::{Client, Needs},
+    connect::{Client, Requirement},
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -43,7 +43,7 @@ pub(crate) struct Show {
 /// Draws it.
 pub(crate) async fn timeline(context: &Context, verb: Show) -> Result<Exit, Failure> {
     let screen = context.screen;
-    let read = context.ask(Needs::Records, async |client| {
+    let read = context.ask(Requirement::Records, async |client| {
         let name = lookup::resolve(client, &context.namespace, &verb.which.id).await?;
         Ok(whole(client, &name).await?)
     });

@@ -4,7 +4,7 @@ use super::{list, watch_all};
 use crate::{
     args::execution_help,
     attend::{Attendance, attend},
-    connect::{Needs, Session},
+    connect::{Requirement, Session},
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -31,7 +31,7 @@ pub(crate) struct Watch {
     )]
     after: i64,
     #[command(flatten)]
-    matching: list::Matching,
+    matching: list::ExecutionFilter,
     /// The lines that programs get, which `-o jsonl` is then
     #[arg(long = "as", value_name = "SHAPE", value_enum, requires = "id")]
     pub(crate) shape: Option<EventShape>,
@@ -46,7 +46,7 @@ pub(crate) async fn watch(context: &Context, verb: Watch, signals: &mut Signals)
         return unless_stopped(signals, watch_all::watch_all(context, &verb.matching)).await?;
     };
     let (session, name) = unless_stopped(signals, async {
-        let mut session = Session::open(&context.target, Needs::Records).await?;
+        let mut session = Session::open(&context.target, Requirement::Records).await?;
         match lookup::resolve(&mut session.client, &context.namespace, id).await {
             Ok(name) => Ok((session, name)),
             Err(failure) => {

@@ -4,11 +4,11 @@ use std::{convert::Infallible, time::Duration};
 
 use belay_proto::v1::{WatchExecutionsRequest, WatchExecutionsResponse, watch_executions_response::Content};
 
-use super::list::{Matching, filter};
+use super::list::{ExecutionFilter, filter};
 use crate::{
     args::Format,
     clock,
-    connect::{Needs, Session},
+    connect::{Requirement, Session},
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -18,8 +18,8 @@ use crate::{
 };
 
 /// Follows the executions that match, through broken connections, until the command is stopped.
-pub(super) async fn watch_all(context: &Context, matching: &Matching) -> Result<Exit, Failure> {
-    let mut session = Session::open(&context.target, Needs::Records).await?;
+pub(super) async fn watch_all(context: &Context, matching: &ExecutionFilter) -> Result<Exit, Failure> {
+    let mut session = Session::open(&context.target, Requirement::Records).await?;
     let mut request = WatchExecutionsRequest {
         parent: names::parent(&context.namespace),
         filter: filter(matching, clock::now()),
@@ -31,8 +31,8 @@ pub(super) async fn watch_all(context: &Context, matching: &Matching) -> Result<
     loop {
         let Err(why) = follow(context, &mut session, &mut request, &mut tries).await;
         let why = match why {
-            Stopped::Broken(status) => status,
-            Stopped::Failed(failure) => {
+            WatchEnd::Broken(status) => status,
+            WatchEnd::Failed(failure) => {
                 session.close().await;
                 return Err(failure);
             }
@@ -58,31 +58,31 @@ fn lost(why: &str, wait: Duration) -> String {
 }
 
 /// Why a watch ended.
-enum Stopped {
+enum WatchEnd {
     /// Another may succeed.
     Broken(tonic::Status),
     /// The output cannot be written.
     Failed(Failure),
 }
 
-/// One watch, from the request's cursor on, which moves with what is printed.
+/// Follows a watch from the request's cursor on, which moves with what is printed.
 async fn follow(
     context: &Context,
     session: &mut Session,
     request: &mut WatchExecutionsRequest,
     tries: &mut u32,
-) -> Result<Infallible, Stopped> {
+) -> Result<Infallible, WatchEnd> {
     // What has changed meanwhile is news like any other.
     let mut lists = request.cursor.is_empty();
-    let mut messages = session.client.watch_executions(request.clone()).await.map_err(Stopped::Broken)?.into_inner();
+    let mut messages = session.client.watch_executions(request.clone()).await.map_err(WatchEnd::Broken)?.into_inner();
     loop {
-        let message = messages.message().await.map_err(Stopped::Broken)?;
+        let message = messages.message().await.map_err(WatchEnd::Broken)?;
         let message =
-            message.ok_or_else(|| Stopped::Broken(tonic::Status::unavailable("the server ended the watch")))?;
+            message.ok_or_else(|| WatchEnd::Broken(tonic::Status::unavailable("the server ended the watch")))?;
         *tries = 0;
         lists |= matches!(message.content, Some(Content::Reset(_)));
         if lists || !matches!(message.content, Some(Content::Listed(_))) {
-            print(context, &message).map_err(Stopped::Failed)?;
+            print(context, &message).map_err(WatchEnd::Failed)?;
         }
         if !message.cursor.is_empty() {
             request.cursor = message.cursor;

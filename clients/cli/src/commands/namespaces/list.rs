@@ -5,7 +5,7 @@ use belay_proto::v1::{ListNamespacesRequest, ListNamespacesResponse, Namespace};
 use crate::{
     args::help,
     commands::listing::{Extent, print, wanted},
-    connect::Needs,
+    connect::Requirement,
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -23,7 +23,7 @@ pub(crate) struct List {
 /// Lists them.
 pub(crate) async fn list(context: &Context, verb: List) -> Result<Exit, Failure> {
     let found = context
-        .ask(Needs::Records, async |client| {
+        .ask(Requirement::Records, async |client| {
             wanted(&verb.extent, async |page_size, page_token| {
                 let request = ListNamespacesRequest { page_size, page_token };
                 let page = client.list_namespaces(request).await?.into_inner();

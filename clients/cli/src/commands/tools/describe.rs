@@ -6,7 +6,7 @@ use belay_reasons as reasons;
 use super::list::capabilities;
 use crate::{
     args::help,
-    connect::Needs,
+    connect::Requirement,
     context::Context,
     exit::Exit,
     failure::{Failure, Report},
@@ -28,7 +28,7 @@ pub(crate) struct Describe {
 
 /// Shows it.
 pub(crate) async fn describe(context: &Context, verb: Describe) -> Result<Exit, Failure> {
-    let tools = context.ask(Needs::Services, capabilities).await?.tools;
+    let tools = context.ask(Requirement::Services, capabilities).await?.tools;
     let tool = find(&tools, &verb.name)?;
     context.screen.show(tool, || tool::describe(tool))?;
     Ok(Exit::OK)

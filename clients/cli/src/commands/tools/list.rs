@@ -4,7 +4,7 @@ use belay_proto::v1::{ListCapabilitiesRequest, ListCapabilitiesResponse};
 
 use crate::{
     args::{Format, help},
-    connect::{Client, Needs},
+    connect::{Client, Requirement},
     context::Context,
     exit::Exit,
     failure::Failure,
@@ -18,7 +18,7 @@ pub(crate) struct List {}
 
 /// Lists them.
 pub(crate) async fn list(context: &Context, List {}: List) -> Result<Exit, Failure> {
-    let capabilities = context.ask(Needs::Services, capabilities).await?;
+    let capabilities = context.ask(Requirement::Services, capabilities).await?;
     match context.screen.format {
         Format::Jsonl => {
             for tool in &capabilities.tools {
@@ -34,7 +34,7 @@ pub(crate) async fn list(context: &Context, List {}: List) -> Result<Exit, Failu
     Ok(Exit::OK)
 }
 
-/// What plans may use.
+/// Lists the capabilities that plans may use.
 pub(super) async fn capabilities(client: &mut Client) -> Result<ListCapabilitiesResponse, Failure> {
     let mut all = ListCapabilitiesResponse::default();
     loop {

@@ -22,7 +22,7 @@ impl Folder {
         PlanFile::read_now(&self.path(name)).unwrap()
     }
 
-    /// What is wrong, as the screen shows it, without the folder's own name.
+    /// The problem as the screen shows it, without the folder's own name.
     fn refusal(&self, name: &str) -> String {
         let report = PlanFile::read_now(&self.path(name)).unwrap_err().report();
         assert_eq!(report.code, "PLAN_REFUSED");

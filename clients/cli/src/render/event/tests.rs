@@ -1,4 +1,4 @@
-//! What the line of each event says.
+//! The line of each event.
 
 use belay_proto::v1::{
     Actor, ApprovalDecided, ApprovalNeed, ApprovalRequested, Decision, EffectSummary, Execution,
@@ -10,15 +10,15 @@ use belay_proto::v1::{
 use pbjson_types::{Duration, Timestamp};
 
 use super::line;
-use crate::render::picture::Picture;
+use crate::render::tracked_execution::TrackedExecution;
 
-fn told(step: &str, attempt: i32, kind: Kind) -> String {
+fn rendered(step: &str, attempt: i32, kind: Kind) -> String {
     told_by("", step, attempt, kind)
 }
 
 fn told_by(principal: &str, step: &str, attempt: i32, kind: Kind) -> String {
     let status = Step { step_id: "fetch".to_owned(), max_attempts: 3, ..Default::default() };
-    let picture = Picture::new(Execution {
+    let tracked = TrackedExecution::new(Execution {
         name: "namespaces/default/executions/e1".to_owned(),
         steps: vec![status],
         ..Default::default()
@@ -31,7 +31,7 @@ fn told_by(principal: &str, step: &str, attempt: i32, kind: Kind) -> String {
         kind: Some(kind),
         ..Default::default()
     };
-    line(&event, &picture).expect("known events have a line").render(false)
+    line(&event, &tracked).expect("known events have a line").render(false)
 }
 
 fn seconds(seconds: i64) -> Option<Duration> {
@@ -53,9 +53,9 @@ fn a_run_reads_like_a_log() {
     let arguments = Some(Payload { content: Some(Content::Json(r#"{"path":"a"}"#.to_owned())) });
     let totals = Some(StepTotals { total: 2, failed: 1, skipped: 1, ..Default::default() });
     let log = [
-        told("", 0, Kind::ExecutionCreated(ExecutionCreated { plan: Some(plan), ..Default::default() })),
-        told("fetch", 1, Kind::StepStarted(StepStarted::default())),
-        told(
+        rendered("", 0, Kind::ExecutionCreated(ExecutionCreated { plan: Some(plan), ..Default::default() })),
+        rendered("fetch", 1, Kind::StepStarted(StepStarted::default())),
+        rendered(
             "fetch",
             1,
             Kind::ToolCallRequested(ToolCallRequested {
@@ -64,7 +64,7 @@ fn a_run_reads_like_a_log() {
                 ..Default::default()
             }),
         ),
-        told(
+        rendered(
             "fetch",
             1,
             Kind::StepRetryScheduled(StepRetryScheduled {
@@ -74,13 +74,13 @@ fn a_run_reads_like_a_log() {
                 retry_time: None,
             }),
         ),
-        told("fetch", 2, Kind::StepStarted(StepStarted::default())),
-        told(
+        rendered("fetch", 2, Kind::StepStarted(StepStarted::default())),
+        rendered(
             "fetch",
             2,
             Kind::StepFailed(StepFailed { failure: failure("reset", "NET"), attempts: 2, progress: done(1) }),
         ),
-        told(
+        rendered(
             "publish",
             0,
             Kind::StepSkipped(StepSkipped {
@@ -89,8 +89,8 @@ fn a_run_reads_like_a_log() {
                 progress: done(2),
             }),
         ),
-        told("fetch", 1, Kind::StepCompleted(StepCompleted { progress: done(1), duration: seconds(2) })),
-        told(
+        rendered("fetch", 1, Kind::StepCompleted(StepCompleted { progress: done(1), duration: seconds(2) })),
+        rendered(
             "",
             0,
             Kind::ExecutionFinished(ExecutionFinished {
@@ -141,19 +141,19 @@ fn an_approval_reads_like_a_log() {
         ..Default::default()
     });
     let log = [
-        told("fetch", 1, Kind::ToolCallEffectProposed(ToolCallEffectProposed { need: need.clone() })),
-        told("fetch", 1, Kind::ToolCallApprovalRequired(ToolCallApprovalRequired { need })),
-        told(
+        rendered("fetch", 1, Kind::ToolCallEffectProposed(ToolCallEffectProposed { need: need.clone() })),
+        rendered("fetch", 1, Kind::ToolCallApprovalRequired(ToolCallApprovalRequired { need })),
+        rendered(
             "fetch",
             1,
             Kind::ApprovalRequested(ApprovalRequested { approval: approval.clone(), ..Default::default() }),
         ),
-        told("", 0, Kind::ExecutionAwaitingApproval(ExecutionAwaitingApproval {})),
+        rendered("", 0, Kind::ExecutionAwaitingApproval(ExecutionAwaitingApproval {})),
         decided(Decision::Approve, &approval, "unix:1000", ""),
         decided(Decision::Deny, &approval, "unix:1000", "wrong file"),
         decided(Decision::Deny, "", "", "NON_INTERACTIVE"),
         decided(Decision::Expire, &approval, "", ""),
-        told(
+        rendered(
             "fetch",
             1,
             Kind::ToolCallDenied(ToolCallDenied {
@@ -161,7 +161,7 @@ fn an_approval_reads_like_a_log() {
                 ..Default::default()
             }),
         ),
-        told(
+        rendered(
             "fetch",
             1,
             Kind::ToolCallCompleted(ToolCallCompleted {
@@ -169,7 +169,7 @@ fn an_approval_reads_like_a_log() {
                 result: Some(Payload { content: Some(Content::Json("{}".to_owned())) }),
             }),
         ),
-        told(
+        rendered(
             "fetch",
             1,
             Kind::ToolCallCancelled(ToolCallCancelled {
@@ -198,9 +198,9 @@ fn an_approval_reads_like_a_log() {
 
 #[test]
 fn an_unknown_event_is_skipped_only_where_that_is_safe() {
-    let picture = Picture::new(Execution::default());
+    let tracked = TrackedExecution::new(Execution::default());
     let event = ExecutionEvent { safe_to_skip: true, ..Default::default() };
-    assert!(line(&event, &picture).is_none());
+    assert!(line(&event, &tracked).is_none());
     let event = ExecutionEvent { safe_to_skip: false, ..Default::default() };
-    assert!(line(&event, &picture).expect("has a line").render(false).contains("a newer one shows it"));
+    assert!(line(&event, &tracked).expect("has a line").render(false).contains("a newer one shows it"));
 }

@@ -78,7 +78,7 @@ fn place(execution: &Execution) -> String {
 /// The most steps that a line names.
 const STEPS_NAMED: usize = 5;
 
-/// What no person approved, by rule: first the calls that needed approval and got it automatically.
+/// The changes that no person approved, by rule: first the calls that needed approval and got it automatically.
 fn unattended(execution: &Execution) -> Vec<Line> {
     let mut by_rule: BTreeMap<(bool, &str), (Vec<&str>, EffectSummary)> = BTreeMap::new();
     for step in &execution.steps {

@@ -34,7 +34,7 @@ pub(crate) fn list(executions: &[Execution], now: Duration) -> Vec<Line> {
     table(&std::iter::once(heading).chain(rows).collect::<Vec<_>>())
 }
 
-/// One execution as it is now, for a watch of all: `failed  e1  deploy  12s  TOOL_FAILED`.
+/// An execution as it is now, for a watch of all: `failed  e1  deploy  12s  TOOL_FAILED`.
 pub(crate) fn changed(execution: &Execution, now: Duration) -> Line {
     let state = execution.state();
     let took = took_in_words(execution, now).unwrap_or_default();
@@ -53,7 +53,7 @@ pub(crate) fn changed(execution: &Execution, now: Duration) -> Line {
     line
 }
 
-/// One execution that a watch of all is to forget.
+/// An execution that a watch of all is to forget.
 pub(crate) fn removed(removed: &ExecutionRemoved) -> Line {
     let what = if removed.deleted { "deleted" } else { "no longer matches" };
     Line::default().column(Style::Dim, what, STATE_COLUMNS).and(Style::Strong, names::id(&removed.name))

@@ -6,15 +6,16 @@ use belay_proto::v1::{Failure, Step, ToolCall, payload::Content, step::State};
 
 use crate::render::{
     call, output,
-    picture::{has_ended, machine_time, waited_for_people},
     text::{Line, Style, table},
-    time, words,
+    time,
+    tracked_execution::{has_ended, machine_time, waited_for_people},
+    words,
 };
 
 /// The most lines of each stream of an attempt's last output that are shown.
 const OUTPUT_IN_FULL: usize = 40;
 
-/// One step, how each of its calls ended, and its output.
+/// A step, how each of its calls ended, and its output.
 pub(crate) fn step(step: &Step, made: &[ToolCall], now: Duration) -> Vec<Line> {
     let mut lines = table(&[step_row(step, now)]);
     match made {
@@ -76,7 +77,7 @@ fn call_row(call: &ToolCall, now: Duration) -> Vec<(Style, String)> {
     ]
 }
 
-/// What there is to say of a call's failure besides its reason: the details, and what its program wrote last.
+/// The rest of a call's failure besides its reason: the details, and the last output of its program.
 fn failure_of(call: &ToolCall) -> Vec<Line> {
     let more = |failure: &Failure| {
         words::details(failure).into_iter().chain(output::last(failure, OUTPUT_IN_FULL)).collect::<Vec<_>>()

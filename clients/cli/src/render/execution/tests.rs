@@ -1,4 +1,4 @@
-//! One execution in full, a list, and the end of one.
+//! An execution in full, a list, and the end of an execution.
 
 use std::time::Duration;
 

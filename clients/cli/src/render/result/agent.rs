@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet};
 use belay_proto::v1::{ErrorClass, Failure, Step, execution, step::State};
 use serde_json::{Value, json};
 
-use super::recorded::{Recorded, completed, dependencies, message, output, planned_id, specs, tool, when};
+use super::recorded::{RecordedExecution, completed, dependencies, message, output, planned_id, specs, tool, when};
 
 /// The whole result.
-pub(super) fn result(Recorded { execution, .. }: &Recorded) -> Value {
+pub(super) fn result(RecordedExecution { execution, .. }: &RecordedExecution) -> Value {
     let ids: HashSet<&str> = completed(execution).map(|step| step.step_id.as_str()).collect();
     let from: HashMap<&str, Vec<String>> =
         specs(execution).map(|spec| (spec.id.as_str(), dependencies(spec, &ids))).collect();
@@ -41,7 +41,7 @@ pub(super) fn result(Recorded { execution, .. }: &Recorded) -> Value {
 }
 
 /// The names of the artifacts.
-pub(super) fn artifacts(Recorded { execution, .. }: &Recorded) -> Vec<String> {
+pub(super) fn artifacts(RecordedExecution { execution, .. }: &RecordedExecution) -> Vec<String> {
     completed(execution).map(|step| format!("{}/steps/{}", execution.name, step.step_id)).collect()
 }
 

@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use belay_proto::v1::{ErrorClass, Execution, Failure, Step, execution, step::State};
 use serde_json::{Value, json};
 
-use super::recorded::{Recorded, lasted, message, output};
+use super::recorded::{RecordedExecution, lasted, message, output};
 use crate::{exit::Exit, follow::is_over};
 
 /// The stage that continues after an execution that completed.
 const NEXT_STAGE: &str = "verifier";
 
 /// The whole result.
-pub(super) fn result(recorded: &Recorded) -> Value {
+pub(super) fn result(recorded: &RecordedExecution) -> Value {
     let execution = &recorded.execution;
     let is_complete = execution.state() == execution::State::Completed;
     let numbers = Numbers::of(execution);
@@ -49,7 +49,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Those of an execution's steps, in the order of the plan.
+    /// The numbers of an execution's steps, in the order of the plan.
     pub(super) fn of(execution: &Execution) -> Numbers {
         let groups: HashMap<&str, &str> = execution
             .plan

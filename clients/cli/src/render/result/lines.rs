@@ -13,7 +13,7 @@ use super::{
     executor::{Numbers, error_code, failed, stage_status, title},
     recorded::message,
 };
-use crate::render::{json, picture::Picture, time, words};
+use crate::render::{json, time, tracked_execution::TrackedExecution, words};
 
 /// How events are printed as lines for programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -40,24 +40,28 @@ pub(crate) struct EventLines {
 }
 
 impl EventLines {
-    /// Nothing has been seen yet.
+    /// The state before any event.
     pub(crate) fn new(shape: EventShape) -> EventLines {
         EventLines { shape, ..EventLines::default() }
     }
 
-    /// The line of the next event, if it has one. `picture` has to know the event.
+    /// The line of the next event, if it has one. `tracked` has to know the event.
     pub(crate) fn take(
         &mut self,
         event: &ExecutionEvent,
-        picture: &Picture,
-    ) -> Result<Option<Value>, json::Unwritable> {
+        tracked: &TrackedExecution,
+    ) -> Result<Option<Value>, json::JsonError> {
         match self.shape {
-            EventShape::Belay => json::of_event(event, picture.execution()).map(Some),
-            EventShape::Executor => self.of_stage(event, picture),
+            EventShape::Belay => json::of_event(event, tracked.execution()).map(Some),
+            EventShape::Executor => self.of_stage(event, tracked),
         }
     }
 
-    fn of_stage(&mut self, event: &ExecutionEvent, picture: &Picture) -> Result<Option<Value>, json::Unwritable> {
+    fn of_stage(
+        &mut self,
+        event: &ExecutionEvent,
+        tracked: &TrackedExecution,
+    ) -> Result<Option<Value>, json::JsonError> {
         let id = &event.step_id;
         let (kind, fields) = match &event.kind {
             Some(Kind::StepStarted(_)) => {
@@ -66,7 +70,7 @@ impl EventLines {
                     return Ok(None);
                 }
                 self.steps.insert(id.clone(), event.record_time);
-                ("step_start", json!({ "title": picture.step(id).map(title) }))
+                ("step_start", json!({ "title": tracked.step(id).map(title) }))
             }
             Some(Kind::ToolCallRequested(call)) => {
                 self.calls.insert(id.clone(), (call.tool.clone(), event.record_time));
@@ -99,14 +103,14 @@ impl EventLines {
                 self.needs.insert(id.clone(), need.clone().unwrap_or_default());
                 return Ok(None);
             }
-            Some(Kind::ApprovalRequested(asked)) => ("approval_request", self.approval(&asked.approval, id, picture)),
-            Some(Kind::StepCompleted(_)) => ("step_complete", self.step_ended(event, picture, "success", None)),
+            Some(Kind::ApprovalRequested(asked)) => ("approval_request", self.approval(&asked.approval, id, tracked)),
+            Some(Kind::StepCompleted(_)) => ("step_complete", self.step_ended(event, tracked, "success", None)),
             Some(Kind::StepFailed(step)) => {
                 let failure = step.failure.as_ref();
-                ("step_complete", self.step_ended(event, picture, failure.map_or("failed", failed), failure))
+                ("step_complete", self.step_ended(event, tracked, failure.map_or("failed", failed), failure))
             }
-            Some(Kind::StepSkipped(_)) => ("step_complete", self.step_ended(event, picture, "skipped", None)),
-            Some(Kind::StepCancelled(_)) => ("step_complete", self.step_ended(event, picture, "cancelled", None)),
+            Some(Kind::StepSkipped(_)) => ("step_complete", self.step_ended(event, tracked, "skipped", None)),
+            Some(Kind::StepCancelled(_)) => ("step_complete", self.step_ended(event, tracked, "cancelled", None)),
             Some(Kind::ExecutionFinished(finished)) => {
                 let duration = finished.duration.as_ref().map(time::duration).unwrap_or_default();
                 let fields = json!({
@@ -156,8 +160,8 @@ impl EventLines {
             )
             | None => return Ok(None),
         };
-        if self.numbers.counted != picture.execution().steps.len() {
-            self.numbers = Numbers::of(picture.execution());
+        if self.numbers.counted != tracked.execution().steps.len() {
+            self.numbers = Numbers::of(tracked.execution());
         }
         let number = self.numbers.step(id);
         let mut line: Map<String, Value> = Map::from_iter([("type".to_owned(), kind.into())]);
@@ -175,19 +179,19 @@ impl EventLines {
     }
 
     /// The fields of a request for an approval: the operation, its files, why the plan does it, and how much harm it may do.
-    fn approval(&mut self, approval: &str, step: &str, picture: &Picture) -> Value {
+    fn approval(&mut self, approval: &str, step: &str, tracked: &TrackedExecution) -> Value {
         // A watch that began after the call was held knows neither files nor risk.
         let need = self.needs.remove(step);
         let effect = need.as_ref().and_then(|need| need.effect.as_ref());
         let files: Vec<&str> = effect.iter().flat_map(|effect| &effect.changes).map(|change| &*change.path).collect();
         let risk = need.as_ref().map(|need| words::risk(need.risk())).filter(|risk| !risk.is_empty());
-        let planned = picture.execution().plan.as_ref().and_then(|plan| plan.steps.iter().find(|spec| spec.id == step));
+        let planned = tracked.execution().plan.as_ref().and_then(|plan| plan.steps.iter().find(|spec| spec.id == step));
         let described = planned.map(|spec| spec.description.as_str()).filter(|description| !description.is_empty());
         json!({
             "approval": approval,
             "operation": self.calls.get(step).map(|(tool, _)| tool),
             "files": files,
-            "reason": described.or_else(|| picture.step(step).map(title)),
+            "reason": described.or_else(|| tracked.step(step).map(title)),
             "risk": risk,
         })
     }
@@ -213,11 +217,11 @@ impl EventLines {
     fn step_ended(
         &mut self,
         event: &ExecutionEvent,
-        picture: &Picture,
+        tracked: &TrackedExecution,
         status: &str,
         failure: Option<&Failure>,
     ) -> Value {
-        let step = picture.step(&event.step_id);
+        let step = tracked.step(&event.step_id);
         // A watch that began after the step's start knows it from the snapshot.
         let known = || step.and_then(|step| step.start_time);
         let start = self.steps.remove(&event.step_id).flatten().or_else(known);

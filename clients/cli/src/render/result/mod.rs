@@ -15,7 +15,7 @@ use belay_proto::v1::Execution;
 use serde_json::{Map, Value};
 
 use super::json;
-pub(crate) use recorded::{Calls, Recorded, final_result, last_completed};
+pub(crate) use recorded::{Calls, RecordedExecution, final_result, last_completed};
 use recorded::{completed, output};
 
 /// The shape of a result.
@@ -45,7 +45,7 @@ pub(crate) enum Shape {
 ///
 /// # Errors
 /// When a message cannot be written as JSON.
-pub(crate) fn of(recorded: &Recorded, shape: Shape) -> Result<Value, json::Unwritable> {
+pub(crate) fn of(recorded: &RecordedExecution, shape: Shape) -> Result<Value, json::JsonError> {
     match shape {
         Shape::Belay => belay(recorded),
         Shape::QuotaAware => quota_aware::result(recorded),
@@ -57,7 +57,7 @@ pub(crate) fn of(recorded: &Recorded, shape: Shape) -> Result<Value, json::Unwri
 }
 
 /// Belay's own shape, with the contract's names.
-fn belay(Recorded { execution, .. }: &Recorded) -> Result<Value, json::Unwritable> {
+fn belay(RecordedExecution { execution, .. }: &RecordedExecution) -> Result<Value, json::JsonError> {
     let head = Execution {
         name: execution.name.clone(),
         state: execution.state,

@@ -3,14 +3,14 @@
 use belay_proto::v1::{ErrorClass, Failure, execution::State};
 use serde_json::{Value, json};
 
-use super::recorded::{Recorded, decisive, exit_code, message, text_of};
+use super::recorded::{RecordedExecution, decisive, exit_code, message, text_of};
 use crate::render::json;
 
 /// The exit code of an agent that could not be started.
 const NOT_STARTED: i64 = -1;
 
 /// The whole result: that of the last attempt of the step that decided it.
-pub(super) fn result(Recorded { execution, .. }: &Recorded) -> Result<Value, json::Unwritable> {
+pub(super) fn result(RecordedExecution { execution, .. }: &RecordedExecution) -> Result<Value, json::JsonError> {
     let success = execution.state() == State::Completed;
     let step = decisive(execution);
     let failure = execution.failure.as_ref();
@@ -35,7 +35,7 @@ pub(super) fn result(Recorded { execution, .. }: &Recorded) -> Result<Value, jso
 }
 
 /// The quota as the tool reported it, with a status: `QUOTA_EXHAUSTED` where it named the quota that is used up, else `RATE_LIMITED`.
-fn quota_state(failure: &Failure) -> Result<Option<Value>, json::Unwritable> {
+fn quota_state(failure: &Failure) -> Result<Option<Value>, json::JsonError> {
     if failure.error_class() != ErrorClass::RateLimit && failure.quota.is_none() {
         return Ok(None);
     }

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::render::{call, time};
 
 /// An execution as its result is read: the contract's messages, and what its events say about calls.
-pub(crate) struct Recorded {
+pub(crate) struct RecordedExecution {
     /// In FULL view, with the steps in FULL view.
     pub(crate) execution: Execution,
     /// The calls of tools.
@@ -26,7 +26,7 @@ pub(crate) struct Recorded {
     pub(crate) now: Duration,
 }
 
-/// What the events of an execution say about the calls of its steps, by step.
+/// The calls of an execution's steps as its events describe them, by step.
 #[derive(Debug, Default)]
 pub(crate) struct Calls(HashMap<String, Call>);
 
@@ -165,7 +165,7 @@ pub(super) fn value(payload: &Payload) -> Value {
     }
 }
 
-/// What a program printed to its standard output; the result of a tool that is no command as text.
+/// The standard output of a program; the result of a tool that is no command as text.
 pub(super) fn text_of(step: &Step) -> String {
     let last = step.failure.as_ref().filter(|_| step.state() == State::Failed);
     if let Some(failure) = last {
@@ -203,7 +203,7 @@ pub(super) fn when(timestamp: &Timestamp) -> Value {
 }
 
 /// How long the execution has lasted since its first step started, or since it was accepted.
-pub(super) fn lasted(Recorded { execution, now, .. }: &Recorded) -> u64 {
+pub(super) fn lasted(RecordedExecution { execution, now, .. }: &RecordedExecution) -> u64 {
     let start = execution.start_time.as_ref().or(execution.create_time.as_ref());
     milliseconds(start, execution.end_time.as_ref(), *now)
 }

@@ -7,12 +7,12 @@ use belay_reasons as reasons;
 use serde_json::{Map, Value, json};
 
 use super::recorded::{
-    Recorded, final_result, lasted, message, milliseconds, output, own_tools, planned_id, tool, when,
+    RecordedExecution, final_result, lasted, message, milliseconds, output, own_tools, planned_id, tool, when,
 };
 use crate::render::{json, time};
 
 /// The whole result.
-pub(super) fn result(recorded: &Recorded) -> Result<Value, json::Unwritable> {
+pub(super) fn result(recorded: &RecordedExecution) -> Result<Value, json::JsonError> {
     let execution = &recorded.execution;
     let mut steps = Map::new();
     for step in &execution.steps {
@@ -59,7 +59,7 @@ fn audit_entry(entry: &AuditEntry) -> Value {
     said
 }
 
-fn step_result(recorded: &Recorded, step: &Step) -> Result<Value, json::Unwritable> {
+fn step_result(recorded: &RecordedExecution, step: &Step) -> Result<Value, json::JsonError> {
     let mut result = json!({
         "stepId": step.step_id,
         "skillId": tool(step),
@@ -118,7 +118,7 @@ fn step_status(state: State) -> &'static str {
     }
 }
 
-fn error(recorded: &Recorded, failure: &Failure) -> Result<Value, json::Unwritable> {
+fn error(recorded: &RecordedExecution, failure: &Failure) -> Result<Value, json::JsonError> {
     let is_parallel = recorded.execution.plan.as_ref().is_some_and(|plan| plan.parallelism > 1);
     let code = match failure.error_class() {
         ErrorClass::RateLimit => "RATE_LIMIT_EXCEEDED",
@@ -138,7 +138,7 @@ fn error(recorded: &Recorded, failure: &Failure) -> Result<Value, json::Unwritab
     }))
 }
 
-fn metrics(recorded: &Recorded) -> Value {
+fn metrics(recorded: &RecordedExecution) -> Value {
     // A step that undoes another is none of the plan's.
     let steps = || recorded.execution.steps.iter().filter(|step| step.compensates.is_empty());
     let count = |status: &str| steps().filter(|step| step_status(step.state()) == status).count();

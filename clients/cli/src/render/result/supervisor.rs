@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 
 use super::{
     agent,
-    recorded::{Recorded, decisive, exit_code, message, tool},
+    recorded::{RecordedExecution, decisive, exit_code, message, tool},
 };
 
 /// The whole result, about the step that decided it.
-pub(super) fn result(recorded: &Recorded) -> Value {
+pub(super) fn result(recorded: &RecordedExecution) -> Value {
     let execution = &recorded.execution;
     let step = decisive(execution);
     let exit_code = match execution.state() {

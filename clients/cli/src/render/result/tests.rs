@@ -13,7 +13,7 @@ use super::{
     lines::{EventLines, EventShape},
     *,
 };
-use crate::render::picture::Picture;
+use crate::render::tracked_execution::TrackedExecution;
 
 /// 2026-02-24T10:00:00Z.
 const START: i64 = 1_771_927_200;
@@ -67,7 +67,7 @@ fn calls(events: &[ExecutionEvent]) -> Calls {
 }
 
 /// A post is generated, then moderated and analysed side by side.
-fn blog_post() -> Recorded {
+fn blog_post() -> RecordedExecution {
     let execution = Execution {
         name: "namespaces/default/executions/exec-001".to_owned(),
         plan_id: "plan-123".to_owned(),
@@ -103,11 +103,11 @@ fn blog_post() -> Recorded {
         details: r#"{"durationMs":12340}"#.to_owned(),
         ..AuditEntry::default()
     };
-    Recorded { execution, calls, audit: vec![entry], now: Duration::ZERO }
+    RecordedExecution { execution, calls, audit: vec![entry], now: Duration::ZERO }
 }
 
-/// One step completed, one ran into a quota in its third attempt, one was cancelled, one was skipped, one waits.
-fn failed() -> Recorded {
+/// An execution with a step in each of these states: completed, out of quota in its third attempt, cancelled, skipped, waiting.
+fn failed() -> RecordedExecution {
     let failure = Failure {
         error_class: ErrorClass::RateLimit.into(),
         message: "too many requests".to_owned(),
@@ -451,7 +451,7 @@ fn events_are_the_lines_of_a_stage() {
     let recorded = failed();
     let mut execution = recorded.execution;
     execution.steps[1].title = "Call the model".to_owned();
-    let picture = Picture::new(execution);
+    let tracked = TrackedExecution::new(execution);
     let mut lines = EventLines::new(EventShape::Executor);
     let mut take = |milliseconds, id: &str, kind| {
         let event = ExecutionEvent {
@@ -461,7 +461,7 @@ fn events_are_the_lines_of_a_stage() {
             kind: Some(kind),
             ..Default::default()
         };
-        lines.take(&event, &picture).unwrap()
+        lines.take(&event, &tracked).unwrap()
     };
     let call = |arguments: &str| {
         let arguments = Some(Payload::of_json(arguments));

@@ -4,7 +4,7 @@ fn at(seconds: u64) -> Option<Timestamp> {
     Some(Timestamp { seconds: i64::try_from(seconds).unwrap(), nanos: 0 })
 }
 
-/// One that ends at 0 continues.
+/// A segment of a step; one that ends at 0 continues.
 fn segment(attempt: i32, kind: Kind, begin: u64, end: u64) -> TimelineSegment {
     let (begin_time, end_time) = (at(begin), at(end).filter(|_| end > 0));
     TimelineSegment { kind: kind.into(), attempt, operation: 1, begin_time, end_time }

@@ -311,7 +311,7 @@ fn an_unknown_outcome_and_a_retry_say_what_went_before() {
     );
 }
 
-/// What failed in the execution of a step is said with the step, and what that waits for, too.
+/// The cause of a failure in the execution of a step is shown with the step, and the waits of that execution, too.
 #[test]
 fn what_explains_the_execution_of_a_step_is_said_with_it() {
     let child_name = "namespaces/default/executions/e2".to_owned();

@@ -8,7 +8,7 @@ pub(crate) use outbox::run;
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 
-use belay_settings::{ConfigError, Loaded, WebhookEvent};
+use belay_settings::{ConfigError, LoadedSettings, WebhookEvent};
 use belay_webhooks::{Receiver, Secret};
 
 /// A webhook of the settings, with its secret read.
@@ -27,7 +27,7 @@ pub struct Webhook {
 ///
 /// # Errors
 /// [`ConfigError`] for the field whose secret or URL cannot be used.
-pub fn webhooks(loaded: &Loaded) -> Result<Vec<Webhook>, ConfigError> {
+pub fn webhooks(loaded: &LoadedSettings) -> Result<Vec<Webhook>, ConfigError> {
     let open = |webhook: &belay_settings::Webhook| {
         let refuse = |key: &str, why: String| loaded.refuse(&format!("webhooks.{}.{key}", webhook.name), why);
         let secret = secret(&webhook.secret_file.value).map_err(|why| refuse("secret_file", why))?;

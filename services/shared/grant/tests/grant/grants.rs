@@ -1,11 +1,11 @@
 //! A grant is good for one call and what a person saw of it, and for nothing else.
 
-use belay_grant::{Expected, Grant, Invalid, Keys, Scope, Signed, SigningKey, VerifyingKey};
+use belay_grant::{Grant, GrantExpectation, InvalidSeal, Keys, Scope, SignedBytes, SigningKey, VerifyingKey};
 use proptest::prelude::*;
 
 use crate::support::{CALL, GRANT, NOW, POLICY, digest, expected, gate, grant, signed, signed_by, trusted};
 
-fn verify(signed: &Signed) -> Result<Grant, Invalid> {
+fn verify(signed: &SignedBytes) -> Result<Grant, InvalidSeal> {
     Grant::verify(signed, &trusted(), expected(&digest()))
 }
 
@@ -52,7 +52,7 @@ fn a_grant_for_something_else_is_refused() {
         (Grant { uses: 2, ..good.clone() }, "number of uses"),
     ] {
         match verify(&wrong.sign(&gate())) {
-            Err(Invalid::Mismatch { what: said, .. }) => assert_eq!(said, what, "{wrong:?}"),
+            Err(InvalidSeal::Mismatch { what: said, .. }) => assert_eq!(said, what, "{wrong:?}"),
             other => panic!("{wrong:?}: {other:?}"),
         }
     }
@@ -61,7 +61,7 @@ fn a_grant_for_something_else_is_refused() {
         (Grant { approver: String::new(), ..good.clone() }, "approver"),
         (Grant { approval: String::new(), ..good }, "approval"),
     ] {
-        assert_eq!(verify(&wrong.sign(&gate())), Err(Invalid::Malformed(format!("it has no {what}"))));
+        assert_eq!(verify(&wrong.sign(&gate())), Err(InvalidSeal::Malformed(format!("it has no {what}"))));
     }
 }
 
@@ -69,7 +69,7 @@ fn a_grant_for_something_else_is_refused() {
 fn a_grant_holds_from_its_beginning_to_its_end() {
     let at = |now| {
         let grant = Grant { not_before: 1_000, expires: 2_000, ..grant() };
-        Grant::verify(&grant.sign(&gate()), &trusted(), Expected { now, ..expected(&digest()) })
+        Grant::verify(&grant.sign(&gate()), &trusted(), GrantExpectation { now, ..expected(&digest()) })
     };
     for (now, good) in [
         (i64::MIN, false),
@@ -83,14 +83,14 @@ fn a_grant_holds_from_its_beginning_to_its_end() {
     ] {
         assert_eq!(at(now).is_ok(), good, "{now}: {:?}", at(now));
     }
-    assert_eq!(at(2_000), Err(Invalid::Time { not_before: 1_000, expires: 2_000, now: 2_000 }));
+    assert_eq!(at(2_000), Err(InvalidSeal::Time { not_before: 1_000, expires: 2_000, now: 2_000 }));
 }
 
 #[test]
 fn no_window_is_opened_by_times_at_the_ends_or_the_wrong_way_round() {
     let at = |not_before, expires, now| {
         let grant = Grant { not_before, expires, ..grant() };
-        Grant::verify(&grant.sign(&gate()), &trusted(), Expected { now, ..expected(&digest()) }).is_ok()
+        Grant::verify(&grant.sign(&gate()), &trusted(), GrantExpectation { now, ..expected(&digest()) }).is_ok()
     };
     assert!(at(i64::MIN, i64::MAX, NOW));
     assert!(at(0, i64::MAX, i64::MAX - 1));
@@ -104,18 +104,18 @@ fn no_window_is_opened_by_times_at_the_ends_or_the_wrong_way_round() {
 fn another_key_is_not_the_gates() {
     let other = SigningKey::from_bytes(&[8; 32]);
     let forged = grant().sign(&other);
-    assert_eq!(verify(&forged), Err(Invalid::UnknownKey(forged.key_id.clone())));
+    assert_eq!(verify(&forged), Err(InvalidSeal::UnknownKey(forged.key_id.clone())));
     // The id of the gate's key does not make it the gate's signature.
-    let confused = Signed { key_id: grant().sign(&gate()).key_id, ..forged };
-    assert_eq!(verify(&confused), Err(Invalid::Signature));
+    let confused = SignedBytes { key_id: grant().sign(&gate()).key_id, ..forged };
+    assert_eq!(verify(&confused), Err(InvalidSeal::Signature));
     // Nor does a trusted key's signature under the id of another trusted key.
     let both = Keys::new([gate().verifying_key(), other.verifying_key()]);
-    let swapped = Signed { key_id: belay_grant::key_id(&other.verifying_key()), ..grant().sign(&gate()) };
-    assert_eq!(Grant::verify(&swapped, &both, expected(&digest())), Err(Invalid::Signature));
+    let swapped = SignedBytes { key_id: belay_grant::key_id(&other.verifying_key()), ..grant().sign(&gate()) };
+    assert_eq!(Grant::verify(&swapped, &both, expected(&digest())), Err(InvalidSeal::Signature));
     assert!(Grant::verify(&grant().sign(&other), &both, expected(&digest())).is_ok(), "both are trusted");
     assert_eq!(
         Grant::verify(&grant().sign(&gate()), &Keys::default(), expected(&digest())),
-        Err(Invalid::UnknownKey(belay_grant::key_id(&gate().verifying_key())))
+        Err(InvalidSeal::UnknownKey(belay_grant::key_id(&gate().verifying_key())))
     );
 }
 
@@ -123,15 +123,15 @@ fn another_key_is_not_the_gates() {
 fn a_signature_for_one_purpose_is_none_for_another() {
     let good = grant().sign(&gate());
     for domain in [POLICY, "", "belay grant 1", "belay grant 2\n", "belay grant 1\n\n", "BELAY GRANT 1\n"] {
-        assert_eq!(verify(&signed(domain, good.body.clone())), Err(Invalid::Signature), "{domain:?}");
+        assert_eq!(verify(&signed(domain, good.body.clone())), Err(InvalidSeal::Signature), "{domain:?}");
     }
-    assert_eq!(good.verify_policy(&trusted()), Err(Invalid::Signature));
-    let policy = Signed::policy(&gate(), good.body.clone());
+    assert_eq!(good.verify_policy(&trusted()), Err(InvalidSeal::Signature));
+    let policy = SignedBytes::policy(&gate(), good.body.clone());
     assert_eq!(policy.verify_policy(&trusted()), Ok(()));
-    assert_eq!(verify(&policy), Err(Invalid::Signature));
+    assert_eq!(verify(&policy), Err(InvalidSeal::Signature));
     // What belongs to the prefix cannot be moved into the body.
     let moved = [b"1\n", good.body.as_slice()].concat();
-    assert_eq!(verify(&signed("belay grant ", moved)), Err(Invalid::Signature));
+    assert_eq!(verify(&signed("belay grant ", moved)), Err(InvalidSeal::Signature));
 }
 
 /// The gate's own key would have to sign these; even then they are not taken, so that a grant has one spelling.
@@ -175,18 +175,20 @@ fn another_spelling_is_refused() {
         "{}".into(),
     ] {
         match verify(&signed(GRANT, other.clone())) {
-            Err(Invalid::Malformed(_)) => {}
+            Err(InvalidSeal::Malformed(_)) => {}
             found => panic!("{other}: {found:?}"),
         }
     }
     assert!(verify(&signed(GRANT, good)).is_ok(), "as it was");
-    assert!(matches!(verify(&signed(GRANT, vec![0xff; 64])), Err(Invalid::Malformed(_))));
+    assert!(matches!(verify(&signed(GRANT, vec![0xff; 64])), Err(InvalidSeal::Malformed(_))));
 }
 
 #[test]
 fn what_is_huge_is_refused_in_few_words() {
     let long = Grant { approver: "x".repeat(16 * 1024), ..grant() };
-    assert!(matches!(verify(&long.sign(&gate())), Err(Invalid::Malformed(why)) if why.contains("the limit is 16384")));
+    assert!(
+        matches!(verify(&long.sign(&gate())), Err(InvalidSeal::Malformed(why)) if why.contains("the limit is 16384"))
+    );
     let good = text(&grant());
     let field = good.replacen('{', &format!("{{\"{}\":1,", "\u{202e}\n".repeat(1_000)), 1);
     let deep = "[".repeat(16_000);
@@ -194,7 +196,7 @@ fn what_is_huge_is_refused_in_few_words() {
         let said = verify(&signed(GRANT, body)).unwrap_err().to_string();
         assert!(said.len() < 4_000 && !said.contains(['\n', '\u{202e}']), "{said}");
     }
-    let named = Signed { key_id: "k\n".repeat(1 << 20), ..grant().sign(&gate()) };
+    let named = SignedBytes { key_id: "k\n".repeat(1 << 20), ..grant().sign(&gate()) };
     let said = verify(&named).unwrap_err().to_string();
     assert!(said.len() < 1_000 && !said.contains('\n'), "{said}");
 }
@@ -210,7 +212,7 @@ fn a_signature_has_one_spelling_and_one_length() {
         [good.signature.as_slice(), &[0]].concat(),
         plus_order(&good.signature),
     ] {
-        assert_eq!(verify(&Signed { signature, ..good.clone() }), Err(Invalid::Signature));
+        assert_eq!(verify(&SignedBytes { signature, ..good.clone() }), Err(InvalidSeal::Signature));
     }
 }
 
@@ -237,15 +239,15 @@ fn a_weak_key_signs_nothing() {
     let weak = VerifyingKey::from_bytes(&identity).unwrap();
     let body = grant().sign(&gate()).body;
     let signature = [identity, [0; 32]].concat();
-    let forged = Signed { body: body.clone(), signature: signature.clone(), key_id: belay_grant::key_id(&weak) };
+    let forged = SignedBytes { body: body.clone(), signature: signature.clone(), key_id: belay_grant::key_id(&weak) };
     let loose = ed25519_dalek::Verifier::verify(
         &weak,
         &[GRANT.as_bytes(), &body].concat(),
         &ed25519_dalek::Signature::from_slice(&signature).unwrap(),
     );
     assert!(loose.is_ok(), "the forgery is a good one");
-    assert_eq!(Grant::verify(&forged, &Keys::new([weak]), expected(&digest())), Err(Invalid::Signature));
-    assert!(matches!(Keys::from_bytes(&identity), Err(Invalid::Malformed(_))), "and it cannot be pinned");
+    assert_eq!(Grant::verify(&forged, &Keys::new([weak]), expected(&digest())), Err(InvalidSeal::Signature));
+    assert!(matches!(Keys::from_bytes(&identity), Err(InvalidSeal::Malformed(_))), "and it cannot be pinned");
 }
 
 prop_compose! {
@@ -270,7 +272,7 @@ proptest! {
         let signed = grant.sign(&key);
         prop_assume!(grant.not_before < grant.expires);
         let keys = Keys::from_bytes(key.verifying_key().as_bytes()).unwrap();
-        let expected = Expected {
+        let expected = GrantExpectation {
             call: &grant.call,
             subject_digest: &grant.subject_digest,
             policy_revision: grant.policy_revision,
@@ -288,12 +290,12 @@ proptest! {
         let at = place.index(bytes.len());
         bytes[at] ^= 1_u8 << bit;
         let signature = bytes.split_off(good.body.len());
-        prop_assert_eq!(verify(&Signed { body: bytes, signature, ..good }), Err(Invalid::Signature));
+        prop_assert_eq!(verify(&SignedBytes { body: bytes, signature, ..good }), Err(InvalidSeal::Signature));
     }
 
     #[test]
     fn no_bytes_panic(body in prop::collection::vec(any::<u8>(), 0..200), signature in prop::collection::vec(any::<u8>(), 0..80)) {
-        let forged = Signed { signature, ..signed(GRANT, body.clone()) };
+        let forged = SignedBytes { signature, ..signed(GRANT, body.clone()) };
         prop_assert!(verify(&forged).is_err());
         prop_assert!(verify(&signed(GRANT, body)).is_err());
     }

@@ -1,6 +1,6 @@
-//! Which keys are trusted, and policies signed with them.
+//! Trusted keys, and policies signed with them.
 
-use belay_grant::{Invalid, Keys, Signed, SigningKey, digest_of, key_id};
+use belay_grant::{InvalidSeal, Keys, SignedBytes, SigningKey, digest_of, key_id};
 
 use crate::support::{GRANT, POLICY, gate, signed, trusted};
 
@@ -10,12 +10,12 @@ fn a_key_is_32_bytes() {
     let keys = Keys::from_bytes(key.as_bytes()).unwrap();
     assert_eq!(keys.iter().collect::<Vec<_>>(), [(key_id(&key).as_str(), &key)]);
     for bytes in [&[][..], &key.as_bytes()[..31], &[2; 33], &[0xff; 33]] {
-        assert_eq!(Keys::from_bytes(bytes).unwrap_err(), Invalid::Malformed("a public key has 32 bytes".into()));
+        assert_eq!(Keys::from_bytes(bytes).unwrap_err(), InvalidSeal::Malformed("a public key has 32 bytes".into()));
     }
     // No point of the curve has this y.
     let mut none = [0; 32];
     none[0] = 2;
-    assert!(matches!(Keys::from_bytes(&none), Err(Invalid::Malformed(_))));
+    assert!(matches!(Keys::from_bytes(&none), Err(InvalidSeal::Malformed(_))));
 }
 
 /// Every key of low order that has a canonical spelling.
@@ -35,7 +35,7 @@ fn a_key_that_anybody_can_sign_for_is_refused() {
         let bytes: Vec<u8> = (0..64).step_by(2).map(|at| u8::from_str_radix(&point[at..at + 2], 16).unwrap()).collect();
         assert_eq!(
             Keys::from_bytes(&bytes).unwrap_err(),
-            Invalid::Malformed("it is a weak public key".into()),
+            InvalidSeal::Malformed("it is a weak public key".into()),
             "{point}"
         );
     }
@@ -50,17 +50,17 @@ fn ids_and_digests_are_short_and_full_sha_256() {
 
 #[test]
 fn a_policy_is_believed_as_it_was_signed() {
-    let good = Signed::policy(&gate(), b"the policy".to_vec());
+    let good = SignedBytes::policy(&gate(), b"the policy".to_vec());
     assert_eq!(good, signed(POLICY, b"the policy"));
     assert_eq!(good.verify_policy(&trusted()), Ok(()));
     for wrong in [
-        Signed { body: b"the Policy".to_vec(), ..good.clone() },
-        Signed { body: Vec::new(), ..good.clone() },
+        SignedBytes { body: b"the Policy".to_vec(), ..good.clone() },
+        SignedBytes { body: Vec::new(), ..good.clone() },
         signed(GRANT, good.body.clone()),
         signed("", good.body.clone()),
     ] {
-        assert_eq!(wrong.verify_policy(&trusted()), Err(Invalid::Signature), "{wrong:?}");
+        assert_eq!(wrong.verify_policy(&trusted()), Err(InvalidSeal::Signature), "{wrong:?}");
     }
-    let other = Signed::policy(&SigningKey::from_bytes(&[8; 32]), b"the policy".to_vec());
-    assert_eq!(other.verify_policy(&trusted()), Err(Invalid::UnknownKey(other.key_id)));
+    let other = SignedBytes::policy(&SigningKey::from_bytes(&[8; 32]), b"the policy".to_vec());
+    assert_eq!(other.verify_policy(&trusted()), Err(InvalidSeal::UnknownKey(other.key_id)));
 }

@@ -1,4 +1,4 @@
-//! What is signed, what is believed, and what is not.
+//! Signatures, and which of them are believed.
 
 mod grants;
 mod keys;

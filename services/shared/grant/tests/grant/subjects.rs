@@ -1,7 +1,7 @@
-//! What a person decides about has one spelling and one digest.
+//! A subject has one spelling and one digest.
 
 use belay_grant::{
-    CallWords, Change, ChangeKind, Folder, Gravity, HiddenWords, Invalid, Kind, Risk, Subject, digest_of,
+    CallWords, Change, ChangeKind, Folder, Gravity, HiddenWords, InvalidSeal, Kind, Risk, Subject, digest_of,
 };
 use proptest::prelude::*;
 
@@ -142,7 +142,7 @@ fn what_is_no_subject_is_refused() {
         good[..good.len() - 1].to_owned(),
         "[]".into(),
     ] {
-        assert!(matches!(Subject::parse(bad.as_bytes()), Err(Invalid::Malformed(_))), "{bad}");
+        assert!(matches!(Subject::parse(bad.as_bytes()), Err(InvalidSeal::Malformed(_))), "{bad}");
     }
     assert!(Subject::parse(good.as_bytes()).is_ok(), "as it was");
     let mut elsewhere = subject();

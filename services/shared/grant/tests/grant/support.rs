@@ -1,7 +1,8 @@
 //! A gate's key, a grant, a subject, and signatures that a forger would make.
 
 use belay_grant::{
-    Change, ChangeKind, Expected, Grant, Gravity, Keys, Kind, Risk, Scope, Signed, SigningKey, Subject, key_id,
+    Change, ChangeKind, Grant, GrantExpectation, Gravity, Keys, Kind, Risk, Scope, SignedBytes, SigningKey, Subject,
+    key_id,
 };
 use ed25519_dalek::Signer as _;
 
@@ -39,19 +40,19 @@ pub(crate) fn grant() -> Grant {
     }
 }
 
-pub(crate) fn expected(digest: &str) -> Expected<'_> {
-    Expected { call: CALL, subject_digest: digest, policy_revision: 3, now: NOW }
+pub(crate) fn expected(digest: &str) -> GrantExpectation<'_> {
+    GrantExpectation { call: CALL, subject_digest: digest, policy_revision: 3, now: NOW }
 }
 
 /// Bytes that the gate's key signed, whatever they say.
-pub(crate) fn signed(domain: &str, body: impl Into<Vec<u8>>) -> Signed {
+pub(crate) fn signed(domain: &str, body: impl Into<Vec<u8>>) -> SignedBytes {
     signed_by(&gate(), domain, body)
 }
 
-pub(crate) fn signed_by(key: &SigningKey, domain: &str, body: impl Into<Vec<u8>>) -> Signed {
+pub(crate) fn signed_by(key: &SigningKey, domain: &str, body: impl Into<Vec<u8>>) -> SignedBytes {
     let body = body.into();
     let signature = key.sign(&[domain.as_bytes(), &body].concat()).to_vec();
-    Signed { body, signature, key_id: key_id(&key.verifying_key()) }
+    SignedBytes { body, signature, key_id: key_id(&key.verifying_key()) }
 }
 
 pub(crate) fn subject() -> Subject {

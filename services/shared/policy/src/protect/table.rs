@@ -11,7 +11,7 @@
 pub struct ProtectedPaths {
     /// Names or globs, at the top of the workspace or in any folder, including everything inside a folder of that name. Case does not matter.
     pub paths: &'static [&'static str],
-    /// Who executes or obeys them.
+    /// The programs that execute or obey them.
     pub reason: &'static str,
 }
 

@@ -24,14 +24,14 @@ const FILE: &str = "preset file_write file_delete terminal_commands allowed_comm
      namespaces";
 /// The keys of a namespace's section.
 const SECTION: &str = "preset file_write file_delete terminal_commands allowed_commands non_interactive_policy sandbox approvals protect rules";
-/// What a preset allows commands to start: the default of S2-X-10, or everything.
+/// The commands that a preset allows to start: the default of S2-X-10, or everything.
 const PRESETS: &[(&str, &[&str])] =
     &[("default", &[]), ("allow-list", &["dotnet", "npm", "yarn", "git", "make", "cargo", "go", "python", "node"])];
 /// The keys of a rule.
 const RULE: &str = "id on tools programs arguments cwd env paths changes flags decide exclusive reason match not_match";
 
 /// The result of reading.
-pub(super) struct Read {
+pub(super) struct PolicyReading {
     pub(super) document: Document,
     /// By namespace: its settings, and the rules that it adds.
     pub(super) sections: BTreeMap<String, Document>,
@@ -40,7 +40,7 @@ pub(super) struct Read {
 }
 
 /// Reads a policy's tree. An invalid value is recorded as a violation and replaced by the preset's.
-pub(super) fn read(root: &Node) -> Read {
+pub(super) fn read(root: &Node) -> PolicyReading {
     let mut reader = Reader::default();
     let (mut document, mut sections) = (Document::default(), BTreeMap::new());
     if matches!(root.value, Value::Null) {
@@ -52,7 +52,7 @@ pub(super) fn read(root: &Node) -> Read {
             sections = reader.sections(node, &field, &document);
         }
     }
-    Read { document, sections, reader }
+    PolicyReading { document, sections, reader }
 }
 
 /// Readers for the parts of a policy.
@@ -202,7 +202,7 @@ impl ReadPolicy for Reader {
         Some(Rule { id: id?, on: on?, decide: decide?, ..rule })
     }
 
-    /// One example: a mapping, or text for the rule's main condition.
+    /// Reads an example: a mapping, or text for the rule's main condition.
     fn example(&mut self, node: &Node, field: &str, rule: &Rule) -> Option<Example> {
         let mut example = Example::default();
         if let Value::Text(text) = &node.value {

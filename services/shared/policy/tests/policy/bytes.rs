@@ -1,6 +1,6 @@
 //! The bytes that the gate signs.
 
-use belay_policy::{InvalidPolicy, Policies, Revised};
+use belay_policy::{InvalidPolicy, Policies, RevisedPolicies};
 
 use crate::support::*;
 
@@ -29,9 +29,9 @@ const PRESET: &str = concat!(
 /// Runners store these bytes, and later versions read them.
 #[test]
 fn the_bytes_stay_as_they_are() {
-    let preset = Revised { revision: 7, policies: Policies::preset() };
+    let preset = RevisedPolicies { revision: 7, policies: Policies::preset() };
     assert_eq!(String::from_utf8(preset.to_bytes()).unwrap(), PRESET);
-    let full = Revised { revision: 1, policies: policies(FULL) };
+    let full = RevisedPolicies { revision: 1, policies: policies(FULL) };
     let rules = concat!(
         r#""rules":[{"id":"a","on":"intent","tools":["t"],"programs":["p"],"arguments":["a*"],"paths":["x"],"changes":[],"flags":[],"#,
         r#""decide":"preview","reason":"","match":[{"tool":null,"command":["p","ab"],"path":null,"change":null,"flags":null,"cwd":null,"env":null}],"#,
@@ -54,13 +54,13 @@ fn the_bytes_stay_as_they_are() {
 fn what_is_written_is_read() {
     for text in ["{}", FULL] {
         for revision in [1, 2, i64::MAX] {
-            let revised = Revised { revision, policies: policies(text) };
-            let read = Revised::from_bytes(&revised.to_bytes()).unwrap();
+            let revised = RevisedPolicies { revision, policies: policies(text) };
+            let read = RevisedPolicies::from_bytes(&revised.to_bytes()).unwrap();
             assert_eq!(read, revised);
             assert_eq!(read.to_bytes(), revised.to_bytes());
         }
     }
-    assert_eq!(Revised::from_bytes(PRESET.as_bytes()).unwrap().policies, Policies::preset());
+    assert_eq!(RevisedPolicies::from_bytes(PRESET.as_bytes()).unwrap().policies, Policies::preset());
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn another_spelling_is_refused() {
         at(r#""expire_after":null,"#, ""),
         at(r#""auto""#, r#""\u0061uto""#),
     ] {
-        assert_eq!(Revised::from_bytes(spelling.as_bytes()), Err(InvalidPolicy::NotCanonical), "{spelling}");
+        assert_eq!(RevisedPolicies::from_bytes(spelling.as_bytes()), Err(InvalidPolicy::NotCanonical), "{spelling}");
     }
     for malformed in [
         String::new(),
@@ -98,7 +98,7 @@ fn another_spelling_is_refused() {
         at(r#""expire_after":null"#, r#""expire_after":-1"#),
         at(r#""min_tier":"A""#, r#""min_tier":"D""#),
     ] {
-        let found = Revised::from_bytes(malformed.as_bytes());
+        let found = RevisedPolicies::from_bytes(malformed.as_bytes());
         assert!(matches!(found, Err(InvalidPolicy::Malformed(_))), "{malformed}: {found:?}");
     }
 }
@@ -106,10 +106,10 @@ fn another_spelling_is_refused() {
 #[test]
 fn an_invalid_policy_in_canonical_form_is_refused() {
     let at = |from: &str, to: &str| PRESET.replacen(from, to, 1);
-    assert_eq!(Revised::from_bytes(at(r#""v":4"#, r#""v":5"#).as_bytes()), Err(InvalidPolicy::Version(5)));
-    assert_eq!(Revised::from_bytes(br#"{"v":1,"rest":"unknown"}"#), Err(InvalidPolicy::Version(1)));
+    assert_eq!(RevisedPolicies::from_bytes(at(r#""v":4"#, r#""v":5"#).as_bytes()), Err(InvalidPolicy::Version(5)));
+    assert_eq!(RevisedPolicies::from_bytes(br#"{"v":1,"rest":"unknown"}"#), Err(InvalidPolicy::Version(1)));
     for revision in ["0", "-1"] {
-        let found = Revised::from_bytes(at(r#""revision":7"#, &format!("\"revision\":{revision}")).as_bytes());
+        let found = RevisedPolicies::from_bytes(at(r#""revision":7"#, &format!("\"revision\":{revision}")).as_bytes());
         assert_eq!(found, Err(InvalidPolicy::Revision(revision.parse().unwrap())));
     }
     let rule = |id: &str, paths: &str| {
@@ -117,14 +117,14 @@ fn an_invalid_policy_in_canonical_form_is_refused() {
             r#"[{{"id":"{id}","on":"effect","tools":[],"programs":[],"arguments":[],"paths":{paths},"changes":[],"flags":[],"decide":"auto","reason":"","match":[],"not_match":[],"cwd":[],"env":[]}}]"#
         )
     };
-    let with = |rules: String| Revised::from_bytes(at("[]", &rules).as_bytes());
+    let with = |rules: String| RevisedPolicies::from_bytes(at("[]", &rules).as_bytes());
     assert!(with(rule("good", r#"["a"]"#)).is_ok());
     for bad in [rule("", "[]"), rule("granted", "[]"), rule("x", r#"["["]"#), rule("x", r#"["/a"]"#)] {
         let found = with(bad.clone());
         assert!(matches!(&found, Err(InvalidPolicy::Refused(why)) if why.len() == 1), "{bad}: {found:?}");
     }
     let expiry = at(r#""expire_after":null"#, r#""expire_after":0"#);
-    assert!(matches!(Revised::from_bytes(expiry.as_bytes()), Err(InvalidPolicy::Refused(_))));
+    assert!(matches!(RevisedPolicies::from_bytes(expiry.as_bytes()), Err(InvalidPolicy::Refused(_))));
     let huge = vec![b' '; 2 << 20];
-    assert_eq!(Revised::from_bytes(&huge), Err(InvalidPolicy::TooLarge(2 << 20)));
+    assert_eq!(RevisedPolicies::from_bytes(&huge), Err(InvalidPolicy::TooLarge(2 << 20)));
 }

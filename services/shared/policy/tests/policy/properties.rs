@@ -1,6 +1,8 @@
 //! Properties of every policy.
 
-use belay_policy::{ChangeFact, ChangeKind, Effect, Gravity, Intent, Policies, Policy, Revised, ToolKind, Verdict};
+use belay_policy::{
+    ChangeFact, ChangeKind, Effect, Gravity, Intent, Policies, Policy, RevisedPolicies, ToolKind, Verdict,
+};
 use proptest::{prelude::*, sample::select};
 
 use crate::support::*;
@@ -80,7 +82,7 @@ fn changes() -> impl Strategy<Value = Vec<(&'static str, ChangeKind, Vec<&'stati
     prop::collection::vec(change, 1..4)
 }
 
-fn borrowed<'a>(changes: &'a [(&'static str, ChangeKind, Vec<&'static str>)]) -> Vec<Changed<'a>> {
+fn borrowed<'a>(changes: &'a [(&'static str, ChangeKind, Vec<&'static str>)]) -> Vec<FlaggedChange<'a>> {
     changes.iter().map(|(path, kind, flags)| (*path, *kind, flags.as_slice())).collect()
 }
 
@@ -139,12 +141,12 @@ proptest! {
     ) {
         let policy = build(settings, true, &rules);
         let changes = borrowed(&changes);
-        let each = |change: &Changed<'_>| granted(&policy, kind, said, &[granted_path], &[*change]);
+        let each = |change: &FlaggedChange<'_>| granted(&policy, kind, said, &[granted_path], &[*change]);
         let whole = granted(&policy, kind, said, &[granted_path], &changes);
         let strictest = changes.iter().map(|change| each(change).verdict).max();
         prop_assert_eq!(Some(whole.verdict), strictest);
         prop_assert!(whole.verdict != Preview, "an effect has been previewed");
-        let gravity = |(path, kind, flags): &Changed<'_>| Gravity::of(path, *kind, &texts(flags));
+        let gravity = |(path, kind, flags): &FlaggedChange<'_>| Gravity::of(path, *kind, &texts(flags));
         let gravest = changes.iter().filter(|change| each(change).verdict == whole.verdict).min_by_key(|change| gravity(change));
         prop_assert_eq!(Some(whole), gravest.map(each));
     }
@@ -184,17 +186,17 @@ proptest! {
     #[test]
     fn what_is_signed_is_what_is_read(settings in settings(), rules in prop::collection::vec(rule(), 0..6), revision in 1..i64::MAX) {
         let section = written([2, 1, 0], false, &rules, rules.len());
-        let revised = Revised { revision, policies: with_section(&written(settings, true, &rules, 0), &section) };
+        let revised = RevisedPolicies { revision, policies: with_section(&written(settings, true, &rules, 0), &section) };
         let bytes = revised.to_bytes();
-        prop_assert_eq!(Revised::from_bytes(&bytes), Ok(revised));
+        prop_assert_eq!(RevisedPolicies::from_bytes(&bytes), Ok(revised));
     }
 
     #[test]
     fn no_bytes_panic_and_none_has_two_spellings(at in any::<prop::sample::Index>(), byte in any::<u8>(), rules in prop::collection::vec(rule(), 0..2)) {
-        let mut bytes = Revised { revision: 1, policies: with_section(&written([0, 1, 1], true, &rules, 0), "file_write: deny\n") }.to_bytes();
+        let mut bytes = RevisedPolicies { revision: 1, policies: with_section(&written([0, 1, 1], true, &rules, 0), "file_write: deny\n") }.to_bytes();
         let at = at.index(bytes.len());
         bytes[at] = byte;
-        if let Ok(read) = Revised::from_bytes(&bytes) {
+        if let Ok(read) = RevisedPolicies::from_bytes(&bytes) {
             prop_assert_eq!(read.to_bytes(), bytes);
         }
     }

@@ -161,7 +161,7 @@ fn a_command_that_a_rule_allows_may_write() {
         "{id: lock, on: effect, paths: [Cargo.lock], decide: prompt}",
     ]);
     assert_eq!(brief(&command(&policy, "cargo fmt")), (Auto, "fmt"));
-    let did = |changes: &[Changed<'_>]| effect(&policy, Terminal, Auto, changes);
+    let did = |changes: &[FlaggedChange<'_>]| effect(&policy, Terminal, Auto, changes);
     assert_eq!(brief(&did(&[("new", Created, &[]), ("src/a.rs", Modified, &[])])), (Auto, "file_write"));
     assert_eq!(brief(&did(&[("old", Deleted, &[]), ("src/a.rs", Modified, &[])])), (Prompt, "file_delete"));
     assert_eq!(brief(&did(&[("src/a.rs", Modified, &[]), ("Cargo.lock", Modified, &[])])), (Prompt, "lock"));
@@ -236,7 +236,7 @@ fn an_allowed_program_may_not_delete_or_change_protected_paths() {
 #[test]
 fn the_decision_names_the_gravest_of_equally_strict_changes() {
     let preset = policy("{}");
-    let changes: Vec<Changed<'_>> = vec![
+    let changes: Vec<FlaggedChange<'_>> = vec![
         ("+000.md", Created, &[]),
         ("a", Deleted, &[]),
         ("b", Modified, &[]),

@@ -60,10 +60,10 @@ pub(crate) fn command(policy: &Policy, words: &str) -> Decision {
     intent(policy, Terminal, words, &[])
 }
 
-/// One change with flags.
-pub(crate) type Changed<'a> = (&'a str, ChangeKind, &'a [&'a str]);
+/// A change with flags.
+pub(crate) type FlaggedChange<'a> = (&'a str, ChangeKind, &'a [&'a str]);
 
-pub(crate) fn effect(policy: &Policy, kind: ToolKind, said: Verdict, changes: &[Changed<'_>]) -> Decision {
+pub(crate) fn effect(policy: &Policy, kind: ToolKind, said: Verdict, changes: &[FlaggedChange<'_>]) -> Decision {
     granted(policy, kind, said, &[], changes)
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn granted(
     kind: ToolKind,
     said: Verdict,
     paths: &[&str],
-    changes: &[Changed<'_>],
+    changes: &[FlaggedChange<'_>],
 ) -> Decision {
     let flags: Vec<Vec<String>> = changes.iter().map(|(_, _, flags)| texts(flags)).collect();
     let changes: Vec<ChangeFact<'_>> =
@@ -81,7 +81,7 @@ pub(crate) fn granted(
 }
 
 /// The final verdict on a call: the intent's, or its effect's when it runs without approval.
-pub(crate) fn outcome(policy: &Policy, kind: ToolKind, words: &str, changes: &[Changed<'_>]) -> Verdict {
+pub(crate) fn outcome(policy: &Policy, kind: ToolKind, words: &str, changes: &[FlaggedChange<'_>]) -> Verdict {
     let said = intent(policy, kind, words, &[]).verdict;
     if said >= Prompt { said } else { effect(policy, kind, said, changes).verdict }
 }

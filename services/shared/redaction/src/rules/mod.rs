@@ -5,7 +5,7 @@ mod rule;
 mod services;
 mod structure;
 
-pub(crate) use rule::{At, Rule};
+pub(crate) use rule::{KeywordPosition, Rule};
 
 /// All rules. When two match at the same place, the earlier one gives its id.
 pub(crate) fn all() -> impl Iterator<Item = Rule> {

@@ -1,8 +1,8 @@
-//! One rule.
+//! A rule.
 
 use crate::values;
 
-/// One pattern.
+/// A pattern.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule {
     /// Short and stable: findings have it.
@@ -13,8 +13,8 @@ pub(crate) struct Rule {
     /// group called `name` is what the secret is assigned to.
     pub(crate) regex: &'static str,
     /// The position of the keyword in the pattern.
-    pub(crate) at: At,
-    /// One of these must follow the keyword closely; empty means no condition. It avoids most searches in prose.
+    pub(crate) at: KeywordPosition,
+    /// The texts of which one must follow the keyword closely; empty means no condition. They avoid most searches in prose.
     pub(crate) then: &'static [u8],
     /// The minimum entropy of the secret, in bits per character; 0 accepts any.
     pub(crate) entropy: f64,
@@ -24,7 +24,7 @@ pub(crate) struct Rule {
 
 /// The position of a keyword in a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum At {
+pub(crate) enum KeywordPosition {
     /// It begins the secret, at a word boundary.
     Start,
     /// It is somewhere in the pattern, at most this number of bytes after its beginning.
@@ -34,7 +34,7 @@ pub(crate) enum At {
 impl Rule {
     /// A token with a characteristic prefix.
     pub(super) const fn prefixed(id: &'static str, keywords: &'static [&'static str], regex: &'static str) -> Self {
-        Self { id, keywords, regex, at: At::Start, then: b"", entropy: 0.0, accept: values::any }
+        Self { id, keywords, regex, at: KeywordPosition::Start, then: b"", entropy: 0.0, accept: values::any }
     }
 
     /// A secret that is recognized by its context.
@@ -44,7 +44,7 @@ impl Rule {
         reach: usize,
         regex: &'static str,
     ) -> Self {
-        Self { id, keywords, regex, at: At::Within(reach), then: b"", entropy: 0.0, accept: values::given }
+        Self { id, keywords, regex, at: KeywordPosition::Within(reach), then: b"", entropy: 0.0, accept: values::given }
     }
 
     pub(super) const fn accept(self, accept: fn(&[u8]) -> bool) -> Self {

@@ -46,7 +46,7 @@ const FORMATS: &[(&str, &str)] = &[
     ("AWS access key id", "AKIA[A-Z2-7]{16}"),
 ];
 
-/// What can stand around a token, without being a secret's name.
+/// Texts around a token that are no secret's name.
 const AROUND: &[(&str, &str)] = &[
     ("", ""),
     ("it is ", " and no other"),

@@ -136,7 +136,7 @@ fn a_working_directory_and_a_version_are_no_secrets_under_any_name() {
     assert_eq!(shown, serde_json::json!({"PWD": "[REDACTED]", "password": "1.2", "db_password": "[REDACTED]"}));
 }
 
-/// What a schema marks and is too short to be looked for in texts is hidden where it is the whole of a value, and nowhere else.
+/// A value that a schema marks and that is too short to be looked for in texts is hidden where it is the whole of a value, and nowhere else.
 #[test]
 fn a_short_value_is_hidden_as_a_whole_alone() {
     let redactor =

@@ -1,6 +1,6 @@
 //! Values that the platform handed out, in whatever spelling they come back.
 
-use belay_redaction::{LiteralRefused, Redactor};
+use belay_redaction::{LiteralRefusal, Redactor};
 
 /// S2-FR-077a.
 #[test]
@@ -66,10 +66,10 @@ fn what_cannot_be_looked_for_is_refused() {
     let redactor = Redactor::new();
     assert_eq!(
         redactor.with_literals(["long enough", "abc"]).unwrap_err(),
-        LiteralRefused::TooShort { index: 1, length: 3 }
+        LiteralRefusal::TooShort { index: 1, length: 3 }
     );
     let long = "x".repeat(20_000);
-    assert_eq!(redactor.with_literals([long]).unwrap_err(), LiteralRefused::TooLong { index: 0, length: 20_000 });
+    assert_eq!(redactor.with_literals([long]).unwrap_err(), LiteralRefusal::TooLong { index: 0, length: 20_000 });
     assert!(redactor.with_literals(Vec::<String>::new()).is_ok());
 }
 

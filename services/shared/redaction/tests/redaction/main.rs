@@ -1,4 +1,4 @@
-//! What is hidden, what is left alone, and that what was hidden comes back.
+//! Hidden texts, texts that are left alone, and that hidden ones come back.
 
 mod fixtures;
 mod formats;

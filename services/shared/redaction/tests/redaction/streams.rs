@@ -52,7 +52,7 @@ fn a_whole_line_is_shown_at_once() {
     assert_eq!(stream.finish(), b"linking");
 }
 
-/// What is held back has a bound, and a secret of any length still goes.
+/// Held-back text has a bound, and a secret of any length still goes.
 #[test]
 fn a_line_without_an_end_is_shown_in_time() {
     let redactor = Redactor::new();

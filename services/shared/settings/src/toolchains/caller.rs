@@ -43,7 +43,7 @@ pub struct Caller {
     pub home: Option<PathBuf>,
     /// Their PATH.
     pub path: Vec<PathBuf>,
-    /// Those of [`VARIABLES`] that are set.
+    /// The [`VARIABLES`] that are set.
     pub env: BTreeMap<&'static str, String>,
 }
 

@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{SYSTEM_PATH, Shown, is_system, paths};
+use crate::{SYSTEM_PATH, VisiblePath, is_system, paths};
 use managers::Manager;
 use prefix::Prefix;
 
@@ -33,7 +33,7 @@ pub const PROGRAMS: [&str; 52] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Toolchains {
     /// Files and directories to mount read-only.
-    pub shown: Vec<Found>,
+    pub shown: Vec<ToolchainMount>,
     /// The PATH of commands: the visible part of the caller's, then the system's.
     pub path: Vec<PathBuf>,
     /// Variables that the toolchains need.
@@ -44,9 +44,9 @@ pub struct Toolchains {
 
 /// A file or directory to mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct ToolchainMount {
     /// The mount.
-    pub shown: Shown,
+    pub shown: VisiblePath,
     /// Its toolchain, such as `rustup`.
     pub of: &'static str,
 }
@@ -60,7 +60,7 @@ impl Toolchains {
     fn show(&mut self, from: PathBuf, at: PathBuf, of: &'static str) {
         let is_new = !self.shown.iter().any(|known| known.shown.at == at);
         if is_new && !is_system(&at) {
-            self.shown.push(Found { shown: Shown { from, at }, of });
+            self.shown.push(ToolchainMount { shown: VisiblePath { from, at }, of });
         }
     }
 

@@ -10,7 +10,7 @@ struct Layout {
     kind: &'static str,
     /// The program in `bin`.
     program: &'static str,
-    /// What must exist next to `bin`: a file or directory, or the prefix of its name if it ends with `*`.
+    /// The entry that must exist next to `bin`: a file or directory, or the prefix of its name if it ends with `*`.
     beside: &'static str,
     /// The parts that commands see, besides `bin`.
     parts: &'static [&'static str],

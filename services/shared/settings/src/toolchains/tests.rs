@@ -42,7 +42,7 @@ impl Home {
         Caller { home: Some(self.path()), path, env }
     }
 
-    /// What is shown, relative to the home.
+    /// The visible paths, relative to the home.
     fn shown(&self, found: &Toolchains) -> Vec<String> {
         let mut shown: Vec<_> = found
             .shown
@@ -286,7 +286,7 @@ fn a_link_to_an_invisible_target_differs_from_a_missing_program() {
     let home = Home::new();
     home.file("hidden/bin/tool", "").link("shown/tool", "hidden/bin/tool").file("shown/real", "");
     let view = View {
-        shown: vec![Shown { from: home.at("shown"), at: "/opt/shown".into() }],
+        shown: vec![VisiblePath { from: home.at("shown"), at: "/opt/shown".into() }],
         path: vec!["/opt/shown".into()],
     };
     let target = home.at("hidden/bin/tool");

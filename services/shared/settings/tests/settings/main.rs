@@ -3,17 +3,18 @@
 use std::path::Path;
 
 use belay_settings::{
-    CacheUse, File, LogLevel, Origin, Place, Resolved, ToolOutput, ToolRecovery, Violation, rows, toolchains::Host,
+    CacheUse, File, LogLevel, Origin, Place, ResolvedCommands, ToolOutput, ToolRecovery, Violation, rows,
+    toolchains::Host,
 };
 
-/// What is said of a text, as `line field: message`.
-fn said(text: &str) -> Vec<String> {
+/// The violations of a text, as `line field: message`.
+fn rendered(text: &str) -> Vec<String> {
     let violations = File::parse(text, Some(Path::new("/home/me"))).expect_err(text);
     violations.iter().map(|Violation { field, line, message }| format!("{line} {field}: {message}")).collect()
 }
 
 fn one(text: &str) -> String {
-    let said = said(text);
+    let said = rendered(text);
     assert_eq!(said.len(), 1, "{text}\n{said:#?}");
     said.into_iter().next().unwrap()
 }
@@ -255,7 +256,7 @@ fn retention_is_by_age_and_by_count() {
 
 #[test]
 fn all_violations_are_reported_at_once_in_line_order() {
-    let said = said("commands:\n  path: [x]\n  limits: {processes: 0}\nlogs: {}\n");
+    let said = rendered("commands:\n  path: [x]\n  limits: {processes: 0}\nlogs: {}\n");
     let lines: Vec<_> = said.iter().map(|said| said.split(' ').next().unwrap()).collect();
     assert_eq!(lines, ["2", "3", "4"], "{said:#?}");
     assert!(one("a: [").starts_with("1 "), "YAML that cannot be read");
@@ -270,7 +271,7 @@ fn every_value_has_its_origin() {
     let settings = File::parse(text, None).unwrap();
     let env = |name: &str| (name == "BELAY_LOG").then(|| "belay=debug".into());
     let file = Path::new("/etc/belay/config.yaml");
-    let shown: Vec<_> = rows(&settings, &Resolved::of(settings.commands.clone(), None, &Host), &env)
+    let shown: Vec<_> = rows(&settings, &ResolvedCommands::of(settings.commands.clone(), None, &Host), &env)
         .into_iter()
         .map(|row| format!("{} = {} ({})", row.key, row.value, row.origin.shown(Some(file))))
         .collect();
@@ -371,7 +372,7 @@ tools:
     assert_eq!(seo.parameters["properties"]["low"]["minimum"], -1.5);
     assert_eq!(seo.shown(), "python3 seo.py -n 3 ${post} [--lang ${lang}]");
     let settings = File::parse(text, None).unwrap();
-    let rows = rows(&settings, &Resolved::of(settings.commands.clone(), None, &Host), &|_| None);
+    let rows = rows(&settings, &ResolvedCommands::of(settings.commands.clone(), None, &Host), &|_| None);
     let shown = rows.iter().find(|row| row.key == "tools.skills.seo").unwrap();
     assert_eq!((shown.value.as_str(), shown.origin.clone()), (seo.shown().as_str(), Origin::Line(3)));
 }
@@ -455,7 +456,7 @@ fn a_wrong_tool_is_refused_by_field() {
         (with("timeout: 25h"), "5 tools.t.timeout", "at most 24h"),
         (with("env: {PATH: /x}"), "5 tools.t.env.PATH", "is computed from `commands.path`"),
     ] {
-        let said = said(&text);
+        let said = rendered(&text);
         assert!(
             said.iter().any(|said| said.starts_with(&format!("{field}: ")) && said.contains(message)),
             "{text}\n{field}: {message}\n{said:#?}"

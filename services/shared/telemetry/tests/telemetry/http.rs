@@ -20,7 +20,7 @@ use tokio::{
 
 /// A request as it came.
 #[derive(Debug)]
-struct Posted {
+struct PostedRequest {
     line: String,
     headers: BTreeMap<String, String>,
     body: Vec<u8>,
@@ -29,7 +29,7 @@ struct Posted {
 /// An HTTP/1.1 server that hands over what is posted, and answers with a status each.
 struct Collector {
     endpoint: String,
-    posted: mpsc::UnboundedReceiver<Posted>,
+    posted: mpsc::UnboundedReceiver<PostedRequest>,
 }
 
 impl Collector {
@@ -37,7 +37,7 @@ impl Collector {
         Self::slow(status, Duration::ZERO).await
     }
 
-    /// One that answers so much later.
+    /// A collector that answers so much later.
     async fn slow(status: &'static str, delay: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -50,7 +50,7 @@ impl Collector {
         Self { endpoint, posted }
     }
 
-    async fn next(&mut self) -> Posted {
+    async fn next(&mut self) -> PostedRequest {
         self.posted.recv().await.expect("the collector runs")
     }
 }
@@ -60,7 +60,7 @@ async fn serve(
     stream: TcpStream,
     status: &str,
     delay: Duration,
-    sender: mpsc::UnboundedSender<Posted>,
+    sender: mpsc::UnboundedSender<PostedRequest>,
 ) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     loop {
@@ -79,7 +79,7 @@ async fn serve(
         stream.read_exact(&mut body).await?;
         tokio::time::sleep(delay).await;
         stream.write_all(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").as_bytes()).await?;
-        drop(sender.send(Posted { line: line.trim_end().to_owned(), headers, body }));
+        drop(sender.send(PostedRequest { line: line.trim_end().to_owned(), headers, body }));
     }
 }
 

@@ -1,4 +1,4 @@
-//! One attack: what it tries, at what, and what came of it.
+//! An attack: what it tries, at what, and what came of it.
 
 use std::{io, path::PathBuf};
 

@@ -28,7 +28,7 @@ use crate::{
     mounts::MountKind,
     protocol::{Context as _, Failure},
     scratch,
-    sources::Shown,
+    sources::ConfiguredMount,
 };
 
 /// How many entries of a directory are searched for sockets where no overlay can be mounted.
@@ -53,10 +53,14 @@ const OF_THE_SYSTEM: [&str; 14] = [
 ];
 
 /// Mounts the directories and files in this order.
-pub(super) fn mount_all(scaffold: BorrowedFd<'_>, root: BorrowedFd<'_>, mounts: &[&Shown]) -> Result<(), Failure> {
-    let mounting = |shown: &Shown| format!("mounting {}", shown.piece.place.display());
+pub(super) fn mount_all(
+    scaffold: BorrowedFd<'_>,
+    root: BorrowedFd<'_>,
+    mounts: &[&ConfiguredMount],
+) -> Result<(), Failure> {
+    let mounting = |shown: &ConfiguredMount| format!("mounting {}", shown.piece.place.display());
     let is_plain = |kind| kind == MountKind::ReadOnly && is_planted(Defect::HostSocketsReached);
-    let is_layer = |shown: &Shown| shown.piece.folder && !is_plain(shown.kind);
+    let is_layer = |shown: &ConfiguredMount| shown.piece.folder && !is_plain(shown.kind);
     for (n, shown) in mounts.iter().enumerate().filter(|(_, shown)| is_layer(shown)) {
         let lower = lower(n);
         mkdirat(scaffold, &lower, Mode::RWXU)
@@ -88,7 +92,7 @@ fn lower(n: usize) -> String {
     format!("l{n}")
 }
 
-/// What is mounted below the lower layers: the layer, and the path in it. Parents come before their children.
+/// The mounts below the lower layers: the layer, and the path in it. Parents come before their children.
 fn mounts_below() -> io::Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     for line in fs::read("/proc/self/mountinfo")?.split(|byte| *byte == b'\n') {
@@ -211,7 +215,7 @@ fn refuse_sockets(lower: &Path, place: &Path) -> Result<(), Failure> {
 }
 
 /// Mounts a directory of the host below changes that are private to the command, or staged.
-fn private(scaffold: BorrowedFd<'_>, root: BorrowedFd<'_>, n: usize, shown: &Shown) -> Result<(), Errno> {
+fn private(scaffold: BorrowedFd<'_>, root: BorrowedFd<'_>, n: usize, shown: &ConfiguredMount) -> Result<(), Errno> {
     let lower = lower(n);
     let changes = match &shown.changes {
         Some(changes) => Path::new(STAGING).join(changes),

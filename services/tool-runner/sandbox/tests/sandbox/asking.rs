@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use belay_sandbox::{NamespaceLauncher, OutputCaps, Running, Settings, Spec, Status};
+use belay_sandbox::{NamespaceLauncher, OutputCaps, RunningCommand, Settings, Spec, Status};
 
 use crate::{
     harness::{Test, tests},
@@ -31,12 +31,12 @@ pub(crate) const TESTS: &[Test] = tests![
 /// How long a command may run whose time limit stands still.
 const LIMIT: Duration = Duration::from_millis(700);
 
-fn asking(fixture: &Fixture, script: &str) -> Running {
+fn asking(fixture: &Fixture, script: &str) -> RunningCommand {
     launch(Spec { asks: true, ..fixture.script(script) })
 }
 
 /// The next question of a command.
-fn question(running: &mut Running) -> String {
+fn question(running: &mut RunningCommand) -> String {
     let mut line = String::new();
     let mut questions = BufReader::with_capacity(1, running.questions.take().unwrap());
     questions.read_line(&mut line).unwrap();
@@ -44,11 +44,11 @@ fn question(running: &mut Running) -> String {
     line
 }
 
-fn answer(running: &mut Running, line: &str) {
+fn answer(running: &mut RunningCommand, line: &str) {
     running.answers.as_mut().unwrap().write_all(line.as_bytes()).unwrap();
 }
 
-fn end(mut running: Running) -> (Status, String) {
+fn end(mut running: RunningCommand) -> (Status, String) {
     let (outcome, output) = running.collect(OutputCaps::default()).unwrap();
     (outcome.status, output.stdout.text() + &output.stderr.text())
 }

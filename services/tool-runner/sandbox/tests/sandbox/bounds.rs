@@ -9,7 +9,7 @@ use std::{
 };
 
 use belay_sandbox::{
-    LaunchError, Launcher as _, Limits, Mount, MountKind, NamespaceLauncher, Outcome, Reserve, Running, Scratch,
+    LaunchError, Launcher as _, Limits, Mount, MountKind, NamespaceLauncher, Outcome, Reserve, RunningCommand, Scratch,
     ScratchPlace, Settings, Spec, Status, Unit, WorkspaceMount, WriteBound, WriteBudget,
 };
 
@@ -39,7 +39,7 @@ fn small() -> Settings {
     Settings { view: size, scratch: Scratch { tmp: size, home: size, ..Scratch::default() }, ..Settings::default() }
 }
 
-fn launched_by(launcher: &NamespaceLauncher, spec: Spec) -> Running {
+fn launched_by(launcher: &NamespaceLauncher, spec: Spec) -> RunningCommand {
     launcher.launch(spec).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -231,7 +231,7 @@ fn a_command_starts_only_above_the_reserve() -> Verdict {
 }
 
 /// A command that prints `ready` after this script, and then waits for the file `/tmp/end`.
-fn waiting(launcher: &NamespaceLauncher, disk: &SmallDisk, name: &str, script: &str) -> Running {
+fn waiting(launcher: &NamespaceLauncher, disk: &SmallDisk, name: &str, script: &str) -> RunningCommand {
     let script = format!("{script}\necho ready; while ! test -e /tmp/end; do sleep 0.05; done");
     let mut running = launched_by(launcher, Spec::new("sh", ["-c", &script], disk.workspace(name)));
     let mut ready = [0; 6];
@@ -240,7 +240,7 @@ fn waiting(launcher: &NamespaceLauncher, disk: &SmallDisk, name: &str, script: &
 }
 
 /// Ends a waiting command from outside: it has to be running still.
-fn end_of(disk: &SmallDisk, name: &str, running: Running) -> Status {
+fn end_of(disk: &SmallDisk, name: &str, running: RunningCommand) -> Status {
     fs::write(disk.0.join(format!("{name}-staging/scratch/tmp/end")), "").unwrap();
     running.tear_down().unwrap().status
 }

@@ -1,4 +1,4 @@
-//! What builds and test suites of ordinary projects need: loopback, terminals, shared memory, disk space, toolchains.
+//! The needs of builds and test suites of ordinary projects: loopback, terminals, shared memory, disk space, toolchains.
 
 use std::{
     fs,
@@ -241,7 +241,7 @@ fn inaccessible_scratch_is_removed() {
     assert_no_scratch(&upper);
 }
 
-fn launch_with(launcher: &NamespaceLauncher, spec: Spec) -> belay_sandbox::Running {
+fn launch_with(launcher: &NamespaceLauncher, spec: Spec) -> belay_sandbox::RunningCommand {
     belay_sandbox::Launcher::launch(launcher, spec).unwrap()
 }
 

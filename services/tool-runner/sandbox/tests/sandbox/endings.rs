@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use belay_sandbox::{Running, Spec, Status, WorkspaceMount};
+use belay_sandbox::{RunningCommand, Spec, Status, WorkspaceMount};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, Signal, kill_current_process_group, kill_process, pidfd_open},
@@ -54,7 +54,7 @@ fn family(nap: &str) -> String {
     )
 }
 
-fn wait_until_ready(running: &mut Running) {
+fn wait_until_ready(running: &mut RunningCommand) {
     let mut output = [0; 6];
     running.stdout.as_mut().unwrap().read_exact(&mut output).unwrap();
     assert_eq!(&output, b"ready\n");

@@ -1,4 +1,4 @@
-//! What a hostile command cannot do, and what is rejected before it starts.
+//! The limits of a hostile command, and what is rejected before it starts.
 
 use std::{
     ffi::CString,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use belay_sandbox::{
-    LaunchError, Launcher as _, NamespaceLauncher, Outcome, Output, OutputCaps, Running, Settings, Spec, Status,
+    LaunchError, Launcher as _, NamespaceLauncher, Outcome, Output, OutputCaps, RunningCommand, Settings, Spec, Status,
     WorkspaceMount,
 };
 use tempfile::TempDir;
@@ -59,7 +59,7 @@ pub(crate) fn launcher() -> NamespaceLauncher {
     NamespaceLauncher::new(Settings::default()).unwrap()
 }
 
-pub(crate) fn launch(spec: Spec) -> Running {
+pub(crate) fn launch(spec: Spec) -> RunningCommand {
     launcher().launch(spec).unwrap_or_else(|error| panic!("{error}"))
 }
 

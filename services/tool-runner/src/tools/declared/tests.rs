@@ -6,13 +6,13 @@ use super::*;
 use crate::{Enforcement, Registry};
 
 /// The only tool of a settings file.
-fn declared(settings: &str) -> Declared {
+fn declared(settings: &str) -> DeclaredTool {
     let settings = belay_settings::File::parse(settings, None).unwrap_or_else(|wrong| panic!("{wrong:?}"));
     let terminal = RunTerminal::new(&Enforcement::unavailable("no commands here"));
-    Declared::new(&settings.tools[0].value, terminal)
+    DeclaredTool::new(&settings.tools[0].value, terminal)
 }
 
-fn words(tool: &Declared, arguments: Value) -> Vec<String> {
+fn words(tool: &DeclaredTool, arguments: Value) -> Vec<String> {
     let command = tool.0.command(&arguments).unwrap();
     command["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
 }
@@ -64,14 +64,14 @@ fn arguments_become_words() {
 #[test]
 fn the_policy_sees_the_command_and_the_paths() {
     let tool = declared(GENERATE);
-    let operation = tool.operation(&json!({"topic": "t", "file": "a/b"}));
-    assert_eq!(operation.command, ["gen", "--topic", "t", "--size=3", "@/workspace/a/b"]);
-    assert_eq!((operation.program.as_deref(), operation.working_directory.as_str()), (Some("gen"), "src"));
-    assert_eq!((operation.environment, operation.paths), (vec!["MODE".to_owned()], vec!["a/b".to_owned()]));
-    let operation = tool.operation(&json!({"topic": "t", "file": "secrets/hex:ff2e656e76"}));
-    assert_eq!(operation.paths, [r"secrets/\xff.env"], "a rule about names sees the name");
-    let operation = tool.operation(&json!({"topic": "t", "file": "a\u{200d}b/hex:433a/hex:ff"}));
-    assert_eq!(operation.paths, ["a\u{200d}b/C:/\\xff"], "and no other form of it");
+    let intent = tool.intent(&json!({"topic": "t", "file": "a/b"}));
+    assert_eq!(intent.command, ["gen", "--topic", "t", "--size=3", "@/workspace/a/b"]);
+    assert_eq!((intent.program.as_deref(), intent.working_directory.as_str()), (Some("gen"), "src"));
+    assert_eq!((intent.environment, intent.paths), (vec!["MODE".to_owned()], vec!["a/b".to_owned()]));
+    let intent = tool.intent(&json!({"topic": "t", "file": "secrets/hex:ff2e656e76"}));
+    assert_eq!(intent.paths, [r"secrets/\xff.env"], "a rule about names sees the name");
+    let intent = tool.intent(&json!({"topic": "t", "file": "a\u{200d}b/hex:433a/hex:ff"}));
+    assert_eq!(intent.paths, ["a\u{200d}b/C:/\\xff"], "and no other form of it");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use similar::{
     udiff::UnifiedHunkHeader,
 };
 
-/// One edit.
+/// An edit.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Edit {
     pub(super) search: String,
@@ -21,7 +21,7 @@ pub(super) struct Edit {
 
 /// A text after its edits.
 #[derive(Debug)]
-pub(super) struct Edited {
+pub(super) struct EditedText {
     pub(super) text: String,
     pub(super) replacements: usize,
     /// An upper bound of the lines that differ.
@@ -74,9 +74,9 @@ pub(super) fn apply(
     edits: &[Edit],
     largest: usize,
     stopped: impl Fn() -> bool,
-) -> Result<Edited, (usize, EditError)> {
+) -> Result<EditedText, (usize, EditError)> {
     let crlf = has_crlf_only(text);
-    let mut edited = Edited { text: text.to_owned(), replacements: 0, changed_lines: 0 };
+    let mut edited = EditedText { text: text.to_owned(), replacements: 0, changed_lines: 0 };
     for (n, edit) in edits.iter().enumerate() {
         if stopped() {
             return Err((n, EditError::Stopped));
@@ -145,7 +145,7 @@ fn most_similar(text: &str, search: &str) -> Option<(usize, String)> {
 }
 
 /// The unified diff of the edits, and whether it was truncated.
-pub(super) fn diff(path: &str, old: &str, edited: &Edited) -> (String, bool) {
+pub(super) fn diff(path: &str, old: &str, edited: &EditedText) -> (String, bool) {
     // The time to find a shortest diff grows with the square of the difference.
     const MAX_CHANGED_LINES: usize = 4_000;
     const MAX_DIFF_BYTES: usize = 256 << 10;
@@ -204,7 +204,7 @@ mod tests {
         Edit { all: true, ..edit(search, replace) }
     }
 
-    fn apply(text: &str, edits: &[Edit], largest: usize) -> Result<Edited, (usize, EditError)> {
+    fn apply(text: &str, edits: &[Edit], largest: usize) -> Result<EditedText, (usize, EditError)> {
         super::apply(text, edits, largest, || false)
     }
 

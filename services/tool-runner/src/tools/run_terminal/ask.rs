@@ -37,7 +37,7 @@ const READ_BYTES: usize = 8 << 10;
 const APPROVAL: &str = r#"{"type":"object","required":["approve"],"additionalProperties":false,"properties":{"approve":{"type":"boolean","title":"Approve?"}}}"#;
 
 /// The means by which a call asks.
-pub(super) struct Asking {
+pub(super) struct Asker {
     /// The call's questions.
     pub(super) questions: Questions,
     /// A permit for each call that may have open questions.
@@ -57,14 +57,14 @@ struct Question {
 
 /// A question that cannot be asked: what it was called, and why.
 #[derive(Debug, PartialEq)]
-struct Refused {
+struct RefusedQuestion {
     id: Value,
     reason: String,
 }
 
 /// Reads a line.
-fn question(line: &[u8]) -> Result<Question, Refused> {
-    let refused = |id: &Value, reason: String| Refused { id: id.clone(), reason };
+fn question(line: &[u8]) -> Result<Question, RefusedQuestion> {
+    let refused = |id: &Value, reason: String| RefusedQuestion { id: id.clone(), reason };
     let value = belay_json::read_bytes(line).map_err(|error| {
         refused(&Value::Null, format!("a question is one JSON object on a line of its own: {error}"))
     })?;
@@ -131,7 +131,7 @@ fn line_of(id: &Value, is_approval: bool, reply: Option<Reply>) -> Value {
 }
 
 /// A question that is open: its id, whether it asks for an approval, and what became of it.
-type Replied = (Value, bool, Option<Reply>);
+type ClosedQuestion = (Value, bool, Option<Reply>);
 
 /// Lines of a pipe, each of them bounded.
 #[derive(Default)]
@@ -168,7 +168,7 @@ impl Lines {
 /// Takes the questions of a program and writes it the replies, until it can neither ask nor read any more. The time limits stand still while a question is open,
 /// and go on afterwards in any case.
 pub(super) async fn serve(
-    asking: Asking,
+    asking: Asker,
     questions: PipeReader,
     answers: PipeWriter,
     timer: io::Result<Timer>,
@@ -181,11 +181,11 @@ pub(super) async fn serve(
     served.and(timer.go_on())
 }
 
-async fn exchange(asking: Asking, questions: PipeReader, answers: PipeWriter, timer: &mut Timer) -> io::Result<()> {
-    let Asking { questions: asked, calls, most_calls } = asking;
+async fn exchange(asking: Asker, questions: PipeReader, answers: PipeWriter, timer: &mut Timer) -> io::Result<()> {
+    let Asker { questions: asked, calls, most_calls } = asking;
     let (reader, writer) = (Receiver::from_owned_fd(questions.into())?, Sender::from_owned_fd(answers.into())?);
     let mut lines = Lines::default();
-    let mut open: FuturesUnordered<BoxFuture<'static, Replied>> = FuturesUnordered::new();
+    let mut open: FuturesUnordered<BoxFuture<'static, ClosedQuestion>> = FuturesUnordered::new();
     let mut unread: VecDeque<u8> = VecDeque::new();
     // While a question is open.
     let mut permit: Option<OwnedSemaphorePermit> = None;
@@ -195,7 +195,9 @@ async fn exchange(asking: Asking, questions: PipeReader, answers: PipeWriter, ti
         {
             let read = match line {
                 Some(line) => question(&line),
-                None => Err(Refused { id: Value::Null, reason: format!("a question has at most {MAX_LINE} bytes") }),
+                None => {
+                    Err(RefusedQuestion { id: Value::Null, reason: format!("a question has at most {MAX_LINE} bytes") })
+                }
             };
             let asked = read.and_then(|Question { id, form, timeout, is_approval }| {
                 if permit.is_none() {
@@ -203,11 +205,11 @@ async fn exchange(asking: Asking, questions: PipeReader, answers: PipeWriter, ti
                 }
                 if permit.is_none() {
                     let reason = format!("{most_calls} calls wait for answers already, as many as the operator allows (`commands.asking_calls`)");
-                    return Err(Refused { id, reason });
+                    return Err(RefusedQuestion { id, reason });
                 }
                 match asked.ask(form, timeout) {
                     Ok(reply) => Ok((id, is_approval, reply)),
-                    Err(why) => Err(Refused { id, reason: why.to_string() }),
+                    Err(why) => Err(RefusedQuestion { id, reason: why.to_string() }),
                 }
             });
             match asked {
@@ -217,7 +219,7 @@ async fn exchange(asking: Asking, questions: PipeReader, answers: PipeWriter, ti
                     }
                     open.push(Box::pin(async move { (id, is_approval, reply.await.ok()) }));
                 }
-                Err(Refused { id, reason }) => {
+                Err(RefusedQuestion { id, reason }) => {
                     write(&mut unread, &json!({"id": id, "status": "refused", "reason": reason}));
                 }
             }
@@ -260,7 +262,7 @@ async fn exchange(asking: Asking, questions: PipeReader, answers: PipeWriter, ti
 
 /// Writes the replies to what is open still.
 async fn drain(
-    mut open: FuturesUnordered<BoxFuture<'static, Replied>>,
+    mut open: FuturesUnordered<BoxFuture<'static, ClosedQuestion>>,
     mut unread: VecDeque<u8>,
     writer: &Sender,
     timer: &mut Timer,

@@ -24,7 +24,7 @@ const FILE_TOO_LARGE: i32 = 25;
 
 /// The conditions that a command ran under.
 #[derive(Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct RunConditions {
     /// Whether an exit code other than 0 is a failure.
     pub(super) check: bool,
     pub(super) limit: Duration,
@@ -34,8 +34,13 @@ pub(super) struct Asked {
 
 /// The result of a command, or its failure. Every failure of a call also carries the end of the output.
 /// `outputs`: the content of the file for its outputs.
-pub(super) fn judge(program: &str, outcome: Outcome, (output, outputs): (&Output, &[u8]), asked: Asked) -> ToolResult {
-    let Asked { check, limit, loopback } = asked;
+pub(super) fn judge(
+    program: &str,
+    outcome: Outcome,
+    (output, outputs): (&Output, &[u8]),
+    asked: RunConditions,
+) -> ToolResult {
+    let RunConditions { check, limit, loopback } = asked;
     let killed =
         |why: &str| ToolFailure::new(ErrorClass::Crash, reasons::COMMAND_KILLED, format!("`{program}` {why}."));
     match outcome.status {
@@ -183,7 +188,7 @@ fn no_network(loopback: bool) -> String {
     )
 }
 
-/// What resolvers, package managers and git print if they cannot reach the network or run in offline mode.
+/// Messages of resolvers, package managers and git that cannot reach the network or run in offline mode.
 const NETWORK_ERRORS: [&str; 17] = [
     "Name or service not known",
     "Temporary failure in name resolution",
@@ -321,7 +326,7 @@ mod tests {
         let mut output = Output::default();
         output.stderr.head = stderr.into();
         output.stderr.total = stderr.len() as u64;
-        let asked = Asked { check, limit: Duration::from_secs(9), loopback: true };
+        let asked = RunConditions { check, limit: Duration::from_secs(9), loopback: true };
         judge("make", Outcome { status, usage: Usage::default() }, (&output, b""), asked)
     }
 

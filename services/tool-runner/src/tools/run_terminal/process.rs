@@ -7,7 +7,7 @@ use std::{
     thread::available_parallelism,
 };
 
-use belay_sandbox::{KillHandle, Launcher, Outcome, Output as Kept, ProcessEnd, Running};
+use belay_sandbox::{KillHandle, Launcher, Outcome, Output as CommandOutput, ProcessEnd, RunningCommand};
 use belay_sqlite::{Lane, Threads};
 use futures::{TryFutureExt as _, future::OptionFuture};
 use tokio::{
@@ -16,9 +16,9 @@ use tokio::{
 };
 
 use super::{
-    ask::{self, Asking},
+    ask::{self, Asker},
     ending, outputs,
-    request::{Asked, spec},
+    request::{CommandRequest, spec},
     streams,
 };
 use crate::{CommandSettings, HeldView, Output, ToolFailure, tools::files::stopped};
@@ -50,9 +50,9 @@ pub(super) struct Host {
 }
 
 /// The end of a command.
-pub(super) struct Ended {
+pub(super) struct CommandResult {
     pub(super) outcome: Outcome,
-    pub(super) output: Kept,
+    pub(super) output: CommandOutput,
     /// What it has appended to the file for its outputs.
     pub(super) outputs: Vec<u8>,
     /// Whether it had its own loopback interface.
@@ -63,11 +63,11 @@ pub(super) struct Ended {
 pub(super) async fn run(
     mut view: HeldView,
     host: Host,
-    asked: Asked,
+    asked: CommandRequest,
     life: Life,
     over: oneshot::Receiver<()>,
-    (output, asking): (Arc<dyn Output>, Option<Asking>),
-) -> Result<Ended, ToolFailure> {
+    (output, asking): (Arc<dyn Output>, Option<Asker>),
+) -> Result<CommandResult, ToolFailure> {
     let Host { launcher, settings, lanes, enforced } = host;
     let slot = tokio::select! {
         biased;
@@ -93,16 +93,16 @@ pub(super) async fn run(
     let ended = follow(running, &lanes.ends, &*output, asking).await;
     drop(view);
     let (outcome, output, outputs) = ended.map_err(|error| ending::lost(&program, &error.to_string()))?;
-    Ok(Ended { outcome, output, outputs, loopback })
+    Ok(CommandResult { outcome, output, outputs, loopback })
 }
 
 /// Forwards the output of a command until it has ended and its processes and mounts are gone, which has to be before the view is released.
 async fn follow(
-    mut running: Running,
+    mut running: RunningCommand,
     lane: &Lane,
     output: &dyn Output,
-    asking: Option<Asking>,
-) -> io::Result<(Outcome, Kept, Vec<u8>)> {
+    asking: Option<Asker>,
+) -> io::Result<(Outcome, CommandOutput, Vec<u8>)> {
     let kill = running.kill_handle();
     let pipes = running.questions.take().zip(running.answers.take()).zip(asking);
     let mut serving = pipes.map(|((questions, answers), asking)| {
@@ -145,7 +145,7 @@ async fn follow(
 }
 
 /// Waits for the last two processes of a command.
-async fn gone(running: &Running) -> io::Result<()> {
+async fn gone(running: &RunningCommand) -> io::Result<()> {
     for process in running.ends()? {
         #[expect(
             deprecated,

@@ -1,4 +1,4 @@
-//! What a call asks for, and the command that follows from it.
+//! The request of a call, and the command that follows from it.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +30,7 @@ const CONTEXT: &str = "BELAY_CONTEXT";
 const MAX_CONTEXT_BYTES: usize = 128 * 1024 - 1 - CONTEXT.len() - 1;
 
 /// The request of a call.
-pub(super) struct Asked {
+pub(super) struct CommandRequest {
     pub(super) name: String,
     pub(super) arguments: Arguments,
     pub(super) trace: TraceContext,
@@ -41,8 +41,8 @@ pub(super) struct Asked {
 }
 
 /// The command that the sandbox is to run.
-pub(super) fn spec(asked: Asked, mount: Mount, settings: &CommandSettings) -> Result<Spec, ToolFailure> {
-    let Asked { name, arguments, trace, context, limit, asks } = asked;
+pub(super) fn spec(asked: CommandRequest, mount: Mount, settings: &CommandSettings) -> Result<Spec, ToolFailure> {
+    let CommandRequest { name, arguments, trace, context, limit, asks } = asked;
     let Arguments { command, cwd, env, .. } = arguments;
     let mut words = command.into_iter();
     let program = words.next().unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, PipeReader};
 
 use belay_proto::v1::tool_call_output::Stream;
-use belay_sandbox::{Kept, Output as Both, OutputCaps};
+use belay_sandbox::{Output as CommandOutput, OutputCaps, RetainedOutput};
 use tokio::net::unix::pipe::Receiver;
 
 use crate::Output;
@@ -16,8 +16,8 @@ pub(super) async fn relay(
     stdout: Option<PipeReader>,
     stderr: Option<PipeReader>,
     output: &dyn Output,
-) -> io::Result<Both> {
-    let mut both = Both::default();
+) -> io::Result<CommandOutput> {
+    let mut both = CommandOutput::default();
     tokio::try_join!(
         follow(stdout, Stream::Stdout, &mut both.stdout, output),
         follow(stderr, Stream::Stderr, &mut both.stderr, output),
@@ -26,7 +26,12 @@ pub(super) async fn relay(
 }
 
 /// Reads one stream to its end.
-async fn follow(pipe: Option<PipeReader>, stream: Stream, kept: &mut Kept, output: &dyn Output) -> io::Result<()> {
+async fn follow(
+    pipe: Option<PipeReader>,
+    stream: Stream,
+    kept: &mut RetainedOutput,
+    output: &dyn Output,
+) -> io::Result<()> {
     let Some(pipe) = pipe else { return Ok(()) };
     let pipe = Receiver::from_owned_fd(pipe.into())?;
     loop {
@@ -42,7 +47,7 @@ async fn follow(pipe: Option<PipeReader>, stream: Stream, kept: &mut Kept, outpu
 }
 
 /// Reads once. The buffer is on the stack, so a silent command needs none.
-fn read(pipe: &Receiver, stream: Stream, kept: &mut Kept, output: &dyn Output) -> io::Result<usize> {
+fn read(pipe: &Receiver, stream: Stream, kept: &mut RetainedOutput, output: &dyn Output) -> io::Result<usize> {
     let mut piece = [0; READ_BYTES];
     let read = pipe.try_read(&mut piece)?;
     if read > 0 {
@@ -53,7 +58,7 @@ fn read(pipe: &Receiver, stream: Stream, kept: &mut Kept, output: &dyn Output) -
 }
 
 /// Keeps the beginning and the end of a stream.
-fn keep(kept: &mut Kept, bytes: &[u8], caps: OutputCaps) {
+fn keep(kept: &mut RetainedOutput, bytes: &[u8], caps: OutputCaps) {
     kept.total += bytes.len() as u64;
     let (head, rest) = bytes.split_at(bytes.len().min(caps.head - kept.head.len()));
     kept.head.extend_from_slice(head);
@@ -62,7 +67,7 @@ fn keep(kept: &mut Kept, bytes: &[u8], caps: OutputCaps) {
 }
 
 /// The kept output as text, with a line that says how many bytes are missing, if any.
-pub(super) fn text(kept: &Kept) -> String {
+pub(super) fn text(kept: &RetainedOutput) -> String {
     let tail: Vec<u8> = kept.tail.iter().copied().collect();
     if kept.dropped() == 0 {
         return String::from_utf8_lossy(&[kept.head.as_slice(), &tail].concat()).into_owned();
@@ -72,7 +77,7 @@ pub(super) fn text(kept: &Kept) -> String {
 }
 
 /// Whether [`text`] has something else in place of bytes that are no UTF-8. Where the middle is missing, a character that was cut there is one of these.
-pub(super) fn is_lossy(kept: &Kept) -> bool {
+pub(super) fn is_lossy(kept: &RetainedOutput) -> bool {
     let tail: Vec<u8> = kept.tail.iter().copied().collect();
     match kept.dropped() {
         0 => std::str::from_utf8(&[kept.head.as_slice(), &tail].concat()).is_err(),
@@ -87,7 +92,7 @@ mod tests {
     #[test]
     fn both_ends_are_kept_and_the_gap_is_reported() {
         let caps = OutputCaps { head: 4, tail: 3 };
-        let mut kept = Kept::default();
+        let mut kept = RetainedOutput::default();
         keep(&mut kept, b"abc", caps);
         keep(&mut kept, b"def", caps);
         assert_eq!(text(&kept), "abcdef");
@@ -99,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_character_split_across_reads_stays_whole() {
-        let mut kept = Kept::default();
+        let mut kept = RetainedOutput::default();
         keep(&mut kept, &[0xc3], OutputCaps { head: 1, tail: 9 });
         keep(&mut kept, &[0xa9], OutputCaps { head: 1, tail: 9 });
         assert_eq!(text(&kept), "é");

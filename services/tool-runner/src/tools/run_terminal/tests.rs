@@ -6,7 +6,7 @@ use std::{
 };
 
 use belay_proto::v1::TraceContext;
-use belay_sandbox::{LaunchError, Launcher, Layer, LayerReport, LayerState, Report, Running, Spec, Tier};
+use belay_sandbox::{LaunchError, Launcher, Layer, LayerReport, LayerState, Report, RunningCommand, Spec, Tier};
 use serde_json::json;
 
 use super::*;
@@ -17,7 +17,7 @@ use crate::tools::tests::TestWorkspace;
 struct Recorder(Mutex<Vec<Spec>>);
 
 impl Launcher for Recorder {
-    fn launch(&self, spec: Spec) -> Result<Running, LaunchError> {
+    fn launch(&self, spec: Spec) -> Result<RunningCommand, LaunchError> {
         let searched = "/nowhere".to_owned();
         let program = spec.program.clone();
         self.0.lock().unwrap().push(spec);

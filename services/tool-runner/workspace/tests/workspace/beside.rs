@@ -15,12 +15,12 @@ use crate::{
 };
 
 /// A script in a mounted view, which goes on when it is told to and says when it is there.
-pub(crate) struct Beside {
+pub(crate) struct MountedScript {
     child: Child,
     lines: BufReader<ChildStdout>,
 }
 
-impl Beside {
+impl MountedScript {
     fn start(view: &View, script: &str) -> Self {
         Self::over(&view.lower()[0], &view.directory(), script)
     }
@@ -78,7 +78,7 @@ fn a_view_finds_whole_what_was_displaced_under_it() {
     let view = workspace.view("long").unwrap();
     let script = "exec 3<f 4<replaced/b; (cd replaced/a && echo in && read a && cat x && ls ..) <&0 && cat removed/c/y <&0; cd removed/c; \
                   echo in; read a; cat y; cat <&3; cat <&4; cd /proc/self/cwd 2>/dev/null; true";
-    let mut beside = Beside::start(&view, script);
+    let mut beside = MountedScript::start(&view, script);
     assert_eq!(beside.line(), "in");
     commit_and_finish(&workspace, "replaces", |view| {
         view.remove(&path("replaced")).unwrap();
@@ -151,7 +151,7 @@ fn two_hundred_commits_under_one_long_command() {
         "#,
         going_on.display()
     );
-    let mut beside = Beside::start(&view, &script);
+    let mut beside = MountedScript::start(&view, &script);
     assert_eq!(beside.line(), "in");
     for n in 1..=COMMITS {
         commit_and_finish(&workspace, &format!("c{n}"), |view| match n % 5 {
@@ -204,7 +204,7 @@ fn a_copy_up_of_a_file_that_changed_meanwhile_is_a_conflict() {
     let ground = Ground::with(&[("f", "1")]);
     let workspace = ground.open();
     let view = workspace.view("v").unwrap();
-    let mut beside = Beside::start(&view, "echo in; read a; echo ours >> f; echo done");
+    let mut beside = MountedScript::start(&view, "echo in; read a; echo ours >> f; echo done");
     assert_eq!(beside.line(), "in");
     // In place, as an editor may.
     fs::File::options().append(true).open(ground.root.join("f")).unwrap().write_all(b" theirs ").unwrap();

@@ -39,7 +39,7 @@ impl Spot {
     }
 }
 
-/// What a name referred to, before and after.
+/// The entry of a name, before and after.
 struct Change {
     spot: Spot,
     old: Option<Inode>,
@@ -52,7 +52,7 @@ struct State {
     syncs: u64,
     attic: Folder,
     folders: HashMap<Inode, Folder>,
-    /// What the last call may change, and what was there.
+    /// The names that the last call may change, and their entries before.
     pending: Vec<(Spot, Option<Inode>)>,
     /// Everything since the last sync of its folder, the oldest first.
     changes: Vec<Change>,
@@ -71,7 +71,7 @@ pub(crate) struct Blocks {
 }
 
 impl State {
-    /// One of so many.
+    /// Chooses one of so many.
     fn choose(&mut self, of: usize) -> usize {
         self.chance = self.chance.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.chance;
@@ -165,7 +165,7 @@ impl State {
         }
     }
 
-    /// What each changed name refers to after the loss.
+    /// The entry of each changed name after the loss.
     fn left(&mut self) -> Vec<(Spot, Option<Inode>)> {
         let mut by_folder = BTreeMap::<Inode, Vec<Change>>::new();
         for change in std::mem::take(&mut self.changes) {

@@ -95,7 +95,7 @@ fn a_touched_path_that_changes_during_the_call_is_a_conflict() {
     }
 }
 
-/// What is not touched does not count, not even beside what is.
+/// Untouched paths do not count, not even beside touched ones.
 #[test]
 fn an_unrelated_change_is_no_conflict() {
     let ground = Ground::with(&[("d/a", "1"), ("d/b", "2"), ("e/x", "3")]);

@@ -19,12 +19,12 @@ use belay_workspace::{Limits, Order, Seam, Workspace};
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::{
-    beside::Beside,
+    beside::MountedScript,
     overlay::possible,
-    support::{Before, Deadly, Ground, Picture, Step, before, cases, script},
+    support::{Deadly, FolderContents, Ground, InitialTree, Step, before, cases, script},
 };
 
-/// What the disk may be taken to keep, by which it is decided what is synced when.
+/// The orders that the disk may be taken to keep, by which it is decided what is synced when.
 const ORDERS: [Order; 2] = [Order::Kept, Order::Unknown];
 
 /// All that outlives the process besides the disk.
@@ -38,7 +38,7 @@ enum Row {
     TakenBack(String),
 }
 
-/// One call from beginning to end. Ends early when it dies; the row is what it had written by then.
+/// A call from beginning to end. Ends early when it dies; the row is what it had written by then.
 fn call(ground: &Ground, seam: Arc<dyn Seam>, script: &[Step], row: &mut Row) -> Option<()> {
     let workspace = Workspace::open_with(&ground.root, &[], seam).ok()?;
     let mut view = workspace.view("call").ok()?;
@@ -52,7 +52,7 @@ fn call(ground: &Ground, seam: Arc<dyn Seam>, script: &[Step], row: &mut Row) ->
     workspace.apply(&commit).ok()
 }
 
-/// What a new process does with what it finds.
+/// Recovers, as a new process does, with what it finds.
 fn recover(ground: &Ground, seam: Arc<dyn Seam>, row: &Row) -> Result<(), Box<dyn Error>> {
     let workspace = Workspace::open_with(&ground.root, &[], seam)?;
     workspace.sweep(|id| *row != Row::None && id == "call")?;
@@ -76,13 +76,13 @@ fn at_each_instant(order: Order, mut run: impl FnMut(Arc<Deadly>)) -> u64 {
     unreachable!("some run is not disturbed")
 }
 
-/// What must be there after each row.
-struct Expected {
-    before: Picture,
-    after: Picture,
+/// The content that must be there after each row.
+struct ExpectedTrees {
+    before: FolderContents,
+    after: FolderContents,
 }
 
-impl Expected {
+impl ExpectedTrees {
     fn check(&self, ground: &Ground, row: &Row) {
         let expected = if matches!(row, Row::Committed(_)) { &self.after } else { &self.before };
         assert_eq!(&ground.picture(), expected, "after {row:?}");
@@ -92,23 +92,23 @@ impl Expected {
     }
 }
 
-fn ground(before: &Before) -> Ground {
+fn ground(before: &InitialTree) -> Ground {
     let ground = Ground::new();
     before.build(&ground.root);
     ground
 }
 
 /// The whole script undisturbed, with its row.
-fn done(order: Order, before: &Before, script: &[Step]) -> (Ground, Row) {
+fn done(order: Order, before: &InitialTree, script: &[Step]) -> (Ground, Row) {
     let ground = ground(before);
     let mut row = Row::None;
     call(&ground, Deadly::never(order), script, &mut row).expect("nothing disturbs it");
     (ground, row)
 }
 
-fn break_everywhere(order: Order, before: &Before, script: &[Step]) -> u64 {
+fn break_everywhere(order: Order, before: &InitialTree, script: &[Step]) -> u64 {
     let (undisturbed, _) = done(order, before, script);
-    let expected = Expected { before: ground(before).picture(), after: undisturbed.picture() };
+    let expected = ExpectedTrees { before: ground(before).picture(), after: undisturbed.picture() };
     let mut crashes = at_each_instant(order, |seam| {
         let ground = ground(before);
         let mut row = Row::None;
@@ -121,7 +121,7 @@ fn break_everywhere(order: Order, before: &Before, script: &[Step]) -> u64 {
 }
 
 /// Dies somewhere after the row is written, and again at each instant of the recovery.
-fn break_recovery(order: Order, before: &Before, script: &[Step], expected: &Expected) -> u64 {
+fn break_recovery(order: Order, before: &InitialTree, script: &[Step], expected: &ExpectedTrees) -> u64 {
     let mut crashes = 0;
     // The first instant that leaves a row, and every third one after: the rest differs by what was done already.
     let mut first = 0..;
@@ -147,7 +147,7 @@ fn break_recovery(order: Order, before: &Before, script: &[Step], expected: &Exp
 }
 
 /// Dies at each instant of taking back, and of the recovery from that.
-fn break_undoing(order: Order, before: &Before, script: &[Step], expected: &Expected) -> u64 {
+fn break_undoing(order: Order, before: &InitialTree, script: &[Step], expected: &ExpectedTrees) -> u64 {
     let taken_back = |row: &Row| match row {
         Row::Committed(commit) => Row::TakenBack(commit.clone()),
         other => panic!("{other:?}"),
@@ -216,14 +216,14 @@ fn every_kind_of_operation_survives_every_crash_under_a_mounted_view() {
         drop(ground.open());
         let folder = ground.root.with_extension("beside");
         fs::create_dir(&folder).unwrap();
-        let mut beside = Beside::over(&ground.root, &folder, script);
+        let mut beside = MountedScript::over(&ground.root, &folder, script);
         assert_eq!(beside.line(), "in");
         Some(beside)
     };
     break_every_kind(Order::Kept, mount);
 }
 
-fn break_every_kind(order: Order, mount: impl Fn(&Ground) -> Option<Beside>) {
+fn break_every_kind(order: Order, mount: impl Fn(&Ground) -> Option<MountedScript>) {
     use std::os::unix::fs::PermissionsExt as _;
     let build =
         || Ground::with(&[("a", "1"), ("d/x", "2"), ("d/e/y", "3"), ("tree/p/q", "4"), ("f", "5"), ("l", "-> a")]);
@@ -255,7 +255,7 @@ fn break_every_kind(order: Order, mount: impl Fn(&Ground) -> Option<Beside>) {
     };
     let undisturbed = build();
     run(&undisturbed, Deadly::never(order), &mut Row::None).expect("nothing disturbs it");
-    let expected = Expected { before: build().picture(), after: undisturbed.picture() };
+    let expected = ExpectedTrees { before: build().picture(), after: undisturbed.picture() };
     assert_eq!(expected.after[Path::new("d")], "500 folder");
     assert_ne!(expected.before, expected.after);
     let crashes = at_each_instant(order, |seam| {

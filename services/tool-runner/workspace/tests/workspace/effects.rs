@@ -1,4 +1,4 @@
-//! What an effect shows, and what it refuses to.
+//! The contents of an effect, and what it refuses.
 
 use std::{
     cell::Cell,
@@ -111,7 +111,7 @@ fn a_view_without_changes_has_an_empty_effect() {
     assert!(effect(&view).is_empty(), "changed and changed back");
 }
 
-/// What an approval is bound to: the same for the same change, whenever it is made and whatever else is committed; another one as soon as
+/// The digest that an approval is bound to: the same for the same change, whenever it is made and whatever else is committed; another one as soon as
 /// anything that was shown differs.
 #[test]
 fn the_digest_is_of_what_changes_and_nothing_else() {

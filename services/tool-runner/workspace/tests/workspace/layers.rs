@@ -3,11 +3,11 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
 
 use belay_workspace::{
-    CommitError, Layer, LayerPlace, Limits, Manifest, Order, Seam, Undisturbed, View, ViewError, Workspace,
+    CommitError, Layer, LayerPlace, Limits, Manifest, Order, QuietSeam, Seam, View, ViewError, Workspace,
 };
 use proptest::prelude::*;
 
-use crate::support::{Before, Deadly, Ground, Step, before, cases, path, picture, script};
+use crate::support::{Deadly, Ground, InitialTree, Step, before, cases, path, picture, script};
 
 const SET: &str = "set";
 
@@ -60,7 +60,7 @@ fn calls_on_top_of_each_other_are_one_effect() {
     proptest!(config, |((before, first, second, third) in scripts)| one_effect(&before, &[first, second, third])?);
 }
 
-fn one_effect(before: &Before, scripts: &[Vec<Step>]) -> Result<(), TestCaseError> {
+fn one_effect(before: &InitialTree, scripts: &[Vec<Step>]) -> Result<(), TestCaseError> {
     let (apart, together) = (Ground::new(), Ground::new());
     before.build(&apart.root);
     before.build(&together.root);
@@ -125,7 +125,7 @@ fn a_call_sees_the_layers_that_it_begins_with_and_no_others() {
     assert!(matches!(gone, ViewError::LayerGone { .. }), "{gone}");
 }
 
-/// What a call undoes of the layers that it begins with is as it was.
+/// A path that a call reverts, of the layers that it begins with, is as it was.
 #[test]
 fn what_is_undone_is_no_change_of_the_set() {
     let ground = Ground::with(&[("a", "a"), ("b", "b")]);
@@ -236,7 +236,7 @@ fn a_layer_is_kept_whole_or_not_at_all() {
             let (mut row, seam) = (None, Deadly::at(instants, order));
             let done =
                 run(&ground, Arc::clone(&seam) as Arc<dyn Seam>, std::slice::from_ref(&first), &mut row).is_some();
-            let workspace = Workspace::open_with(&ground.root, &[], Arc::new(Undisturbed)).unwrap();
+            let workspace = Workspace::open_with(&ground.root, &[], Arc::new(QuietSeam)).unwrap();
             workspace.sweep(|id| row.is_some() && id == "second").unwrap();
             workspace.sweep_layers(|set| set == SET).unwrap();
             let layer: Option<Layer> = row.map(|row| serde_json::from_str(&row).unwrap());
@@ -270,7 +270,7 @@ fn a_layer_is_kept_whole_or_not_at_all() {
     assert!(workspace.view_over("second", SET, &references(&[&first]), &|| false).is_err());
 }
 
-/// What is written to a layer in the workspace behind the runner's back is not committed: neither its files, nor what its caller has noted.
+/// A layer that was changed in the workspace behind the runner's back is not committed: neither its files, nor what its caller has noted.
 #[test]
 fn a_layer_that_was_tampered_with_is_not_used() {
     for tamper in ["layer.json", "0"] {
@@ -309,7 +309,7 @@ fn directories_get_their_modes_when_all_that_is_in_them_is_there() {
     set(&ground.root.join("d"), 0o755);
 }
 
-/// What people have noted about a file, or whom they have given it to, is there after a call of a step has changed it, as after any call.
+/// Attributes and owners that people have given a file are there after a call of a step has changed it, as after any call.
 #[test]
 fn extended_attributes_are_kept() {
     let ground = Ground::with(&[("f", "0")]);

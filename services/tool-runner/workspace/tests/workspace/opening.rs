@@ -1,4 +1,4 @@
-//! What may be a workspace.
+//! The directories that may be workspaces.
 
 use std::{
     fs,
@@ -85,7 +85,7 @@ fn our_folder_is_closed_ignored_by_git_and_used_by_one() {
     ground.open();
 }
 
-/// What a process left that died is swept, and what the ledger knows is kept.
+/// The remains of a process that died are swept, and what the ledger knows is kept.
 #[test]
 fn sweeping_keeps_what_it_is_told_to() {
     let ground = Ground::with(&[("a", "1")]);

@@ -76,7 +76,7 @@ fn part_links(folder: &Path) {
     }
 }
 
-/// One command of a shell. Each may fail: it fails in both places or in none.
+/// A command of a shell. Each may fail: it fails in both places or in none.
 fn command() -> impl Strategy<Value = String> {
     let mode = prop::sample::select(vec!["644", "755", "600", "711"]);
     let folder_mode = prop::sample::select(vec!["755", "711", "700"]);

@@ -1,7 +1,7 @@
 //! The power fails. On a disk that keeps the order of its changes, a beginning of them is left, and contents that were not synced are not;
 //! on one that keeps none, each folder is left as it was at some time.
 //!
-//! One run is a ledger with several commits one after the other, whose rows go as soon as they may. It is cut off at a random call, and a
+//! A run is a ledger with several commits one after the other, whose rows go as soon as they may. It is cut off at a random call, and a
 //! random number of the changes that were not durable is undone. Then it is recovered, perhaps with another loss in between.
 //!
 //! `BELAY_POWER_SCRIPTS` sets how many random scripts are gone through (40, with 12 losses each).
@@ -17,10 +17,10 @@ use proptest::{
 use crate::{
     blocks::Blocks,
     lossy::{Loses, Power},
-    support::{Before, Ground, Picture, Step, before, cases, path, script},
+    support::{FolderContents, Ground, InitialTree, Step, before, cases, path, script},
 };
 
-/// Which disk it is.
+/// The disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Disk {
     Ordered,
@@ -39,7 +39,7 @@ impl Disk {
     }
 }
 
-/// What a runner keeps of its commits, in their order.
+/// The part of its commits that a runner keeps, in their order.
 #[derive(Clone, Debug, Default)]
 struct Ledger {
     rows: Vec<Commit>,
@@ -55,7 +55,7 @@ struct Manner {
     disk: Disk,
     /// Everything is synced after each commit of an odd number.
     syncs: bool,
-    /// What is displaced goes only after the next commit.
+    /// Displaced entries go only after the next commit.
     finishes_late: bool,
     /// Beside each call another one is staged before it, and committed right after it: nothing is staged in between.
     holds: bool,
@@ -117,7 +117,7 @@ fn calls(
     Ok(())
 }
 
-/// What a new process does with what it finds.
+/// Recovers, as a new process does, with what it finds.
 fn recover(ground: &Ground, seam: Arc<dyn Seam>, ledger: &mut Ledger) -> Result<(), Box<dyn Error>> {
     let workspace = Workspace::open_with(&ground.root, &[], seam)?;
     workspace.sweep(|id| ledger.rows.iter().any(|row| row.id == id))?;
@@ -136,14 +136,14 @@ fn recover(ground: &Ground, seam: Arc<dyn Seam>, ledger: &mut Ledger) -> Result<
     Ok(())
 }
 
-fn ground(before: &Before) -> Ground {
+fn ground(before: &InitialTree) -> Ground {
     let ground = Ground::new();
     before.build(&ground.root);
     ground
 }
 
-/// What is there after each commit, and how many calls to the disk there are.
-fn undisturbed(before: &Before, scripts: &[Vec<Step>], manner: Manner) -> (Vec<Picture>, u64) {
+/// The workspace after each commit, and how many calls to the disk there are.
+fn undisturbed(before: &InitialTree, scripts: &[Vec<Step>], manner: Manner) -> (Vec<FolderContents>, u64) {
     let mut pictures = vec![ground(before).picture()];
     let mut reached = 0;
     for number in 1..=scripts.len() {
@@ -162,13 +162,13 @@ fn undisturbed(before: &Before, scripts: &[Vec<Step>], manner: Manner) -> (Vec<P
     (pictures, reached)
 }
 
-/// One loss, and perhaps another one in the recovery. Fails if what is there is not what was committed.
+/// Loses power once, and perhaps again in the recovery. Fails if the workspace is not what was committed.
 fn lose(
-    before: &Before,
+    before: &InitialTree,
     scripts: &[Vec<Step>],
     manner: Manner,
     [dies_at, kept, again, kept_again]: [u64; 4],
-    expected: &[Picture],
+    expected: &[FolderContents],
 ) -> Result<usize, String> {
     let ground = ground(before);
     let mut ledger = Ledger::default();
@@ -246,7 +246,7 @@ fn files(steps: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, steps)
 }
 
-fn outlives(disk: Disk, before: impl Strategy<Value = Before>, scripts: impl Strategy<Value = Vec<Vec<Step>>>) {
+fn outlives(disk: Disk, before: impl Strategy<Value = InitialTree>, scripts: impl Strategy<Value = Vec<Vec<Step>>>) {
     let mut runner = TestRunner::new(config(cases("BELAY_POWER_SCRIPTS", 40)));
     let (mut tried, mut with_rows) = (0, 0);
     let counts = (std::cell::RefCell::new(&mut tried), std::cell::RefCell::new(&mut with_rows));
@@ -269,7 +269,7 @@ fn outlives(disk: Disk, before: impl Strategy<Value = Before>, scripts: impl Str
 /// That it would show: a row that goes before its effect is on the disk, and a disk without order that is not synced everywhere.
 #[test]
 fn a_row_that_goes_too_early_is_missed() {
-    let ground = Before::default();
+    let ground = InitialTree::default();
     let scripts = [vec![Step::Write("a".into(), "x".into(), None)]];
     for (disk, forgets) in [(Disk::Ordered, true), (Disk::Mistaken, false), (Disk::Mistaken, true)] {
         let manner = Manner { disk, syncs: false, finishes_late: false, holds: false, forgets };
@@ -310,7 +310,7 @@ fn what_is_redone_is_redone_in_order() {
     assert_eq!(ground.read("f"), "3");
 }
 
-/// One sync for a commit of one file, wherever that file is; and one for a commit of none.
+/// A commit of one file costs one sync, wherever that file is; and a commit of none one, too.
 #[test]
 fn a_commit_costs_one_sync() {
     let ground = Ground::with(&[("d/a", "1"), ("b", "2")]);

@@ -56,7 +56,7 @@ impl Ground {
         Workspace::open(&self.root, &[]).unwrap()
     }
 
-    pub(crate) fn picture(&self) -> Picture {
+    pub(crate) fn picture(&self) -> FolderContents {
         picture(&self.root)
     }
 
@@ -82,16 +82,16 @@ fn unlock(folder: &Path) {
     }
 }
 
-/// What is in a folder, Belay's own aside: mode and contents by path.
-pub(crate) type Picture = BTreeMap<PathBuf, String>;
+/// The contents of a folder, Belay's own aside: mode and contents by path.
+pub(crate) type FolderContents = BTreeMap<PathBuf, String>;
 
-pub(crate) fn picture(root: &Path) -> Picture {
-    let mut picture = Picture::new();
+pub(crate) fn picture(root: &Path) -> FolderContents {
+    let mut picture = FolderContents::new();
     draw(root, Path::new(""), &mut picture);
     picture
 }
 
-fn draw(root: &Path, within: &Path, picture: &mut Picture) {
+fn draw(root: &Path, within: &Path, picture: &mut FolderContents) {
     for entry in fs::read_dir(root.join(within)).unwrap() {
         let path = within.join(entry.unwrap().file_name());
         if path == Path::new(".belay") {
@@ -118,7 +118,7 @@ pub(crate) fn path(text: &str) -> RelPath {
     RelPath::parse(text).unwrap()
 }
 
-/// One view's changes, committed.
+/// Commits the changes of a view.
 pub(crate) fn commit(workspace: &Workspace, id: &str, change: impl FnOnce(&mut View)) -> (Manifest, Commit) {
     let mut view = workspace.view(id).unwrap();
     change(&mut view);
@@ -134,7 +134,7 @@ pub(crate) fn cases(variable: &str, usual: u32) -> u32 {
         .map_or(usual, |set| set.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {set}")))
 }
 
-/// One change that a file tool makes.
+/// A change that a file tool makes.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Write(String, String, Option<u32>),
@@ -210,28 +210,28 @@ pub(crate) fn script(steps: std::ops::Range<usize>) -> impl Strategy<Value = Vec
 
 /// The content of a directory before a script: files, directories and links, with modes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Before(Vec<(String, Thing)>);
+pub(crate) struct InitialTree(Vec<(String, InitialEntry)>);
 
 #[derive(Clone, Debug)]
-enum Thing {
+enum InitialEntry {
     File(String, u32),
     Folder(u32),
     Link(String),
 }
 
-pub(crate) fn before() -> impl Strategy<Value = Before> {
+pub(crate) fn before() -> impl Strategy<Value = InitialTree> {
     let thing = prop_oneof![
-        5 => ("[a-z]{0,12}", prop::sample::select(vec![0o644, 0o755, 0o600])).prop_map(|(text, mode)| Thing::File(text, mode)),
-        2 => prop::sample::select(vec![0o755, 0o700, 0o775]).prop_map(Thing::Folder),
-        1 => prop::sample::select(vec!["a", "../b", "/etc/passwd", "gone"]).prop_map(|to| Thing::Link(to.to_owned())),
+        5 => ("[a-z]{0,12}", prop::sample::select(vec![0o644, 0o755, 0o600])).prop_map(|(text, mode)| InitialEntry::File(text, mode)),
+        2 => prop::sample::select(vec![0o755, 0o700, 0o775]).prop_map(InitialEntry::Folder),
+        1 => prop::sample::select(vec!["a", "../b", "/etc/passwd", "gone"]).prop_map(|to| InitialEntry::Link(to.to_owned())),
     ];
-    prop::collection::vec((place(), thing), 0..8).prop_map(Before)
+    prop::collection::vec((place(), thing), 0..8).prop_map(InitialTree)
 }
 
-impl Before {
+impl InitialTree {
     /// With files that are there for sure.
     pub(crate) fn and_files(mut self, files: &[&str]) -> Self {
-        self.0.splice(0..0, files.iter().map(|at| ((*at).to_owned(), Thing::File("first".into(), 0o644))));
+        self.0.splice(0..0, files.iter().map(|at| ((*at).to_owned(), InitialEntry::File("first".into(), 0o644))));
         self
     }
 
@@ -246,9 +246,9 @@ impl Before {
             }
             let set = |mode| fs::set_permissions(&place, fs::Permissions::from_mode(mode));
             let made: io::Result<()> = match thing {
-                Thing::File(contents, mode) => fs::write(&place, contents).and_then(|()| set(*mode)),
-                Thing::Folder(mode) => fs::create_dir(&place).and_then(|()| set(*mode)),
-                Thing::Link(target) => symlink(target, &place),
+                InitialEntry::File(contents, mode) => fs::write(&place, contents).and_then(|()| set(*mode)),
+                InitialEntry::Folder(mode) => fs::create_dir(&place).and_then(|()| set(*mode)),
+                InitialEntry::Link(target) => symlink(target, &place),
             };
             made.unwrap();
         }

@@ -1,4 +1,4 @@
-//! What a call sees and does in its view.
+//! The files that a call sees and changes in its view.
 
 use std::{fs, os::unix::fs::symlink};
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use belay_grant::{Expected, Grant, Signed, Subject, digest_of};
+use belay_grant::{Grant, GrantExpectation, SignedBytes, Subject, digest_of};
 use belay_proto::v1::approval_need;
 use belay_proto::v1::execution_event::Kind;
 use belay_proto::v1::wait_ended::Cause;
@@ -399,8 +399,9 @@ impl One<'_> {
         let policy_revision = hold.need.decision.as_ref().map_or(0, |decision| decision.policy_revision);
         let grant: Option<Grant> = serde_json::from_slice(&body).ok();
         let now = grant.map_or(0, |grant| grant.not_before);
-        let expected = Expected { call: self.name, subject_digest: &hold.need.subject_digest, policy_revision, now };
-        let grant = Grant::verify(&Signed { body, signature, key_id }, self.evidence.keys, expected)
+        let expected =
+            GrantExpectation { call: self.name, subject_digest: &hold.need.subject_digest, policy_revision, now };
+        let grant = Grant::verify(&SignedBytes { body, signature, key_id }, self.evidence.keys, expected)
             .map_err(|error| format!("it completed on a grant that is not good: {error}"))?;
         if nonce(self.call) != Some(&grant.nonce) {
             return Err(format!("it completed on {:?}, and not on its own grant {}", nonce(self.call), grant.nonce));

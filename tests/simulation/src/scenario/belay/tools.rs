@@ -9,7 +9,7 @@ use std::time::Duration;
 use belay_policy::ToolKind;
 use belay_proto::v1::{self, ErrorClass};
 use belay_tool_runner::{
-    Annotations, Invocation, Operation, Questions, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View,
+    Annotations, CallIntent, Invocation, Questions, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View,
     ViewHandle,
 };
 use belay_workspace::{RelPath, ViewError};
@@ -128,9 +128,9 @@ impl Tool for Scripted {
         }
     }
 
-    fn operation(&self, arguments: &Value) -> Operation {
+    fn intent(&self, arguments: &Value) -> CallIntent {
         let paths = arguments["path"].as_str().map(str::to_owned).into_iter().collect();
-        Operation { paths, ..Operation::default() }
+        CallIntent { paths, ..CallIntent::default() }
     }
 
     fn asks(&self) -> bool {

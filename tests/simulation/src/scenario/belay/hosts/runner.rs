@@ -7,7 +7,9 @@ use std::sync::Arc;
 use belay_proto::runner_v1::EnforcementReport;
 use belay_service_kit::{Access, Ids, Principal, Service, Shutdown};
 use belay_sqlite::{Location, SqliteError};
-use belay_tool_runner::{Allowed, Calls, Enforcement, GateChannel, Ledger, LedgerError, Registry, Secrets, Workspaces};
+use belay_tool_runner::{
+    AllowedWorkspaces, Calls, Enforcement, GateChannel, Ledger, LedgerError, Registry, Secrets, Workspaces,
+};
 
 use super::super::bugs::Memory;
 use super::super::workspaces::{self, ModelDirectories};
@@ -75,7 +77,7 @@ async fn run_runner(site: Site) -> Outcome {
         keys: site.keys(),
         workspaces: Workspaces {
             own: OWN_WORKSPACES.into(),
-            allowed: Allowed::Roots(vec![SHARED_WORKSPACE.into()]),
+            allowed: AllowedWorkspaces::Roots(vec![SHARED_WORKSPACE.into()]),
             forbidden: vec![FOLDER.into()],
         },
         directories: Arc::new(ModelDirectories::new(site.bugs.workspaces, &site.outside)),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use belay_tool_runner::Staged;
+use belay_tool_runner::StagedEffect;
 use belay_workspace::{CommitError, Digest, IoFailure, LayerPlace, OwnChanges, ViewError};
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,7 @@ impl Layer {
     }
 
     /// The layer of a staged plan; `None` for that of a commit.
-    pub(super) fn staged(staged: &Staged) -> Option<Self> {
+    pub(super) fn staged(staged: &StagedEffect) -> Option<Self> {
         serde_json::from_str(&staged.plan).ok()
     }
 

@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use belay_tool_runner::{Staged, View, WorkspaceDirectories, WorkspaceDirectory};
+use belay_tool_runner::{StagedEffect, View, WorkspaceDirectories, WorkspaceDirectory};
 use belay_workspace::{
     CommitError, Digest, EffectError, IoFailure, LayerPlace, Manifest, OpenError, OwnChanges, RelPath, Stop, ViewError,
 };
@@ -134,7 +134,7 @@ struct Workspace {
 /// The part of a staged effect that the ledger stores.
 type Plan = Vec<(String, Option<Digest>)>;
 
-fn plan(staged: &Staged) -> Result<Plan, CommitError> {
+fn plan(staged: &StagedEffect) -> Result<Plan, CommitError> {
     let unreadable = |error: serde_json::Error| failed("reading the plan of commit", &staged.id, error.into());
     Ok(serde_json::from_str(&staged.plan).map_err(unreadable)?)
 }
@@ -153,7 +153,7 @@ impl Workspace {
     }
 
     /// The paths whose content is no longer the expected one.
-    fn changed(files: &Files, staged: &Staged, plan: &Plan) -> Vec<RelPath> {
+    fn changed(files: &Files, staged: &StagedEffect, plan: &Plan) -> Vec<RelPath> {
         let is_changed = |(path, base): &&(String, Option<Digest>)| {
             let now = files.content(path).map(|content| Digest::of(content.as_bytes()));
             !files.has_put(&staged.id, path) && now != *base
@@ -161,7 +161,7 @@ impl Workspace {
         conflict(plan.iter().filter(is_changed).map(|(path, _)| path.as_str()))
     }
 
-    fn put(files: &mut Files, staged: &Staged) -> Result<(), CommitError> {
+    fn put(files: &mut Files, staged: &StagedEffect) -> Result<(), CommitError> {
         let at = |source| failed("applying commit", &staged.id, source);
         let plan = plan(staged)?;
         let ops = files.read_staged(&staged.id, plan.len()).map_err(at)?;
@@ -230,11 +230,11 @@ impl WorkspaceDirectory for Workspace {
         own: OwnChanges,
         (place, over, note): (LayerPlace, Vec<String>, String),
         _stop: Stop<'_>,
-    ) -> Result<(Staged, String), CommitError> {
+    ) -> Result<(StagedEffect, String), CommitError> {
         let view: Box<dyn Any> = view;
         let view = view.downcast::<ModelView>().expect("the view is of this model");
         let layer = Layer::of(&view, &own, place, over, note);
-        let staged = Staged { id: view.id().to_owned(), plan: layer.written() };
+        let staged = StagedEffect { id: view.id().to_owned(), plan: layer.written() };
         let mut files = lock(&self.files);
         let is_synced = self.flaw != Flaw::StagesWithoutSync;
         let before = self.bring_onto_the_disk(&mut files);
@@ -269,7 +269,7 @@ impl WorkspaceDirectory for Workspace {
         if paths.is_empty() { Ok(manifest) } else { Err(EffectError::Conflict { paths }) }
     }
 
-    fn stage(&self, view: Box<dyn View>, manifest: &Manifest, _stop: Stop<'_>) -> Result<Staged, CommitError> {
+    fn stage(&self, view: Box<dyn View>, manifest: &Manifest, _stop: Stop<'_>) -> Result<StagedEffect, CommitError> {
         let view: Box<dyn Any> = view;
         let view = view.downcast::<ModelView>().expect("the view is of this model");
         let mut files = lock(&self.files);
@@ -277,7 +277,7 @@ impl WorkspaceDirectory for Workspace {
         assert_eq!(ops.len(), manifest.changes.len(), "the manifest is of this view");
         let plan: Plan = ops.iter().map(|op| (op.path.clone(), op.base)).collect();
         let plan = serde_json::to_string(&plan).expect("texts are always JSON");
-        let staged = Staged { id: view.id().to_owned(), plan };
+        let staged = StagedEffect { id: view.id().to_owned(), plan };
         let is_synced = self.flaw != Flaw::StagesWithoutSync;
         let before = self.bring_onto_the_disk(&mut files);
         if let Err(error) = before.and_then(|()| files.stage(&staged.id, &ops, is_synced)) {
@@ -291,7 +291,7 @@ impl WorkspaceDirectory for Workspace {
         Ok(staged)
     }
 
-    fn check(&self, staged: &Staged) -> Result<(), CommitError> {
+    fn check(&self, staged: &StagedEffect) -> Result<(), CommitError> {
         let files = lock(&self.files);
         if let Some(layer) = Layer::staged(staged) {
             return layer.check(&files);
@@ -305,7 +305,7 @@ impl WorkspaceDirectory for Workspace {
         if paths.is_empty() { Ok(()) } else { Err(CommitError::Conflict { paths }) }
     }
 
-    fn apply(&self, staged: &Staged) -> Result<(), CommitError> {
+    fn apply(&self, staged: &StagedEffect) -> Result<(), CommitError> {
         if let Some(layer) = Layer::staged(staged) {
             return layer.keep(&lock(&self.files));
         }
@@ -314,7 +314,7 @@ impl WorkspaceDirectory for Workspace {
         Ok(())
     }
 
-    fn redo(&self, staged: &Staged) -> Result<(), CommitError> {
+    fn redo(&self, staged: &StagedEffect) -> Result<(), CommitError> {
         let mut files = lock(&self.files);
         if let Some(layer) = Layer::staged(staged) {
             return layer.keep(&files);
@@ -331,7 +331,7 @@ impl WorkspaceDirectory for Workspace {
         self.bring_onto_the_disk(&mut lock(&self.files)).map_err(|source| failed("syncing", self.path(), source))
     }
 
-    fn discard(&self, staged: &Staged) -> Result<(), CommitError> {
+    fn discard(&self, staged: &StagedEffect) -> Result<(), CommitError> {
         let files = lock(&self.files);
         if Layer::staged(staged).is_some() {
             return Ok(files
@@ -346,7 +346,7 @@ impl WorkspaceDirectory for Workspace {
         Ok(files.remove_staged(&staged.id).map_err(at)?)
     }
 
-    fn finish(&self, staged: &Staged) -> Result<(), CommitError> {
+    fn finish(&self, staged: &StagedEffect) -> Result<(), CommitError> {
         if Layer::staged(staged).is_some() {
             return Ok(());
         }
@@ -376,7 +376,7 @@ mod tests {
     }
 
     /// Stages two files.
-    fn stage(place: &dyn WorkspaceDirectory) -> Staged {
+    fn stage(place: &dyn WorkspaceDirectory) -> StagedEffect {
         let mut view = place.view("one").unwrap();
         for path in ["a", "b"] {
             view.write(&RelPath::parse(path).unwrap(), path.as_bytes(), None).unwrap();

@@ -6,7 +6,7 @@ use belay_proto::v1::{
 use pbjson_types::Timestamp;
 
 use super::{
-    ID_COLUMNS, Picture,
+    ID_COLUMNS, TrackedExecution,
     steps::{for_each, planned_id},
 };
 use crate::render::{call, text::shorten, words};
@@ -14,8 +14,8 @@ use crate::render::{call, text::shorten, words};
 /// The longest entry of a list before what is done for it, in characters.
 const MAX_ITEM_CHARS: usize = 40;
 
-impl Picture {
-    /// What steps have done is undone: for each there is a step that does so.
+impl TrackedExecution {
+    /// Adds a step for each step whose effects are undone.
     pub(super) fn compensation_started(&mut self, started: &ExecutionCompensationStarted, at: Option<Timestamp>) {
         self.execution.set_state(execution::State::Running);
         for id in &started.step_ids {

@@ -1,4 +1,4 @@
-//! What a step alone says: whether it has ended, how long it took, and its attempts.
+//! Facts of a step alone: whether it has ended, how long it took, and its attempts.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::render::{time, words};
 /// Below it, time spent waiting for a person is not worth a word.
 const WORTH_SAYING: Duration = Duration::from_secs(1);
 
-/// What a step does that runs for each entry of a list.
+/// The call of a step that runs for each entry of a list.
 pub(super) fn for_each(call: &str, entries: usize) -> String {
     format!("for each of {}: {call}", words::entries(entries))
 }

@@ -1,17 +1,17 @@
-//! The events of a step: what each changes in the picture.
+//! The events of a step: what each changes in the tracked execution.
 
 use belay_proto::v1::{
     ExecutionEvent, ToolStepDetail, WaitingReason, execution_event::Kind, step, step::State, waiting_reason,
 };
 
 use super::{
-    Picture,
+    TrackedExecution,
     steps::{has_ended, planned_id},
     waits::{question, waiting_for},
 };
 use crate::render::{call, time};
 
-impl Picture {
+impl TrackedExecution {
     pub(super) fn apply_to_step(&mut self, event: &ExecutionEvent, kind: &Kind) {
         let Some(&place) = self.places.get(&event.step_id) else { return };
         let Some(step) = self.execution.steps.get_mut(place) else { return };

@@ -9,21 +9,21 @@ type Call = (String, i32, i32);
 
 /// The fold of the events so far.
 #[derive(Clone, Debug, Default)]
-pub struct Picture {
+pub struct FoldedExecution {
     events: Vec<v1::ExecutionEvent>,
     steps: BTreeMap<String, (Step, i32)>,
     state: Option<v1::execution::State>,
     open_calls: BTreeSet<Call>,
     requested: BTreeSet<Call>,
-    said: usize,
+    output_chunks: usize,
     cursor: String,
 }
 
-impl Picture {
+impl FoldedExecution {
     /// Applies the event of a message of a watch, if it has one, and keeps its cursor.
     ///
     /// # Panics
-    /// As [`Picture::take`]; and when the message has no cursor, or a heartbeat comes with another one than what came before.
+    /// As [`FoldedExecution::take`]; and when the message has no cursor, or a heartbeat comes with another one than what came before.
     pub fn read(&mut self, message: v1::WatchExecutionResponse) {
         let v1::WatchExecutionResponse { cursor, content, .. } = message;
         assert!(!cursor.is_empty(), "every message has a cursor: {content:?}");
@@ -55,7 +55,7 @@ impl Picture {
         if event.ephemeral {
             // Live output: it moves no cursor, and later watchers do not get it.
             assert!(event.sequence == 0 && event.safe_to_skip, "it has no place among the others: {event:?}");
-            self.said += 1;
+            self.output_chunks += 1;
             return;
         }
         assert_eq!(event.sequence, self.last_sequence() + 1, "no gap and no repetition");
@@ -116,8 +116,8 @@ impl Picture {
     }
 
     /// The number of chunks of live output.
-    pub fn said(&self) -> usize {
-        self.said
+    pub fn output_chunks(&self) -> usize {
+        self.output_chunks
     }
 
     /// The number of events of the kinds that `is` selects.

@@ -1,11 +1,11 @@
-//! The rows of a picture: what is redrawn while an execution runs, and what stays of each step that has ended.
+//! The rows of a running execution: what is redrawn while an execution runs, and what stays of each step that has ended.
 
 use std::time::Duration;
 
 use belay_proto::v1::{WaitingReason, step::State, waiting_reason};
 
 use super::{
-    ID_COLUMNS, Picture,
+    ID_COLUMNS, TrackedExecution,
     steps::{has_ended, machine_time, waited_for_people},
 };
 use crate::{
@@ -25,7 +25,7 @@ const MAX_ERROR_CHARS: usize = 200;
 /// The window width where there is no terminal.
 const COLUMNS: usize = 80;
 
-impl Picture {
+impl TrackedExecution {
     /// The rows that are redrawn while it runs, for a window of this many columns: progress, active steps, what they wait for, next
     /// steps.
     pub(crate) fn rows(&self, now: Duration, columns: usize, approvals_announced: bool) -> Vec<Line> {
@@ -140,7 +140,7 @@ impl Picture {
         self.row(place, style, mark, Line::default().and(text_style, text), right, columns)
     }
 
-    /// What a step does: its title, if it has one, and its call.
+    /// A step in words: its title, if it has one, and its call.
     fn what(&self, place: usize) -> String {
         let step = &self.execution.steps[place];
         match step.title.as_str() {
@@ -194,12 +194,13 @@ impl Picture {
         at_the_edge(left.with(text), right, columns)
     }
 
-    /// What the execution waits for, other than its own calls and timers, each with the command to type next; without durations, and, if every event has been shown, without what events announce.
+    /// The waits of the execution, other than its own calls and timers, each with the command to type next; without durations, and, if every
+    /// event has been shown, without what events announce.
     pub(crate) fn waits_for(&self, events_shown: bool) -> Vec<String> {
         self.each_wait(|reason| !(events_shown && words::is_announced_by_event(reason)), words::waited_for)
     }
 
-    /// What the execution waits for, other than its own calls and timers; each with the command to type next.
+    /// The waits of the execution, other than its own calls and timers; each with the command to type next.
     fn each_wait(
         &self,
         wanted: impl Fn(&WaitingReason) -> bool,

@@ -25,14 +25,14 @@ pub(crate) use steps::{has_ended, machine_time, waited_for_people};
 /// The widest column of step ids, and the widest part of a window that it takes.
 const ID_COLUMNS: usize = 16;
 
-/// What is known of an execution.
-pub(crate) struct Picture {
+/// The known state of an execution.
+pub(crate) struct TrackedExecution {
     execution: Execution,
     /// Where each step stands in `execution.steps`.
     places: HashMap<String, usize>,
-    /// What each step does, in words, in the order of `execution.steps`.
+    /// The call of each step, in words, in the order of `execution.steps`.
     calls: Vec<String>,
-    /// What each step waits for before it starts, in the same order.
+    /// The dependencies of each step, in the same order.
     depends_on: Vec<Vec<String>>,
     /// Since when each step is in its state, if that is known.
     since: Vec<Option<Timestamp>>,
@@ -43,9 +43,9 @@ pub(crate) struct Picture {
     questions: Vec<Question>,
 }
 
-impl Picture {
-    /// What a snapshot in FULL view says.
-    pub(crate) fn new(execution: Execution) -> Picture {
+impl TrackedExecution {
+    /// The state in a snapshot in FULL view.
+    pub(crate) fn new(execution: Execution) -> TrackedExecution {
         let places: HashMap<String, usize> =
             execution.steps.iter().enumerate().map(|(place, step)| (step.step_id.clone(), place)).collect();
         let mut calls: Vec<String> = execution.steps.iter().map(call::kind_of).collect();
@@ -78,12 +78,12 @@ impl Picture {
         let id_columns = execution.steps.iter().map(|step| step.step_id.chars().count()).max().unwrap_or(0);
         let id_columns = id_columns.min(ID_COLUMNS);
         let (pause, questions) = (Pause::default(), Vec::new());
-        Picture { execution, places, calls, depends_on, since, id_columns, pause, questions }
+        TrackedExecution { execution, places, calls, depends_on, since, id_columns, pause, questions }
     }
 
     /// Another snapshot of the same execution, after its journal was lost or restored.
-    pub(crate) fn renewed(self, execution: Execution) -> Picture {
-        Picture { pause: self.pause, ..Picture::new(execution) }
+    pub(crate) fn renewed(self, execution: Execution) -> TrackedExecution {
+        TrackedExecution { pause: self.pause, ..TrackedExecution::new(execution) }
     }
 
     /// The execution.
@@ -96,7 +96,7 @@ impl Picture {
         self.execution.steps.get(*self.places.get(id)?)
     }
 
-    /// What a step does, in words.
+    /// The call of a step, in words.
     pub(crate) fn call(&self, id: &str) -> &str {
         self.places.get(id).map_or("", |&place| &self.calls[place])
     }
@@ -106,7 +106,7 @@ impl Picture {
         self.pause.total
     }
 
-    /// What holds the execution up, as the server says it.
+    /// Sets the reasons for which the execution waits, as the server reports them.
     pub(crate) fn wait_for(&mut self, waiting: Vec<WaitingReason>) {
         self.execution.waiting = waiting;
     }

@@ -1,4 +1,4 @@
-//! The events of an execution: what each changes in the picture.
+//! The events of an execution: what each changes in the tracked execution.
 
 use belay_proto::v1::{
     ExecutionEvent, ExecutionPlanUpdated, ExecutionRetried, SkipReason, Step, WaitingReason, execution,
@@ -6,10 +6,10 @@ use belay_proto::v1::{
 };
 use pbjson_types::Timestamp;
 
-use super::{Picture, steps::planned_attempts};
+use super::{TrackedExecution, steps::planned_attempts};
 use crate::{follow::is_over, next, render::words};
 
-impl Picture {
+impl TrackedExecution {
     /// Moves on by an event. One that the snapshot already covers changes nothing but the times.
     pub(crate) fn apply(&mut self, event: &ExecutionEvent) {
         if !event.ephemeral {
@@ -163,6 +163,6 @@ impl Picture {
         let mut since = std::mem::take(&mut self.since);
         since.resize(execution.steps.len(), None);
         let pause = std::mem::take(&mut self.pause);
-        *self = Picture { since, pause, ..Picture::new(execution) };
+        *self = TrackedExecution { since, pause, ..TrackedExecution::new(execution) };
     }
 }

@@ -15,25 +15,25 @@ use rustix::{
     process::geteuid,
 };
 
-/// The largest ballast, in bytes: more than the largest commit takes, with the database's log.
+/// The largest reserve, in bytes: more than the largest commit takes, with the database's log.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// The ballast takes at most 1/64 of the disk.
+/// The reserve takes at most 1/64 of the disk.
 const DISK_FRACTION: u64 = 64;
 
-/// The smallest ballast, in bytes: a smaller one would not hold a commit.
+/// The smallest reserve, in bytes: a smaller one would not hold a commit.
 const MIN_BYTES: u64 = 256 << 10;
 
-/// The ballast of one store.
+/// The reserve of one store.
 #[derive(Debug)]
-pub(crate) struct Ballast {
+pub(crate) struct DiskReserve {
     path: PathBuf,
-    /// The size of the ballast on this disk, in bytes; 0 when the disk is too small.
+    /// The size of the reserve on this disk, in bytes; 0 when the disk is too small.
     wanted: u64,
     held: bool,
 }
 
-/// What to do with the ballast.
+/// The change of the reserve that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Leave,
@@ -41,7 +41,7 @@ enum Step {
     Create,
 }
 
-/// `free`: the free bytes, not counting the ballast.
+/// `free`: the free bytes, not counting the reserve.
 fn next(wanted: u64, held: bool, free: u64) -> Step {
     match held {
         true if free < wanted => Step::Remove,
@@ -51,24 +51,24 @@ fn next(wanted: u64, held: bool, free: u64) -> Step {
     }
 }
 
-impl Ballast {
-    /// The ballast of the database at `path`, created if there is space for it. A full disk is not an error here.
+impl DiskReserve {
+    /// The reserve of the database at `path`, created if there is space for it. A full disk is not an error here.
     pub(crate) fn beside(path: &Path) -> Self {
         let mut name = path.to_owned().into_os_string();
         name.push(".ballast");
-        let mut ballast = Self { path: name.into(), wanted: 0, held: false };
-        if let Ok((size, _)) = room(&ballast.path) {
-            ballast.wanted = match (size / DISK_FRACTION).min(MAX_BYTES) {
+        let mut reserve = Self { path: name.into(), wanted: 0, held: false };
+        if let Ok((size, _)) = room(&reserve.path) {
+            reserve.wanted = match (size / DISK_FRACTION).min(MAX_BYTES) {
                 few if few < MIN_BYTES => 0,
                 wanted => wanted,
             };
         }
-        ballast.held = fs::metadata(&ballast.path).is_ok_and(|found| found.len() > 0);
-        ballast.adjust();
-        ballast
+        reserve.held = fs::metadata(&reserve.path).is_ok_and(|found| found.len() > 0);
+        reserve.adjust();
+        reserve
     }
 
-    /// Removes the ballast when the disk is nearly full, and creates it again when there is space. Costs one `statvfs`.
+    /// Removes the reserve when the disk is nearly full, and creates it again when there is space. Costs one `statvfs`.
     pub(crate) fn adjust(&mut self) {
         let Ok((_, free)) = room(&self.path) else { return };
         match next(self.wanted, self.held, free) {
@@ -82,7 +82,7 @@ impl Ballast {
                     Ok(()) => true,
                     Err(error) => {
                         tracing::warn!(ballast = %self.path.display(), %error, "The store cannot reserve space on its disk");
-                        // A partial ballast is useless. If it cannot be removed either, the next start finds it.
+                        // A partial reserve is useless. If it cannot be removed either, the next start finds it.
                         let _ = fs::remove_file(&self.path);
                         // Do not retry at every commit.
                         self.wanted = 0;
@@ -152,26 +152,26 @@ mod tests {
         }
         let database = disk.0.path().join("store.db");
         let file = disk.0.path().join("store.db.ballast");
-        let mut ballast = Ballast::beside(&database);
+        let mut reserve = DiskReserve::beside(&database);
         assert_eq!(fs::metadata(&file).unwrap().len(), 1 << 20);
         // Another program takes all free space.
         let others = disk.0.path().join("others");
         let (_, free) = room(&others).unwrap();
         occupy(&others, free).unwrap();
         assert!(occupy(&database, 4096).is_err(), "the disk is full");
-        ballast.adjust();
+        reserve.adjust();
         assert!(!file.exists());
         occupy(&database, 1 << 20).unwrap();
         // It is not created in the little space that it released, nor at the next start.
         fs::remove_file(&database).unwrap();
-        ballast.adjust();
-        assert!(!file.exists() && !Ballast::beside(&database).held);
+        reserve.adjust();
+        assert!(!file.exists() && !DiskReserve::beside(&database).held);
         fs::remove_file(&others).unwrap();
-        ballast.adjust();
-        assert!(file.exists() && Ballast::beside(&database).held);
+        reserve.adjust();
+        assert!(file.exists() && DiskReserve::beside(&database).held);
         // On a disk of a few megabytes it would take more than it is worth.
         mount_remount(disk.0.path(), MountFlags::empty(), c"size=4m").unwrap();
         fs::remove_file(&file).unwrap();
-        assert_eq!(Ballast::beside(&database).wanted, 0);
+        assert_eq!(DiskReserve::beside(&database).wanted, 0);
     }
 }

@@ -1,4 +1,4 @@
-//! What steps wait for, and the questions that calls ask while they run.
+//! The waits of steps, and the questions that calls ask while they run.
 
 use belay_proto::v1::{ExecutionEvent, Step, WaitStarted, WaitingReason, execution_event::Kind, waiting_reason};
 use pbjson_types::Timestamp;
