@@ -40,6 +40,7 @@ mod metrics;
 mod night;
 mod on_error;
 mod other_planners;
+mod outputs;
 mod pages;
 mod pauses;
 mod principals;

@@ -51,13 +51,16 @@ pub(crate) struct Reference {
     step: String,
     /// Whether the step was written as `["id"]`, which can be no other step.
     is_quoted: bool,
-    /// `result`, `output`, `state` or `failure`, as it was written; empty when no step is named.
+    /// `result`, `output`, `outputs`, `state` or `failure`, as it was written; empty when no step is named.
     root: String,
     path: Vec<Accessor>,
 }
 
 /// What a reference can name of a step.
-const ROOTS: [&str; 4] = ["result", "output", "state", "failure"];
+const ROOTS: [&str; 5] = ["result", "output", OUTPUTS, "state", "failure"];
+
+/// What a command has appended to the file for its outputs: a member of its result.
+const OUTPUTS: &str = "outputs";
 
 /// One step down into a value.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,7 +132,9 @@ impl Reference {
             } else {
                 write!(f, "{}.{}", self.step, self.root)?;
             }
-            for accessor in &self.path[..depth] {
+            // It is written in the place of `result.outputs`.
+            let begin = depth.min(usize::from(self.root == OUTPUTS));
+            for accessor in &self.path[begin..depth] {
                 match accessor {
                     Accessor::Index(index) => write!(f, "[{index}]")?,
                     Accessor::Name(name) if !name.is_empty() && name.chars().all(is_name_char) => write!(f, ".{name}")?,
@@ -220,7 +225,7 @@ impl Fault {
                  (plans cannot read environment variables or secrets)"
             ),
             Fault::NotAResult { step, name } => format!(
-                "`${{{inner}}}` must continue with `result`, which is the step's output, `state` or `failure`: write `${{{}.result.{}}}`, or {literal}",
+                "`${{{inner}}}` must continue with `result`, which is the step's output, `outputs`, `state` or `failure`: write `${{{}.result.{}}}`, or {literal}",
                 shown(step),
                 shown(name),
             ),
@@ -352,7 +357,7 @@ impl<'a> Scanner<'a> {
             }
             Accessor::Index(_) => return Err(Fault::Path),
         };
-        let mut path = Vec::new();
+        let mut path = if root == OUTPUTS { vec![Accessor::Name(OUTPUTS.to_owned())] } else { Vec::new() };
         while !self.at_end() {
             path.push(self.accessor()?);
         }

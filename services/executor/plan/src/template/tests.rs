@@ -243,6 +243,22 @@ proptest! {
     }
 }
 
+/// `outputs` names a member of the result, and is written as it was.
+#[test]
+fn outputs_are_read_by_their_name() {
+    let outputs =
+        json!({"b": {"exit_code": 0, "outputs": {"version": "1.4", "odd-one": [7]}}, "none": {"exit_code": 0}});
+    let resolve = |text: &str| resolve(&json!(text), &outputs);
+    assert_eq!(resolve("${b.outputs.version}").unwrap(), json!("1.4"));
+    assert_eq!(resolve("v${b.outputs.odd-one[0]}").unwrap(), json!("v7"));
+    assert_eq!(resolve("${b.outputs}").unwrap(), json!({"version": "1.4", "odd-one": [7]}));
+    assert_eq!(resolve("${none.outputs.version ?? \"0\"}").unwrap(), json!("0"));
+    let missing = resolve("${b.outputs.versoin}").unwrap_err().to_string();
+    assert!(missing.starts_with("Cannot resolve path: b.outputs.versoin"), "{missing}");
+    let template = Template::parse(&json!("${b.outputs.version}")).unwrap();
+    assert_eq!(template.values().collect::<Vec<_>>(), [("b", StepValue::Result)]);
+}
+
 /// What comes after `??` takes the place of what leads nowhere or to null, and keeps its type.
 #[test]
 fn the_first_that_is_there_is_chosen() {
