@@ -14,7 +14,8 @@ use proptest::{collection::vec, option, prelude::*, sample::Index};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Conditions, Crash, Happening, Outcome, Play, Question, Reply, START, act_of, created, failure, without_recoveries,
+    Conditions, Crash, Happening, Outcome, Play, Question, Reply, START, act_of, created, failure, story,
+    without_recoveries,
 };
 
 const MAX_STEPS: usize = 12;
@@ -500,6 +501,43 @@ fn worlds() -> impl Strategy<Value = World> {
     )
 }
 
+/// A step whose calls have one effect, and one that reads it, in a world where most calls succeed: the commit is reached, approved, denied, skipped and retried.
+fn worlds_of_one_effect() -> impl Strategy<Value = World> {
+    let tools = prop::sample::select(vec!["write", "write look", "write look write"]);
+    let plan = (tools, 1_u32..=2).prop_map(|(tools, attempts)| {
+        let story = story("s0; s1 after s0").parallelism(2).calls("s0", tools).one_effect("s0");
+        story.tries("s0", attempts, "1s").arguments("s1", json!({"all": "${s0.result}"})).plan
+    });
+    let ok = Outcome::Completed(Json::from_text(r#"{"n":1}"#));
+    let outcome = prop_oneof![8 => Just(ok), 1 => Just(Outcome::Failed(failure("transient")))];
+    let question = (option::weighted(0.9, (decisions(), moments(4))), prop::bool::weighted(0.1))
+        .prop_map(|(answer, conflicts)| Question { kind: SubjectKind::Effect, answer, conflicts });
+    let replies = (outcome, moments(3), option::weighted(0.5, question)).prop_map(|(outcome, latency, question)| {
+        Reply { outcome, latency, stops_in: None, questions: question.into_iter().collect() }
+    });
+    let words = prop_oneof![
+        Just("skip-step s0~1 1"),
+        Just("skip-step s0~2 1"),
+        Just("skip-step s0~2 2"),
+        Just("retry s0"),
+        Just("retry"),
+        Just("pause"),
+        Just("resume"),
+    ];
+    let acts = vec((moments(20), words), 0..4).prop_map(|mut acts| {
+        acts.sort_by_key(|(at, _)| *at);
+        acts
+    });
+    (plan, vec(replies, 1..12), acts, modes(), any::<bool>()).prop_map(|(plan, replies, acts, mode, batches)| World {
+        plan,
+        replies,
+        acts,
+        mode,
+        batches,
+        start_after: None,
+    })
+}
+
 fn crashes() -> impl Strategy<Value = Vec<Option<Crash>>> {
     vec(option::weighted(0.4, 0_usize..6), 0..40)
 }
@@ -584,6 +622,14 @@ proptest! {
             }
         }
         prop_assert!(play.state().is_terminal());
+    }
+
+    // B-34: what the calls of a step have changed is committed as one or not at all, and a step is what its commit is; the audit sees to it at every event.
+    #[test]
+    fn a_step_with_one_effect_is_what_its_commit_is(world in worlds_of_one_effect(), crashes in crashes()) {
+        let play = world.play(&[]);
+        let disturbed = world.play(&crashes);
+        prop_assert_eq!(without_recoveries(&disturbed.events), without_recoveries(&play.events));
     }
 
     // A gap, a repetition or another order is seen at once.

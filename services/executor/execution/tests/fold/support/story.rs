@@ -21,7 +21,7 @@ use super::{
 
 /// A story before it is played.
 pub(crate) struct Story {
-    plan: PlanDraft,
+    pub(crate) plan: PlanDraft,
     /// By step, one after the other; then `ok 1s`.
     replies: HashMap<String, Vec<Reply>>,
     acts: Vec<(Duration, Happening)>,
