@@ -1,8 +1,8 @@
 //! The audit log of an execution, derived from its events: one entry for each, and at which level it is wanted. Nothing about it is stored, so that nothing
 //! can differ from the events.
 
+mod entry_content;
 mod operations;
-mod said;
 mod steps;
 
 use belay_execution::{
@@ -12,8 +12,8 @@ use belay_execution::{
 use belay_plan::AuditLevel;
 use serde_json::{Value, json};
 
-pub use self::said::Severity;
-use self::said::{Said, because, counted, duration, failure, millis, operation};
+pub use self::entry_content::Severity;
+use self::entry_content::{EntryContent, because, counted, duration, failure, millis, operation};
 
 /// An entry of the audit log, with the secrets that the event has.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +63,7 @@ pub fn entry(event: &Event) -> Entry {
     }
 }
 
-fn execution(event: &ExecutionEvent) -> Said {
+fn execution(event: &ExecutionEvent) -> EntryContent {
     use AuditLevel::{Minimal, Standard};
     use Severity::{Info, Warn};
     match event {
@@ -78,22 +78,22 @@ fn execution(event: &ExecutionEvent) -> Said {
                 details["labels"] = json!(created.labels);
             }
             let message = format!("Execution accepted: plan `{}`, {}", plan.id(), counted(plan.steps().len(), "step"));
-            Said::new(Minimal, Info, message, details)
+            EntryContent::new(Minimal, Info, message, details)
         }
-        ExecutionEvent::Started => Said::new(Minimal, Info, "Execution started", json!({})),
+        ExecutionEvent::Started => EntryContent::new(Minimal, Info, "Execution started", json!({})),
         ExecutionEvent::Paused { reason, discard_calls, resume_at, .. } => {
             let resume_time = resume_at.map(|at| at.as_micros());
             let details = json!({"reason": reason, "discardCalls": discard_calls, "resumeAtMicros": resume_time});
-            Said::new(Minimal, Info, because("Execution paused", reason), details)
+            EntryContent::new(Minimal, Info, because("Execution paused", reason), details)
         }
-        ExecutionEvent::Resumed => Said::new(Minimal, Info, "Execution resumed", json!({})),
+        ExecutionEvent::Resumed => EntryContent::new(Minimal, Info, "Execution resumed", json!({})),
         ExecutionEvent::CancelRequested { reason, kill } => {
             let asked = if *kill { "Kill requested" } else { "Cancellation requested" };
-            Said::new(Minimal, Warn, because(asked, reason), json!({"reason": reason, "kill": kill}))
+            EntryContent::new(Minimal, Warn, because(asked, reason), json!({"reason": reason, "kill": kill}))
         }
         ExecutionEvent::SignalReceived(received) => {
             let details = json!({"signal": received.signal, "payloadBytes": received.payload.as_str().len()});
-            Said::new(Minimal, Info, format!("Signal `{}` received", received.signal), details)
+            EntryContent::new(Minimal, Info, format!("Signal `{}` received", received.signal), details)
         }
         ExecutionEvent::Recovered { in_doubt } => {
             let named: Vec<String> = in_doubt.iter().map(operation).collect();
@@ -101,7 +101,7 @@ fn execution(event: &ExecutionEvent) -> Said {
                 "An executor took over the execution; {} had no recorded end",
                 counted(named.len(), "operation")
             );
-            Said::new(Standard, Warn, message, json!({"inDoubt": named}))
+            EntryContent::new(Standard, Warn, message, json!({"inDoubt": named}))
         }
         ExecutionEvent::Retried(retried) => {
             let request = &retried.request;
@@ -128,30 +128,30 @@ fn execution(event: &ExecutionEvent) -> Said {
                 "escalation": escalation,
             });
             let severity = if retried.escalation.is_some() { Warn } else { Info };
-            Said::new(Minimal, severity, message, details)
+            EntryContent::new(Minimal, severity, message, details)
         }
         ExecutionEvent::PlanUpdated(updated) => {
             let details =
                 json!({"revision": updated.revision, "steps": updated.plan.steps().len(), "reason": updated.reason});
-            Said::new(Minimal, Info, because("Plan changed", &updated.reason), details)
+            EntryContent::new(Minimal, Info, because("Plan changed", &updated.reason), details)
         }
         ExecutionEvent::BudgetReported(report) => self::budget_reported(report),
         ExecutionEvent::CompensationStarted { steps } => {
             let steps: Vec<&str> = steps.iter().map(|step| step.as_str()).collect();
             let message = format!("What {} did is undone", counted(steps.len(), "step"));
-            Said::new(Minimal, Warn, message, json!({"steps": steps}))
+            EntryContent::new(Minimal, Warn, message, json!({"steps": steps}))
         }
         ExecutionEvent::DeadlineExceeded => {
-            Said::new(Minimal, Warn, "The time limit of the execution ran out", json!({}))
+            EntryContent::new(Minimal, Warn, "The time limit of the execution ran out", json!({}))
         }
         ExecutionEvent::AwaitingApproval => {
-            Said::new(Standard, Info, "No step can make progress until an approval is decided", json!({}))
+            EntryContent::new(Standard, Info, "No step can make progress until an approval is decided", json!({}))
         }
         ExecutionEvent::Finished(finished) => self::finished(finished),
     }
 }
 
-fn budget_reported(report: &BudgetReport) -> Said {
+fn budget_reported(report: &BudgetReport) -> EntryContent {
     let BudgetReport { level, unit, step, spent, limit } = report;
     let whose = match step {
         Some(step) => format!("The budget of step `{step}`"),
@@ -168,10 +168,15 @@ fn budget_reported(report: &BudgetReport) -> Said {
     };
     let message = format!("{whose} {what}: {spent} of {limit} {}", unit.words());
     let step = step.as_ref().map(|step| step.as_str());
-    Said::new(listed, severity, message, json!({"unit": unit_name, "budgetStep": step, "spent": spent, "limit": limit}))
+    EntryContent::new(
+        listed,
+        severity,
+        message,
+        json!({"unit": unit_name, "budgetStep": step, "spent": spent, "limit": limit}),
+    )
 }
 
-fn finished(finished: &Finished) -> Said {
+fn finished(finished: &Finished) -> EntryContent {
     let (state, word, severity) = match finished.state {
         ExecutionState::Completed => ("COMPLETED", "completed", Severity::Info),
         ExecutionState::Partial => ("PARTIAL", "ended in part", Severity::Warn),
@@ -201,7 +206,7 @@ fn finished(finished: &Finished) -> Said {
         "failure": finished.failure.as_ref().map(failure),
     });
     let message = format!("Execution {word} after {}: {steps}", duration(finished.duration));
-    Said::new(AuditLevel::Minimal, severity, message, details)
+    EntryContent::new(AuditLevel::Minimal, severity, message, details)
 }
 
 #[cfg(test)]

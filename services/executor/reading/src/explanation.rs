@@ -16,7 +16,7 @@ use self::{
 
 pub use self::{
     cause::{Action, Cause, CauseKind, Source, Subject, Verb, is_wait},
-    circumstances::{CancelRequest, Circumstances, Obstacle, ObstacleKind, Service},
+    circumstances::{CancelRequest, Circumstances, Blocker, ObstacleKind, Service},
     skips::SkippedStep,
 };
 

@@ -46,7 +46,7 @@ impl Driver {
             wanted == Some(operation.verb) || operation.verb.stops() && wanted != Some(Verb::Kill)
         });
         let operations = &self.operations;
-        self.obstacles.retain_busy(|call| operations.get(call).is_some_and(|operation| !operation.verb.stops()));
+        self.blockers.retain_busy(|call| operations.get(call).is_some_and(|operation| !operation.verb.stops()));
         for action in actions {
             if !self.is_under_way(action) {
                 self.start_operation(action.operation, action.verb);
@@ -120,7 +120,7 @@ impl Driver {
             failed_copies: 0,
             waited_for_name: Duration::ZERO,
             has_warned: false,
-            delay: match self.obstacles.waits_for_machine(key.step) {
+            delay: match self.blockers.waits_for_machine(key.step) {
                 true => machine_delay(self.execution.tries(key)),
                 false => Duration::ZERO,
             },
@@ -263,13 +263,13 @@ impl Driver {
     /// The execution in BASIC view: the answer to a request that changed it. Everything else that is read comes from the feed's view.
     pub(super) fn summarize(&self) -> Box<v1::Execution> {
         let mut summary = self.secrets.summarize(&self.name, &self.execution);
-        summary.waiting.extend(self.obstacles.reasons().execution.iter().map(wire::obstacle));
+        summary.waiting.extend(self.blockers.reasons().execution.iter().map(wire::obstacle));
         Box::new(summary)
     }
 
     /// Shows readers the reasons for waiting that are in no event.
     pub(super) fn publish_waits(&mut self) {
-        let waits = self.obstacles.reasons();
+        let waits = self.blockers.reasons();
         if waits != self.shown_waits {
             self.feed.set_waits(waits.clone());
             self.shown_waits = waits;

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{
     Driver, Exit,
-    at_hand::{AtHand, Earlier, Known, Wanted},
+    blob_context::{BlobContext, FoundResult, Missing, Resolved},
     earlier_results::{EarlierResults, Found},
 };
 use crate::{
@@ -29,20 +29,20 @@ use crate::{
 impl Driver {
     /// Decides what can be decided now, and gets the blobs, evaluates the conditions and asks for the room that it takes.
     pub(super) async fn decide(&mut self, now: Timestamp, events: &mut Vec<Event>) -> Result<(), Exit> {
-        let mut known = Known::default();
+        let mut known = Resolved::default();
         self.charge_namespace(events);
         loop {
             let wanted = self.advance(now, &known, events);
             let gets_more = !wanted.blobs.is_empty() || !wanted.evaluations.is_empty() || !wanted.calls.is_empty();
-            let Wanted { blobs, evaluations, calls, room, usage } = wanted;
+            let Missing { blobs, evaluations, calls, room, usage } = wanted;
             if self.wants_namespace_amounts(usage, now).await? {
                 continue;
             }
             match room {
                 Some((_, steps)) if self.steps.ask(steps) => continue,
-                Some((step, _)) => self.obstacles.set_without_room(self.execution.step_key(&step), now),
+                Some((step, _)) => self.blockers.set_without_room(self.execution.step_key(&step), now),
                 None => {
-                    self.obstacles.set_without_room(None, now);
+                    self.blockers.set_without_room(None, now);
                     self.steps.set(self.execution.steps().len());
                 }
             }
@@ -67,14 +67,14 @@ impl Driver {
                     let holds = evaluation.evaluate();
                     (evaluation.asked, holds)
                 };
-                let (asked, holds) = self.registry.reading.blobs.apart(evaluate).await;
+                let (asked, holds) = self.registry.reading.blobs.run_blocking(evaluate).await;
                 known.evaluated.insert(asked, holds);
             }
         }
     }
 
     /// The last result of the same call in an earlier execution of the same plan; `None` when there is none. Its secrets are this execution's from now on.
-    async fn earlier_result(&mut self, call: &CallIdentity, now: Timestamp) -> Result<Option<Earlier>, Exit> {
+    async fn earlier_result(&mut self, call: &CallIdentity, now: Timestamp) -> Result<Option<FoundResult>, Exit> {
         let results = match self.earlier_results.take().filter(|results| results.is_fresh(now)) {
             Some(results) => results,
             None => {
@@ -99,22 +99,22 @@ impl Driver {
         let marked = facts.map_or_else(Vec::new, |facts| marks::at(&facts.secret_result, &json));
         self.secrets.mark(origin.secrets.found_in(json.as_str()));
         self.secrets.mark(marked);
-        Ok(Some(Earlier { result: json, execution: origin.name.to_string(), completed_at }))
+        Ok(Some(FoundResult { result: json, execution: origin.name.to_string(), completed_at }))
     }
 
     /// Decides what can be decided with what is known; returns what more would take.
-    fn advance(&mut self, now: Timestamp, known: &Known, events: &mut Vec<Event>) -> Wanted {
+    fn advance(&mut self, now: Timestamp, known: &Resolved, events: &mut Vec<Event>) -> Missing {
         let ledger_id = Arc::clone(&self.ledger_id);
         let context = DecideContext { now, ledger_id: &ledger_id };
-        self.with_at_hand(known, |execution, at_hand| {
-            events.extend(execution.advance_with(context, at_hand));
-            at_hand.wanted.take()
+        self.with_at_hand(known, |execution, blob_context| {
+            events.extend(execution.advance_with(context, blob_context));
+            blob_context.wanted.take()
         })
     }
 
     /// Does something with the execution that needs what is known, and may make new blobs.
-    fn with_at_hand<T>(&mut self, known: &Known, work: impl FnOnce(&mut Execution, &AtHand<'_>) -> T) -> T {
-        let at_hand = AtHand {
+    fn with_at_hand<T>(&mut self, known: &Resolved, work: impl FnOnce(&mut Execution, &BlobContext<'_>) -> T) -> T {
+        let blob_context = BlobContext {
             steps: Cell::new(self.execution.steps().len()),
             room: self.steps.steps(),
             most_steps: self.steps.most(),
@@ -128,7 +128,7 @@ impl Driver {
             usage: RefCell::new(self.usage.pending.as_mut()),
             now: self.registry.now(),
         };
-        work(&mut self.execution, &at_hand)
+        work(&mut self.execution, &blob_context)
     }
 
     /// Learns the secrets that the tool's schema marks in the result of a call that has ended.
@@ -173,7 +173,7 @@ impl Driver {
                 let blob = secrets.blob(&uid, &result, &|| ids.next_key());
                 SealedResult { operation, receipt, is_copied, large: Large { json: result, blob, secrets } }
             };
-            let sealed = registry.reading.blobs.apart(seal).await;
+            let sealed = registry.reading.blobs.run_blocking(seal).await;
             // A driver that has ended gets the result from the runner again.
             let _ = updates.send(Update::ResultSealed(Box::new(sealed)));
         });
@@ -266,7 +266,7 @@ impl Driver {
             return self.registry.reading.blobs.value(&self.opener()?, blob).await;
         };
         let parse = move || serde_json::from_str(original.as_str()).map_err(|_| Unreadable::NotJson);
-        self.registry.reading.blobs.apart(parse).await
+        self.registry.reading.blobs.run_blocking(parse).await
     }
 
     fn opener(&self) -> Result<Opener, Unreadable> {

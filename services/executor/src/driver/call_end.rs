@@ -34,7 +34,7 @@ pub(super) struct Facts {
     pub(super) failed_beside_commits: bool,
 }
 
-/// Obstacle on the runner's machine that kept a call from running, without a fault of the call.
+/// Blocker on the runner's machine that kept a call from running, without a fault of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MachineObstacle {
     /// The workspace's disk is full.

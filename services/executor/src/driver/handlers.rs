@@ -25,13 +25,13 @@ impl Driver {
     pub(super) fn on_update(&mut self, update: Update, events: &mut Vec<Event>) -> Result<(), Exit> {
         let now = self.now();
         match update {
-            Update::RunnerUnavailable(answer) => self.obstacles.set_runner_away(answer, now),
+            Update::RunnerUnavailable(answer) => self.blockers.set_runner_away(answer, now),
             Update::SecretsFound(values) => self.secrets.mark_telling(values),
-            Update::ClocksDiffer => self.obstacles.set_clocks_differ(now),
-            Update::GateUnavailable => self.obstacles.set_gate_away(now),
+            Update::ClocksDiffer => self.blockers.set_clocks_differ(now),
+            Update::GateUnavailable => self.blockers.set_gate_away(now),
             Update::Busy(call, service) => {
-                self.obstacles.clear_services();
-                self.obstacles.set_busy(call, service, self.registry.now());
+                self.blockers.clear_services();
+                self.blockers.set_busy(call, service, self.registry.now());
             }
             Update::FormRefused(wait, message) => {
                 self.gate_replied(wait);
@@ -51,7 +51,7 @@ impl Driver {
                 return Err(Exit::Lost(Status::aborted("another executor owns the execution")));
             }
             Update::Child { key: child, number, news } => {
-                self.obstacles.remove(child);
+                self.blockers.remove(child);
                 let under_way = self.operations.get(&child);
                 let is_replaced = under_way.is_none_or(|operation| operation.number != number);
                 let is_stopping = under_way.is_some_and(|operation| operation.verb.stops());
@@ -83,7 +83,7 @@ impl Driver {
                 return Err(Exit::Fault(format!("an operation of {id} failed")));
             }
             Update::Ended { operation: call, end, is_copied } => {
-                self.obstacles.clear_services();
+                self.blockers.clear_services();
                 // The reply to a call may arrive just before an operation to cancel it starts.
                 self.mark_result(call, &end);
                 if self.execution.operation(call).is_some()
@@ -101,24 +101,24 @@ impl Driver {
                 }
             }
             Update::WaitingForCall(call, other) => {
-                self.obstacles.clear_services();
-                self.obstacles.set_behind(call, other, self.registry.now());
+                self.blockers.clear_services();
+                self.blockers.set_behind(call, other, self.registry.now());
             }
             Update::Asking(call, questions) => {
-                self.obstacles.clear_services();
+                self.blockers.clear_services();
                 if self.execution.operation(call).is_some() {
                     self.on_asking(call, questions, events);
                 }
             }
             Update::Held(call, requirement) => {
-                self.obstacles.clear_services();
-                self.obstacles.remove(call);
+                self.blockers.clear_services();
+                self.blockers.remove(call);
                 self.on_held(call, requirement, events);
             }
             Update::ApprovalRequested(call, approval) => {
                 self.gate_replied(call);
-                self.obstacles.clear_services();
-                self.obstacles.remove(call);
+                self.blockers.clear_services();
+                self.blockers.remove(call);
                 if self.operations.get(&call).is_some_and(|operation| operation.verb == Verb::RequestApproval) {
                     self.operations.remove(&call);
                 }
@@ -154,7 +154,7 @@ impl Driver {
             failed_beside_commits: step.failed_beside_commits(),
         };
         let call_end::Recorded { end, needs_acknowledgement, machine_obstacle } = call_end::recorded(ended, facts);
-        self.obstacles.set_machine(key.step, machine_obstacle, self.registry.now());
+        self.blockers.set_machine(key.step, machine_obstacle, self.registry.now());
         let call = self.execution.operation_id(key);
         // What is recorded instead of an unapproved result has none.
         if let ToolCallEnd::Completed { .. } = end
@@ -171,7 +171,7 @@ impl Driver {
         let event = self.execution.record(self.now(), None, Body::Operation { id: call.clone(), event });
         events.push(event.map_err(|error| Exit::Lost(Status::internal(error.to_string())))?);
         self.operations.remove(&key);
-        self.obstacles.remove(key);
+        self.blockers.remove(key);
         self.in_doubt.remove(&key);
         if needs_acknowledgement {
             self.unacknowledged.push(call);

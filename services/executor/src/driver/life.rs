@@ -83,16 +83,16 @@ impl Driver {
         let name = ExecutionName { namespace: row.namespace.clone(), id: row.id.clone() };
         let trace = Trace::of(&registry.reading.telemetry, &name, &execution);
         let mut messages = messages_of(&events);
-        let mut secrets = registry.reading.vault.secrets();
+        let mut secrets = registry.reading.sealer.secrets();
         secrets.mark(marks::of_created(execution.created()));
         events.iter().for_each(|event| secrets.mark(marks::of_event(&execution, event, &|_| None)));
         let Sealed { mut transition, new_key: seal_key } =
             registry
                 .reading
-                .vault
+                .sealer
                 .seal(&mut secrets, &execution.created().uid, &mut messages, &|| registry.ids.next_key());
         transition.facts = wire::facts_beside(&events);
-        row.labels = registry.reading.vault.labels(row.labels);
+        row.labels = registry.reading.sealer.labels(row.labels);
         let decided = if is_decided { Decided::Yes } else { Decided::No };
         let summary = summary_of(&name, &execution, &secrets, now, registry.reading.thresholds.park_after, decided);
         let fence = registry.fence(row.shard);
@@ -148,7 +148,7 @@ impl Driver {
             driver.log(&facts);
         });
         let name = driver.name.clone();
-        tokio::spawn(live(registry, key, name, First::Driver(Box::new(driver)), commands));
+        tokio::spawn(supervise(registry, key, name, First::Driver(Box::new(driver)), commands));
         Ok(Ok(described))
     }
 
@@ -159,12 +159,12 @@ impl Driver {
         commands: mpsc::UnboundedReceiver<Command>,
     ) {
         let name = ExecutionName { namespace: row.execution.namespace.clone(), id: row.execution.id.clone() };
-        tokio::spawn(live(registry, row.key, name, First::Stored, commands));
+        tokio::spawn(supervise(registry, row.key, name, First::Stored, commands));
     }
 }
 
 /// Drives an execution until it leaves memory.
-async fn live(
+async fn supervise(
     registry: Arc<ExecutionRegistry>,
     key: ExecutionKey,
     name: ExecutionName,
@@ -173,7 +173,7 @@ async fn live(
 ) {
     let (mut first, mut faults, mut retry) = (Some(first), 0, Retry::RPC);
     loop {
-        let life = one(&registry, key, first.take(), &mut commands);
+        let life = run_once(&registry, key, first.take(), &mut commands);
         let fault = match AssertUnwindSafe(life).catch_unwind().await {
             Ok(Exit::Parked | Exit::Ended) => return,
             Ok(Exit::Stopping) => return registry.evict(key),
@@ -202,7 +202,7 @@ async fn live(
         };
         faults += 1;
         // It may quote what the driver had in memory.
-        let fault = registry.reading.vault.shown(fault);
+        let fault = registry.reading.sealer.shown(fault);
         if faults == MAX_FAULTS {
             tracing::error!(execution.name = %name, fault, "The driver of an execution failed again; the execution is set aside until the next start of the executor");
             let status = set_aside(&name);
@@ -217,7 +217,7 @@ async fn live(
 }
 
 /// One driver, from what the life begins with or, after a fault, from the journal.
-async fn one(
+async fn run_once(
     registry: &Arc<ExecutionRegistry>,
     key: ExecutionKey,
     first: Option<First>,

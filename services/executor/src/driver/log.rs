@@ -215,7 +215,7 @@ impl Driver {
 
     /// A failure's reason; a tool's may quote its arguments.
     fn reason(&self, failure: &Failure) -> String {
-        self.registry.reading.vault.shown(failure.reason.clone())
+        self.registry.reading.sealer.shown(failure.reason.clone())
     }
 
     /// A call's parameters without secrets, and cut where they are long.

@@ -1,8 +1,9 @@
 //! The loop that drives one execution: receive what happened, decide, make it durable, then act on it.
 
 mod act;
-mod at_hand;
+mod blob_context;
 mod blobs;
+mod blockers;
 mod call_end;
 mod child;
 mod child_end;
@@ -12,7 +13,6 @@ mod handlers;
 mod life;
 mod log;
 mod namespace_usage;
-mod obstacles;
 mod open_questions;
 mod questions;
 mod usage;
@@ -35,10 +35,10 @@ use belay_reading::progress::{Fact, Progress};
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 
-use at_hand::Made;
+use blob_context::NewBlobs;
+use blockers::Blockers;
 use earlier_results::EarlierResults;
 use exit::Exit;
-use obstacles::Obstacles;
 use open_questions::OpenQuestions;
 use usage::Usage;
 
@@ -99,7 +99,7 @@ pub(crate) struct Driver {
     summary: ExecutionSummary,
     /// The last event of the last snapshot; 0 when there is none.
     snapshot_at: u64,
-    obstacles: Obstacles,
+    blockers: Blockers,
     /// The reasons for waiting, in no event, that readers see.
     shown_waits: LiveWaits,
     drained: Vec<oneshot::Sender<()>>,
@@ -119,7 +119,7 @@ pub(crate) struct Driver {
     /// The execution's uid.
     uid: Arc<str>,
     /// The blobs that it made.
-    made: Made,
+    made: NewBlobs,
     /// The questions of its calls.
     questions: OpenQuestions,
     /// Its steps in memory.
@@ -207,7 +207,7 @@ impl Driver {
             late_decisions: Vec::new(),
             summary,
             snapshot_at,
-            obstacles: Obstacles::default(),
+            blockers: Blockers::default(),
             shown_waits: LiveWaits::default(),
             drained: Vec::new(),
             requesting_again: None,
@@ -217,7 +217,7 @@ impl Driver {
             ended_children: Vec::new(),
             reviews_children: false,
             taken_messages: Vec::new(),
-            made: Made::default(),
+            made: NewBlobs::default(),
             questions: OpenQuestions::default(),
             steps,
             earlier_results: None,
@@ -332,7 +332,7 @@ impl Driver {
             () = stop => return Err(Exit::Stopping),
             Some(update) = self.updates.recv() => self.on_update(update, events)?,
             Some(command) = commands.recv() => self.on_command(command, events, replies),
-            () = self.steps.granted(), if self.obstacles.is_without_room() => {}
+            () = self.steps.granted(), if self.blockers.is_without_room() => {}
             () = self.usage.changed(), if self.usage.is_waiting() => {}
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
@@ -375,7 +375,7 @@ impl Driver {
         self.write_blobs().await?;
         let random = || self.registry.ids.next_key();
         let Sealed { mut transition, new_key: seal_key } =
-            self.registry.reading.vault.seal(&mut self.secrets, &self.execution.created().uid, &mut messages, &random);
+            self.registry.reading.sealer.seal(&mut self.secrets, &self.execution.created().uid, &mut messages, &random);
         transition.facts = wire::facts_beside(&events);
         let revision = transition.last_sequence();
         let summary = summary_of(
@@ -427,7 +427,7 @@ impl Driver {
 
     /// Whether it waits in memory for what other executions have, and decides again when that is free.
     fn waits_for_others(&self) -> bool {
-        self.obstacles.is_without_room() || self.usage.is_waiting()
+        self.blockers.is_without_room() || self.usage.is_waiting()
     }
 
     /// When an execution that waits for nothing but its children leaves memory: not at once, since most of them end soon.
@@ -470,7 +470,7 @@ impl Driver {
         }
         self.snapshot_at = now;
         let random = || self.registry.ids.next_key();
-        let Some(snapshot) = self.registry.reading.vault.snapshot(&self.secrets, &self.execution, random) else {
+        let Some(snapshot) = self.registry.reading.sealer.snapshot(&self.secrets, &self.execution, random) else {
             return;
         };
         let fence = self.registry.fence(self.execution.created().shard);

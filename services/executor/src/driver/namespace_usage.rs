@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belay_execution::{Event, Timestamp, WindowChange};
 use belay_journal::{Done, Refused, UsageChange, UsageLimit};
 
-use super::{Driver, at_hand::WantedUsage, exit::Exit};
+use super::{Driver, blob_context::MissingUsage, exit::Exit};
 use crate::{
     owned::namespace_usage::usage_changes,
     store::{
@@ -27,17 +27,17 @@ impl Driver {
     /// Gets the amounts that a decision needs. Returns `true` when it is to be decided again. What waits for room is decided again when there may be some.
     pub(super) async fn wants_namespace_amounts(
         &mut self,
-        wanted: Option<WantedUsage>,
+        wanted: Option<MissingUsage>,
         now: Timestamp,
     ) -> Result<bool, Exit> {
         let Some(pending) = &self.usage.pending else { return Ok(false) };
         let account = pending.account();
         match wanted {
-            Some(WantedUsage::Amounts) => {
+            Some(MissingUsage::Amounts) => {
                 account.load(&self.registry.reads).await.map_err(|error| Exit::Unreadable(unreadable(&error)))?;
                 return Ok(true);
             }
-            Some(WantedUsage::Room) => {
+            Some(MissingUsage::Room) => {
                 let current = account.current(self.registry.now());
                 let until = current.map_or(now, |current| current.window.end);
                 self.usage.waits_until = Some(Timestamp::from_micros(until.as_micros().saturating_add(self.ahead)));
@@ -45,11 +45,11 @@ impl Driver {
                 let reason = format!(
                     "calls of namespace `{namespace}` in flight, which hold what is left of its budget (`budgets`)"
                 );
-                self.obstacles.set_namespace_held(Some(reason), now);
+                self.blockers.set_namespace_held(Some(reason), now);
             }
             None => {
                 self.usage.waits_until = None;
-                self.obstacles.set_namespace_held(None, now);
+                self.blockers.set_namespace_held(None, now);
             }
         }
         Ok(false)

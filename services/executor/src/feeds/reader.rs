@@ -15,7 +15,7 @@ use super::{EventFeed, Follower, tail::follow};
 use crate::{
     observe::availability::Availability,
     owned::driven::Driven,
-    store::{blobs::Blobs, journal_reads::JournalReads, secrets::Vault},
+    store::{blobs::Blobs, journal_reads::JournalReads, secrets::Sealer},
     thresholds::Thresholds,
 };
 
@@ -27,7 +27,7 @@ pub struct ExecutionReader {
     /// The follower of the store, for all that readers are shown.
     pub(crate) follower: Arc<Follower>,
     /// Hides and opens secrets.
-    pub(crate) vault: Arc<Vault>,
+    pub(crate) sealer: Arc<Sealer>,
     pub(crate) blobs: Blobs,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) telemetry: Telemetry,
@@ -96,12 +96,12 @@ impl ExecutionReader {
             budgets,
             thresholds,
         } = parts;
-        let vault = Arc::new(Vault { redactor, master_key });
-        let follower = Arc::new(Follower::of_another(JournalReads::new(reader, &vault, &blobs, threads)).await?);
-        let (following, sweeping, hidden) = (Arc::clone(&follower), Arc::clone(&follower), Arc::clone(&vault));
+        let sealer = Arc::new(Sealer { redactor, master_key });
+        let follower = Arc::new(Follower::of_another(JournalReads::new(reader, &sealer, &blobs, threads)).await?);
+        let (following, sweeping, hidden) = (Arc::clone(&follower), Arc::clone(&follower), Arc::clone(&sealer));
         let reader = Arc::new(Self {
             follower,
-            vault,
+            sealer,
             blobs: Blobs::new(blobs, threads),
             clock: Arc::new(SteadyClock::new(clock)),
             telemetry,

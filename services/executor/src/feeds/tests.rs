@@ -13,15 +13,15 @@ use belay_sqlite::Threads;
 
 use super::*;
 use crate::{
-    store::secrets::{Sealed, Secrets, Vault},
+    store::secrets::{Sealed, Sealer, Secrets},
     wire,
 };
 
 impl Follower {
     /// A follower of a store without blobs.
-    pub(crate) fn of(reader: Arc<dyn JournalReader>, vault: Arc<Vault>) -> Self {
+    pub(crate) fn of(reader: Arc<dyn JournalReader>, sealer: Arc<Sealer>) -> Self {
         let blobs: Arc<dyn belay_blobs::BlobStore> = Arc::new(belay_blobs::Folder::new("/nonexistent"));
-        Self::new(JournalReads::new(reader, &vault, &blobs, Threads::Inline), 4)
+        Self::new(JournalReads::new(reader, &sealer, &blobs, Threads::Inline), 4)
     }
 }
 
@@ -41,7 +41,7 @@ impl Random {
 /// is beside it, as in a process that drives nothing.
 struct World {
     journal: Opened<MemoryWriter>,
-    vault: Arc<Vault>,
+    sealer: Arc<Sealer>,
     follower: Follower,
     beside: Follower,
     unpublished: Vec<(StoreWrite, Option<Push>, Done)>,
@@ -96,12 +96,12 @@ impl World {
     async fn new() -> Self {
         let memory = MemoryJournal::new("a store");
         let journal = memory.open();
-        let vault = Arc::new(Vault { redactor: Redactor::new(), master_key: MasterKey::new([7; 32]) });
-        let follower = Follower::of(Arc::clone(&journal.client_reader), Arc::clone(&vault));
+        let sealer = Arc::new(Sealer { redactor: Redactor::new(), master_key: MasterKey::new([7; 32]) });
+        let follower = Follower::of(Arc::clone(&journal.client_reader), Arc::clone(&sealer));
         let blobs: Arc<dyn belay_blobs::BlobStore> = Arc::new(belay_blobs::Folder::new("/nonexistent"));
-        let reads = JournalReads::new(memory.open_to_read().reader, &vault, &blobs, Threads::Inline);
+        let reads = JournalReads::new(memory.open_to_read().reader, &sealer, &blobs, Threads::Inline);
         let beside = Follower::of_another(reads).await.unwrap();
-        Self { journal, vault, follower, beside, unpublished: Vec::new() }
+        Self { journal, sealer, follower, beside, unpublished: Vec::new() }
     }
 
     /// The follower of the process that drives executions, or of the one beside it.
@@ -115,7 +115,7 @@ impl World {
         let first = Box::new(created(plan));
         let body = belay_execution::ExecutionEvent::Created(first.clone()).into();
         let execution = Execution::create(Event { sequence: 1, time, actor, body }).unwrap();
-        let (secrets, name, summary) = (self.vault.secrets(), name(number), ExecutionSummary::default());
+        let (secrets, name, summary) = (self.sealer.secrets(), name(number), ExecutionSummary::default());
         Driven { execution, first, secrets, key: None, name, summary, shown: [0; 2], retries: 3 }
     }
 
@@ -152,7 +152,7 @@ impl World {
         }
         let mut messages: Vec<_> = events.iter().map(wire::encode).collect();
         let Sealed { mut transition, .. } =
-            self.vault.seal(&mut driven.secrets, "8x4k2m9q1p7r3s5t6v8w", &mut messages, &|| [1; 32]);
+            self.sealer.seal(&mut driven.secrets, "8x4k2m9q1p7r3s5t6v8w", &mut messages, &|| [1; 32]);
         transition.facts = wire::facts_beside(&events);
         let ended = driven.execution.state().is_terminal();
         let ended_at = driven.execution.ended_at().filter(|_| ended).map(Timestamp::as_micros);

@@ -16,7 +16,7 @@ use belay_defects::{Defect, is_planted};
 use belay_execution::{Event, Execution, StepKey};
 use belay_journal::ExecutionKey;
 use belay_proto::v1;
-use belay_reading::{event_index::EventIndex, explanation::Obstacle};
+use belay_reading::{event_index::EventIndex, explanation::Blocker};
 use belay_redaction::Redactor;
 use tonic::Status;
 
@@ -91,9 +91,9 @@ impl Pending {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LiveWaits {
     /// Those of the execution.
-    pub(crate) execution: Vec<Obstacle>,
+    pub(crate) execution: Vec<Blocker>,
     /// Those of its steps.
-    pub(crate) steps: Vec<(StepKey, Obstacle)>,
+    pub(crate) steps: Vec<(StepKey, Blocker)>,
 }
 
 /// The execution as a reader sees it.

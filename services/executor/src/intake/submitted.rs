@@ -174,8 +174,8 @@ fn problems_of(call: &PlannedCall<'_>, violation: belay_json_schema::Violation, 
 /// Hides secrets in a refusal, which quotes the plan.
 fn shown(registry: &ExecutionRegistry, mut invalid: InvalidPlan) -> InvalidPlan {
     for violation in &mut invalid.violations {
-        violation.message = registry.reading.vault.shown(std::mem::take(&mut violation.message));
-        violation.field = registry.reading.vault.shown(std::mem::take(&mut violation.field));
+        violation.message = registry.reading.sealer.shown(std::mem::take(&mut violation.message));
+        violation.field = registry.reading.sealer.shown(std::mem::take(&mut violation.field));
     }
     invalid
 }

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use belay_execution::{Execution, Timestamp, Waiting};
 use belay_proto::v1::{self, execution::State, waiting_reason::Kind};
-use belay_reading::explanation::{Obstacle, ObstacleKind, Service};
+use belay_reading::explanation::{Blocker, ObstacleKind, Service};
 
 use crate::wire;
 
@@ -64,11 +64,11 @@ impl Availability {
             runner: is_open && !waits_for(Kind::Runner),
             gate: is_open && waits_for(Kind::Approval) && !says_gate,
         };
-        execution.waiting.extend(self.obstacles(needs).iter().map(wire::obstacle));
+        execution.waiting.extend(self.blockers(needs).iter().map(wire::obstacle));
     }
 
     /// The same for an explanation: the unavailable services that an execution needs, of those that it is not known to wait for.
-    pub(crate) fn beside(&self, execution: &Execution, known: &[Obstacle]) -> Vec<Obstacle> {
+    pub(crate) fn beside(&self, execution: &Execution, known: &[Blocker]) -> Vec<Blocker> {
         let is_open = !execution.state().is_terminal();
         let says = |kinds: &dyn Fn(&ObstacleKind) -> bool| known.iter().any(|obstacle| kinds(&obstacle.kind));
         let is_of_runner = |kind: &ObstacleKind| {
@@ -82,10 +82,10 @@ impl Availability {
         };
         let says_gate = says(&|kind| *kind == ObstacleKind::ServiceAway(Service::ApprovalGate));
         let asks = || execution.waiting().iter().any(|waiting| matches!(waiting, Waiting::Approval { .. }));
-        self.obstacles(Needs { runner: is_open && !says(&is_of_runner), gate: is_open && !says_gate && asks() })
+        self.blockers(Needs { runner: is_open && !says(&is_of_runner), gate: is_open && !says_gate && asks() })
     }
 
-    fn obstacles(&self, needs: Needs) -> Vec<Obstacle> {
+    fn blockers(&self, needs: Needs) -> Vec<Blocker> {
         let runner = self.runner.get().filter(|_| needs.runner).map(|since| service_away(Service::ToolRunner, since));
         let gate = self.gate.get().filter(|_| needs.gate).map(|since| service_away(Service::ApprovalGate, since));
         runner.into_iter().chain(gate).collect()
@@ -98,8 +98,8 @@ struct Needs {
     gate: bool,
 }
 
-fn service_away(service: Service, since: Timestamp) -> Obstacle {
-    Obstacle { since, kind: ObstacleKind::ServiceAway(service) }
+fn service_away(service: Service, since: Timestamp) -> Blocker {
+    Blocker { since, kind: ObstacleKind::ServiceAway(service) }
 }
 
 #[cfg(test)]

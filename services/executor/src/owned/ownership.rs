@@ -20,7 +20,7 @@ impl Ownership {
     }
 
     /// Whether no other process has opened the store since. A store that cannot be read shows nothing: `false`.
-    pub(crate) async fn lasts(&self) -> bool {
+    pub(crate) async fn is_still_owner(&self) -> bool {
         match self.reader.newest_token().await {
             Ok(newest) if newest > self.token => {
                 tracing::warn!(newest, token = self.token, "Another executor has replaced this one");

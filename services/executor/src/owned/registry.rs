@@ -11,7 +11,7 @@ use belay_group_commit::CommitError;
 use belay_journal::{Done, ExecutionKey, Fence, JournalWriter, Opened, Refused, StoreError, StoreWrite};
 use belay_journal_sqlite::SqliteWriter;
 use belay_proto::{runner_v1, stores::Stores};
-use belay_reading::explanation::{Obstacle, ObstacleKind};
+use belay_reading::explanation::{Blocker, ObstacleKind};
 use belay_reasons as reasons;
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Clock, Ids, Limit, Shutdown, SteadyClock, status};
@@ -39,7 +39,7 @@ use crate::{
         blobs::Blobs,
         commits::{self, Commits, Failed, Write},
         journal_reads::{JournalReads, store_reason},
-        secrets::Vault,
+        secrets::Sealer,
     },
     thresholds::Thresholds,
     upkeep::{deletion_rounds::DeletionRounds, webhooks::Webhook},
@@ -196,8 +196,8 @@ impl ExecutionRegistry {
             thresholds,
         } = parts;
         let Opened { writer, reader, client_reader, stores, fence, .. } = journal;
-        let vault = Arc::new(Vault { redactor, master_key });
-        let read_by = |reader| JournalReads::new(reader, &vault, &blobs, threads);
+        let sealer = Arc::new(Sealer { redactor, master_key });
+        let read_by = |reader| JournalReads::new(reader, &sealer, &blobs, threads);
         let follower = Arc::new(Follower::new(read_by(client_reader), thresholds.max_recent));
         let writer = commits::start(writer, Arc::clone(&reader), Arc::clone(&follower), thresholds.max_batch);
         let ownership = Ownership::new(Arc::clone(&reader), fence);
@@ -211,7 +211,7 @@ impl ExecutionRegistry {
             reading: Arc::new(ExecutionReader {
                 follower,
                 blobs: Blobs::new(Arc::clone(&blobs), threads),
-                vault: Arc::clone(&vault),
+                sealer: Arc::clone(&sealer),
                 clock: Arc::new(SteadyClock::new(clock)),
                 telemetry,
                 shutdown,
@@ -437,7 +437,7 @@ impl ExecutionRegistry {
     pub(crate) fn set_aside(&self, key: ExecutionKey, status: Status) {
         let feed = self.feed(key);
         feed.set_waits(LiveWaits {
-            execution: vec![Obstacle { since: self.now(), kind: ObstacleKind::Fault }],
+            execution: vec![Blocker { since: self.now(), kind: ObstacleKind::Fault }],
             steps: Vec::new(),
         });
         lock(&self.set_aside).insert(key, (status, feed));

@@ -95,7 +95,7 @@ impl ExecutionRegistry {
         what: &'static str,
         task: impl Fn() -> F + Send + 'static,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let (ids, vault) = (Arc::clone(&self.ids), Arc::clone(&self.reading.vault));
+        let (ids, sealer) = (Arc::clone(&self.ids), Arc::clone(&self.reading.sealer));
         let mut first = true;
         let task = move || {
             let fails = std::mem::take(&mut first) && is_planted(Defect::TasksPanic);
@@ -105,7 +105,7 @@ impl ExecutionRegistry {
                 task.await;
             }
         };
-        async move { supervise(what, &ids, |fault| vault.shown(fault), task).await }
+        async move { supervise(what, &ids, |fault| sealer.shown(fault), task).await }
     }
 
     /// Takes over every execution that has not ended, and returns how many of them are loaded at once. Parked executions stay out of memory

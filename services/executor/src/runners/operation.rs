@@ -344,7 +344,7 @@ impl ToolCallOperation {
                 }
             }
         };
-        let failure = copy::lost(size, &self.registry.reading.vault.shown(why));
+        let failure = copy::lost(size, &self.registry.reading.sealer.shown(why));
         let call = &self.name;
         self.log_span.in_scope(|| tracing::error!(call, why = failure.message, "The result of a call is lost"));
         Ok(CallReply::Ended(ToolCallEnd::Failed { failure, receipt }))
@@ -430,7 +430,7 @@ impl ToolCallOperation {
 
     /// The runner's answer, as readers see it.
     fn runner_answer(&self, status: &tonic::Status) -> Update {
-        Update::RunnerUnavailable(named_answer(status).map(|answer| self.registry.reading.vault.shown(answer)))
+        Update::RunnerUnavailable(named_answer(status).map(|answer| self.registry.reading.sealer.shown(answer)))
     }
 
     /// Handles a runner that remembers an acknowledged call of this name. A call that was never sent before is another one, of an execution whose
@@ -473,7 +473,7 @@ impl ToolCallOperation {
 
     /// A refusal as it is logged; its message may quote the call.
     fn shown(&self, status: &tonic::Status) -> String {
-        self.registry.reading.vault.shown(format!("{:?}: {}", status.code(), status.message()))
+        self.registry.reading.sealer.shown(format!("{:?}: {}", status.code(), status.message()))
     }
 
     async fn wait(&mut self, update: Update) -> Result<(), DriverGone> {

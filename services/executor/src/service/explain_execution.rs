@@ -58,10 +58,10 @@ async fn explained(reading: &Arc<ExecutionReader>, name: &ExecutionName, room: &
     let is_driven = reading.is_driven(reading.follower.find(name).await?.key);
     let look = |seen: &ReadView<'_>| {
         let waits = seen.waits();
-        let mut obstacles = waits.execution.clone();
-        obstacles.extend(reading.availability.beside(seen.execution, &obstacles));
+        let mut blockers = waits.execution.clone();
+        blockers.extend(reading.availability.beside(seen.execution, &blockers));
         let beside = Circumstances {
-            obstacles: &obstacles,
+            blockers: &blockers,
             step_obstacles: &waits.steps,
             cancel_request: cancel_request.as_ref(),
             is_driven,

@@ -102,11 +102,11 @@ impl<'a> History<'a> {
                 if sequences.range(transition.first_sequence..=transition.last_sequence()).next().is_none() {
                     continue;
                 }
-                let messages = wire::decode_all(transition).map_err(|error| undecodable(&error, &reading.vault))?;
+                let messages = wire::decode_all(transition).map_err(|error| undecodable(&error, &reading.sealer))?;
                 let is_meant = |sequence: u64| sequence > from && sequences.contains(&sequence);
                 let meant = messages.into_iter().filter(|event| u64::try_from(event.sequence).is_ok_and(is_meant));
                 for event in wire::to_events(meant, |_| None) {
-                    see(event.map_err(|error| undecodable(&error, &reading.vault))?);
+                    see(event.map_err(|error| undecodable(&error, &reading.sealer))?);
                 }
             }
         }
@@ -133,7 +133,7 @@ impl<'a> History<'a> {
             // A client that is shown an event and then asks for the execution gets it with that event.
             feed.raise(cursor);
             for transition in &transitions {
-                for message in wire::decode_all(transition).map_err(|error| undecodable(&error, &reading.vault))? {
+                for message in wire::decode_all(transition).map_err(|error| undecodable(&error, &reading.sealer))? {
                     let sequence = u64::try_from(message.sequence).unwrap_or(0);
                     if sequence > from && see(sequence, message).is_break() {
                         return Ok(());
@@ -167,7 +167,7 @@ impl<'a> History<'a> {
                     }
                     let facts = transition.facts.as_deref();
                     for event in wire::to_events([message], |_| facts) {
-                        if see(&event.map_err(|error| undecodable(&error, &reading.vault))?).is_break() {
+                        if see(&event.map_err(|error| undecodable(&error, &reading.sealer))?).is_break() {
                             return Ok(());
                         }
                     }
@@ -182,7 +182,7 @@ impl<'a> History<'a> {
         first: &mut Option<Transition>,
     ) -> Result<Vec<ExecutionEvent>, Status> {
         let Self { reading, key, .. } = *self;
-        let mut messages = wire::decode_all(transition).map_err(|error| undecodable(&error, &reading.vault))?;
+        let mut messages = wire::decode_all(transition).map_err(|error| undecodable(&error, &reading.sealer))?;
         if transition.facts.is_none() {
             return Ok(messages);
         }
@@ -194,7 +194,7 @@ impl<'a> History<'a> {
         let wrapped = reading.follower.read(move |reader| reader.seal_key(key)).await;
         let wrapped = wrapped.map_err(|error| unreadable(&error))?;
         let both: Vec<Transition> = first.iter().chain([transition]).cloned().collect();
-        let (opened, _) = reading.vault.open(&both, wrapped.as_deref())?;
+        let (opened, _) = reading.sealer.open(&both, wrapped.as_deref())?;
         if first.is_none() {
             *first = Some(transition.clone());
         }

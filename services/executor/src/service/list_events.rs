@@ -7,7 +7,7 @@ use prost::Message as _;
 use tonic::Status;
 
 use super::{history::History, list_executions::page_size};
-use crate::{ExecutionReader, names::execution_or_step, store::secrets::Vault};
+use crate::{ExecutionReader, names::execution_or_step, store::secrets::Sealer};
 
 /// How many events a page looks at: where few are wanted it is shorter, and may be empty.
 const MAX_PAGE_EVENTS: usize = 2_048;
@@ -21,7 +21,7 @@ pub(super) async fn list_events(
 ) -> Result<v1::ListEventsResponse, Status> {
     let (name, step) = execution_or_step("parent", &request.parent)?;
     let size = page_size(request.page_size, 100)?;
-    let kinds = wanted(&reading.vault, &request.kinds)?;
+    let kinds = wanted(&reading.sealer, &request.kinds)?;
     let after = match request.page_token.as_str() {
         "" => 0,
         token => position(&request, token).ok_or_else(|| {
@@ -59,12 +59,12 @@ pub(super) async fn list_events(
 }
 
 /// The kinds that are wanted; none means all.
-fn wanted(vault: &Vault, named: &[String]) -> Result<BTreeSet<&'static str>, Status> {
+fn wanted(sealer: &Sealer, named: &[String]) -> Result<BTreeSet<&'static str>, Status> {
     let known = |(index, name): (usize, &String)| {
         kinds::stored().find(|known| known == name).ok_or_else(|| {
             let all: Vec<&str> = kinds::stored().collect();
             let what = format!("`{name}` is not a kind of event that is stored: use one of {}", all.join(", "));
-            status::invalid(&format!("kinds[{index}]"), vault.shown(what)).into()
+            status::invalid(&format!("kinds[{index}]"), sealer.shown(what)).into()
         })
     };
     named.iter().enumerate().map(known).collect()

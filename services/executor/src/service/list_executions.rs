@@ -10,7 +10,7 @@ use super::filter;
 use crate::{
     ExecutionReader,
     names::namespace,
-    store::{journal_reads::unreadable, secrets::Vault},
+    store::{journal_reads::unreadable, secrets::Sealer},
     wire,
 };
 
@@ -35,7 +35,7 @@ pub(super) async fn list_executions(
     reading: &Arc<ExecutionReader>,
     request: v1::ListExecutionsRequest,
 ) -> Result<v1::ListExecutionsResponse, Status> {
-    let query = query(&reading.vault, &request)?;
+    let query = query(&reading.sealer, &request)?;
     let page = page(reading, &query).await?;
     let next_page_token = page.next.map(|next| token(&request, next)).unwrap_or_default();
     Ok(v1::ListExecutionsResponse { executions: page.rows.iter().map(wire::basic).collect(), next_page_token })
@@ -49,11 +49,11 @@ pub(super) async fn page(reading: &ExecutionReader, query: &Query) -> Result<Pag
     reading.follower.list(query).await.map_err(|error| unreadable(&error))
 }
 
-pub(super) fn query(vault: &Vault, request: &v1::ListExecutionsRequest) -> Result<Query, Status> {
-    let invalid = |field: &str, what: String| Status::from(status::invalid(field, vault.shown(what)));
+pub(super) fn query(sealer: &Sealer, request: &v1::ListExecutionsRequest) -> Result<Query, Status> {
+    let invalid = |field: &str, what: String| Status::from(status::invalid(field, sealer.shown(what)));
     let mut filter = filter::parse(&request.filter).map_err(|error| invalid("filter", error.to_string()))?;
     for AnyOf(any) in &mut filter {
-        any.iter_mut().for_each(|condition| as_stored(vault, condition));
+        any.iter_mut().for_each(|condition| as_stored(sealer, condition));
     }
     let names_parent =
         |any: &AnyOf| any.0.iter().any(|one| matches!(one, Condition::Parent(_) | Condition::HasParent(_)));
@@ -80,9 +80,9 @@ pub(super) fn query(vault: &Vault, request: &v1::ListExecutionsRequest) -> Resul
 }
 
 /// A label is stored with its secrets hidden, and is found by what is stored.
-fn as_stored(vault: &Vault, condition: &mut Condition) {
+fn as_stored(sealer: &Sealer, condition: &mut Condition) {
     if let Condition::Label(_, key, value) = condition
-        && let Some((shown_key, shown)) = vault.labels(BTreeMap::from([(key.clone(), value.clone())])).pop_first()
+        && let Some((shown_key, shown)) = sealer.labels(BTreeMap::from([(key.clone(), value.clone())])).pop_first()
     {
         (*key, *value) = (shown_key, shown);
     }

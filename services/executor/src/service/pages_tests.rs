@@ -195,8 +195,8 @@ fn events(steps: usize, file: impl Fn(usize) -> CommittedFile) -> (Vec<Transitio
         trace: (String::new(), String::new()),
         shard: 0,
     };
-    let vault = crate::store::secrets::Vault { redactor: Redactor::new(), master_key: MasterKey::new([7; 32]) };
-    let (mut secrets, mut seal_key) = (vault.secrets(), None);
+    let sealer = crate::store::secrets::Sealer { redactor: Redactor::new(), master_key: MasterKey::new([7; 32]) };
+    let (mut secrets, mut seal_key) = (sealer.secrets(), None);
     let now = Timestamp::from_micros(1);
     let first = belay_execution::Event {
         sequence: 1,
@@ -210,7 +210,7 @@ fn events(steps: usize, file: impl Fn(usize) -> CommittedFile) -> (Vec<Transitio
         events.extend(execution.advance(DecideContext { now, ledger_id: "l" }));
         let mut messages: Vec<_> = events.iter().map(wire::encode).collect();
         let Sealed { mut transition, new_key } =
-            vault.seal(&mut secrets, "8x4k2m9q1p7r3s5t6v8w", &mut messages, &|| [1; 32]);
+            sealer.seal(&mut secrets, "8x4k2m9q1p7r3s5t6v8w", &mut messages, &|| [1; 32]);
         transition.facts = wire::facts_beside(&events);
         transitions.push(transition);
         seal_key = seal_key.or(new_key);

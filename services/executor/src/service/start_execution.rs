@@ -50,7 +50,7 @@ pub(super) async fn validate_plan(
         Ok((plan, _)) => v1::ValidatePlanResponse {
             violations: Vec::new(),
             warnings: violations(registry, located(&source, foreseen.warnings)),
-            plan: Some(registry.reading.vault.plan(wire::plan_message(&plan))),
+            plan: Some(registry.reading.sealer.plan(wire::plan_message(&plan))),
         },
         Err(invalid) => v1::ValidatePlanResponse {
             violations: violations(registry, invalid.violations),
@@ -322,7 +322,7 @@ fn preview(
 ) -> Result<v1::Execution, Status> {
     let execution = belay_execution::Execution::create(first)
         .map_err(|illegal| Status::internal(format!("a new execution cannot begin: {illegal}")))?;
-    let mut secrets = registry.reading.vault.secrets();
+    let mut secrets = registry.reading.sealer.secrets();
     secrets.mark(marks::of_created(execution.created()));
     let planned_calls = planned_calls.into_iter().map(|call| shown(secrets.redactor(), call)).collect();
     Ok(v1::Execution { planned_calls, dry_run: true, ..secrets.summarize(name, &execution) })
@@ -431,7 +431,7 @@ fn check_labels(
     }
     for (key, value) in labels {
         if let Some(problem) = label_problem(key, value) {
-            return Err(status::invalid(&registry.reading.vault.shown(format!("labels[{key:?}]")), problem).into());
+            return Err(status::invalid(&registry.reading.sealer.shown(format!("labels[{key:?}]")), problem).into());
         }
     }
     Ok(())

@@ -180,7 +180,7 @@ impl Watch {
                 }
                 for transition in transitions {
                     for event in transition.after(self.cursor) {
-                        let (sequence, event) = event.map_err(|error| undecodable(&error, &self.reading.vault))?;
+                        let (sequence, event) = event.map_err(|error| undecodable(&error, &self.reading.sealer))?;
                         self.cursor = sequence;
                         // An end before the snapshot was followed by a retry.
                         let finished = transition.is_end() && sequence == transition.last() && sequence >= last;
@@ -251,7 +251,7 @@ impl Watch {
         let (mut transitions, mut bytes) = (Vec::new(), 0);
         let read_len = read.len();
         for transition in read {
-            wire::check_version(&transition).map_err(|error| undecodable(&error, &self.reading.vault))?;
+            wire::check_version(&transition).map_err(|error| undecodable(&error, &self.reading.sealer))?;
             bytes += transition.shown.len();
             if bytes > MAX_PAGE_BYTES && !transitions.is_empty() {
                 break;

@@ -71,7 +71,7 @@ pub(super) async fn watch_executions(
     let watched = Watched::executions(&parent, &filter, include_children);
     let list = v1::ListExecutionsRequest { parent, filter, include_children, ..Default::default() };
     // By the time of their creation all executions have a place.
-    let query = Query { order: Order::NEWEST_FIRST, limit: PAGE, ..query(&reading.vault, &list)? };
+    let query = Query { order: Order::NEWEST_FIRST, limit: PAGE, ..query(&reading.sealer, &list)? };
     let resumed = watched.read(&cursor)?;
     let taken = reading.watchers.take_for(caller)?;
     // Subscribed before the place is taken, so that no commit after it is missed.

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::store::{
     blobs::{Opener, Unreadable},
-    secrets::{Secrets, SecretsError, Vault},
+    secrets::{Sealer, Secrets, SecretsError},
 };
 
 /// Why they are not known. Without them, secrets of the execution would be shown.
@@ -28,7 +28,7 @@ pub(crate) enum NotLearned {
 pub(crate) fn learn_from_blobs(
     stored: &Loaded,
     events: &[Event],
-    vault: &Vault,
+    sealer: &Sealer,
     store: &dyn BlobStore,
     secrets: &mut Secrets,
 ) -> Result<(), NotLearned> {
@@ -41,7 +41,7 @@ pub(crate) fn learn_from_blobs(
         _ => "",
     };
     if secrets.own_key().is_none() {
-        secrets.has_key(vault.unwrap(uid, stored.seal_key.as_deref())?);
+        secrets.has_key(sealer.unwrap(uid, stored.seal_key.as_deref())?);
     }
     let redacted: HashSet<_> = blobs().filter(|blob| blob.redacted).collect();
     let Some(own_key) = secrets.own_key().filter(|_| !redacted.is_empty()).cloned() else { return Ok(()) };

@@ -257,7 +257,7 @@ impl Blobs {
     }
 
     /// Does work about large values where drivers read and write, and not in a driver's task.
-    pub(crate) async fn apart<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+    pub(crate) async fn run_blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         self.drivers.run(work).await
     }
 
@@ -300,7 +300,7 @@ impl Blobs {
         let (store, of) = (Arc::clone(&self.store), owner.clone());
         let mut unnamed = self.drivers.run(move || store.names(&of)).await?;
         unnamed.retain(|name| !named.contains(name));
-        if unnamed.is_empty() || !ownership.lasts().await {
+        if unnamed.is_empty() || !ownership.is_still_owner().await {
             return Ok(0);
         }
         let store = Arc::clone(&self.store);

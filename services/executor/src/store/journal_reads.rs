@@ -16,7 +16,7 @@ use crate::{
         blob_secrets::{NotLearned, learn_from_blobs},
         blobs::{Opener, file_names},
         replayed::{Replayed, shown_bytes},
-        secrets::{Secrets, SecretsError, Vault},
+        secrets::{Sealer, Secrets, SecretsError},
         snapshots,
     },
     wire::{self, DecodeError},
@@ -25,7 +25,7 @@ use crate::{
 /// Reads of the journal. The executor's own reads and those for clients each have their own, so that no number of clients delays a driver.
 pub(crate) struct JournalReads {
     reader: Arc<dyn JournalReader>,
-    vault: Arc<Vault>,
+    sealer: Arc<Sealer>,
     blobs: Arc<dyn BlobStore>,
     /// Where what was read is opened and folded.
     folding: Lane,
@@ -46,11 +46,11 @@ pub(crate) struct StoredEvents {
 impl JournalReads {
     pub(crate) fn new(
         reader: Arc<dyn JournalReader>,
-        vault: &Arc<Vault>,
+        sealer: &Arc<Sealer>,
         blobs: &Arc<dyn BlobStore>,
         threads: Threads,
     ) -> Self {
-        Self { reader, vault: Arc::clone(vault), blobs: Arc::clone(blobs), folding: Lane::new(threads, READERS / 2) }
+        Self { reader, sealer: Arc::clone(sealer), blobs: Arc::clone(blobs), folding: Lane::new(threads, READERS / 2) }
     }
 
     /// Reads from the store.
@@ -61,7 +61,7 @@ impl JournalReads {
     /// What opens the blobs of an execution with this uid.
     pub(crate) async fn opener(&self, key: ExecutionKey, name: &ExecutionName, uid: String) -> Result<Opener, Status> {
         let wrapped = self.read(move |reader| reader.seal_key(key)).await.map_err(|error| unreadable(&error))?;
-        let opened = self.vault.unwrap(&uid, wrapped.as_deref())?;
+        let opened = self.sealer.unwrap(&uid, wrapped.as_deref())?;
         Ok(Opener { owner: crate::store::blobs::owner(name), uid: uid.into(), key: opened })
     }
 
@@ -80,11 +80,11 @@ impl JournalReads {
     pub(crate) async fn replay(&self, key: ExecutionKey) -> Result<Replayed, Status> {
         let mut stored = self.load(key, Some(wire::VERSION)).await?;
         if let Some(snapshot) = stored.snapshot.take() {
-            let (vault, store) = (Arc::clone(&self.vault), Arc::clone(&self.blobs));
-            match self.folding.run(move || snapshots::restore(&stored, &snapshot, &vault, &*store)).await {
+            let (sealer, store) = (Arc::clone(&self.sealer), Arc::clone(&self.blobs));
+            match self.folding.run(move || snapshots::restore(&stored, &snapshot, &sealer, &*store)).await {
                 Ok(replayed) => return Ok(replayed),
                 Err(error) => {
-                    let why = self.vault.shown(error.to_string());
+                    let why = self.sealer.shown(error.to_string());
                     tracing::warn!(
                         execution.key = key.0,
                         why,
@@ -94,11 +94,11 @@ impl JournalReads {
             }
             stored = self.load(key, None).await?;
         }
-        let vault = Arc::clone(&self.vault);
+        let sealer = Arc::clone(&self.sealer);
         let open = self.open(stored);
         let StoredEvents { events, secrets, bytes, blobs } = open.await?;
         // The error may quote the plan.
-        let damaged = |illegal| corrupt(&vault.shown(format!("The execution's events are inconsistent: {illegal}.")));
+        let damaged = |illegal| corrupt(&sealer.shown(format!("The execution's events are inconsistent: {illegal}.")));
         let execution = Execution::replay(events).map_err(damaged)?;
         Ok(Replayed { execution, secrets, bytes, snapshot_at: 0, blobs: Some(blobs) })
     }
@@ -124,16 +124,16 @@ impl JournalReads {
                 transitions.splice(..0, read(0, 1).await.map_err(|error| unreadable(&error))?);
             }
         }
-        let vault = Arc::clone(&self.vault);
+        let sealer = Arc::clone(&self.sealer);
         let events = self.folding.run(move || {
-            let (messages, _) = vault.open(&transitions, wrapped.as_deref())?;
+            let (messages, _) = sealer.open(&transitions, wrapped.as_deref())?;
             let facts = |sequence| {
                 let at = transitions.partition_point(|transition| transition.last_sequence() < sequence);
                 transitions.get(at)?.facts.as_deref()
             };
             let later = messages.into_iter().filter(|message| u64::try_from(message.sequence).is_ok_and(|n| n > after));
             let events = wire::to_events(later, facts).collect::<Result<_, _>>();
-            events.map_err(|error| undecodable(&error, &vault))
+            events.map_err(|error| undecodable(&error, &sealer))
         });
         events.await
     }
@@ -144,13 +144,13 @@ impl JournalReads {
 
     /// The events of an execution that was read without a snapshot.
     async fn open(&self, stored: Loaded) -> Result<StoredEvents, Status> {
-        let (vault, store) = (Arc::clone(&self.vault), Arc::clone(&self.blobs));
+        let (sealer, store) = (Arc::clone(&self.sealer), Arc::clone(&self.blobs));
         let events = self.folding.run(move || {
-            let (messages, mut secrets) = vault.open(&stored.transitions, stored.seal_key.as_deref())?;
+            let (messages, mut secrets) = sealer.open(&stored.transitions, stored.seal_key.as_deref())?;
             let events = wire::to_events(messages, |sequence| stored.facts(sequence)).collect::<Result<Vec<_>, _>>();
-            let events = events.map_err(|error| undecodable(&error, &vault))?;
+            let events = events.map_err(|error| undecodable(&error, &sealer))?;
             let blobs = events.iter().filter_map(|event| event.body.blob()).flat_map(file_names).collect();
-            learn_from_blobs(&stored, &events, &vault, &*store, &mut secrets).map_err(|error| match error {
+            learn_from_blobs(&stored, &events, &sealer, &*store, &mut secrets).map_err(|error| match error {
                 NotLearned::Secrets(error) => error.into(),
                 NotLearned::Blob(digest, error) => error.status(&digest),
             })?;
@@ -166,8 +166,8 @@ pub(crate) fn corrupt(message: &str) -> Status {
 }
 
 /// The error of events that cannot be decoded. It may quote the plan.
-pub(crate) fn undecodable(error: &DecodeError, vault: &Vault) -> Status {
-    let message = vault.shown(format!("The execution cannot be read: {error}."));
+pub(crate) fn undecodable(error: &DecodeError, sealer: &Sealer) -> Status {
+    let message = sealer.shown(format!("The execution cannot be read: {error}."));
     match error {
         DecodeError::Older(_) => older(&message),
         _ if error.is_newer() => newer(&message),

@@ -34,7 +34,7 @@ const MAX_SNAPSHOT_BYTES: usize = 16 * 1024 * 1024;
 pub(crate) const SEAL_KEY_FILE: &str = "seal.key";
 
 /// Hides and seals the secrets of all executions.
-pub(crate) struct Vault {
+pub(crate) struct Sealer {
     pub(crate) redactor: Redactor,
     pub(crate) master_key: MasterKey,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Secrets {
 }
 
 /// The secrets of an execution at one moment, with which a value can be hidden and sealed apart from its driver.
-pub(crate) struct Fork {
+pub(crate) struct SecretsSnapshot {
     secrets: Secrets,
     /// How many secret values were known at that moment.
     known: usize,
@@ -98,7 +98,7 @@ pub(crate) enum SecretsError {
     Misplaced(u64),
 }
 
-impl Vault {
+impl Sealer {
     /// The secrets of an execution without events.
     pub(crate) fn secrets(&self) -> Secrets {
         Secrets {
@@ -311,10 +311,10 @@ impl Secrets {
 
     /// A copy with which a value can be hidden and sealed elsewhere. An execution without a key has none until [`Self::join`]: a key that is stored
     /// before anything is sealed with it would not be found again.
-    pub(crate) fn fork(&self) -> Fork {
+    pub(crate) fn fork(&self) -> SecretsSnapshot {
         let (redactor, known, key) = (self.redactor.clone(), self.known.clone(), self.key.clone());
         let (count, has_new_key) = (known.len(), key.is_none());
-        Fork {
+        SecretsSnapshot {
             secrets: Self { redactor, known, marked: Vec::new(), key, is_key_stored: false },
             known: count,
             has_new_key,
@@ -322,13 +322,13 @@ impl Secrets {
     }
 
     /// Whether what a fork has sealed can be used: with the execution's key, and no secret shown that has become known since.
-    pub(crate) fn agrees(&self, fork: &Fork) -> bool {
+    pub(crate) fn agrees(&self, fork: &SecretsSnapshot) -> bool {
         fork.known == self.known.len() && (!fork.has_new_key || self.key.is_none())
     }
 
     /// Learns what a fork that agrees has learned, and takes its key if it has none: what was sealed with it is stored with the next events.
-    pub(crate) fn join(&mut self, fork: Fork) {
-        let Fork { secrets, has_new_key, known: _ } = fork;
+    pub(crate) fn join(&mut self, fork: SecretsSnapshot) {
+        let SecretsSnapshot { secrets, has_new_key, known: _ } = fork;
         if has_new_key {
             self.key = secrets.key;
         }
@@ -411,7 +411,7 @@ impl Secrets {
     }
 }
 
-impl Fork {
+impl SecretsSnapshot {
     /// As [`Secrets::blob`].
     pub(crate) fn blob(&mut self, uid: &str, original: &Json, random: &dyn Fn() -> [u8; 32]) -> NewBlob {
         self.secrets.blob(uid, original, random)

@@ -11,7 +11,7 @@ use crate::{
     store::{
         blob_secrets::{NotLearned, learn_from_blobs},
         replayed::{Replayed, shown_bytes},
-        secrets::{SecretsError, Vault},
+        secrets::{Sealer, SecretsError},
     },
     wire::{self, DecodeError},
 };
@@ -48,14 +48,14 @@ pub(crate) enum Unusable {
 pub(crate) fn restore(
     stored: &Loaded,
     snapshot: &Snapshot,
-    vault: &Vault,
+    sealer: &Sealer,
     store: &dyn BlobStore,
 ) -> Result<Replayed, Unusable> {
     let bytes = shown_bytes(&stored.transitions) + snapshot.content.len();
     let (messages, state, mut secrets) =
-        vault.open_snapshot(&stored.transitions, snapshot, stored.seal_key.as_deref())?;
+        sealer.open_snapshot(&stored.transitions, snapshot, stored.seal_key.as_deref())?;
     let events = wire::to_events(messages, |sequence| stored.facts(sequence)).collect::<Result<Vec<Event>, _>>()?;
-    learn_from_blobs(stored, &events, vault, store, &mut secrets)?;
+    learn_from_blobs(stored, &events, sealer, store, &mut secrets)?;
     let mut events = events.into_iter();
     let first = events.next().ok_or(Unusable::Misplaced)?;
     let mut execution = Execution::restore(first, &state)?;

@@ -3,7 +3,7 @@
 use belay_execution::{Execution, StepKey};
 use belay_proto::v1::{self, action, cause, subject};
 use belay_reading::explanation::{
-    Action, Cause, CauseKind, Obstacle, ObstacleKind, Service, SkippedStep, Source, StepChange, Subject, Verb,
+    Action, Cause, CauseKind, Blocker, ObstacleKind, Service, SkippedStep, Source, StepChange, Subject, Verb,
 };
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
 use crate::names::ExecutionName;
 
 /// What holds an execution or a step up that is in no event, as readers see it.
-pub(crate) fn obstacle(Obstacle { since, kind }: &Obstacle) -> v1::WaitingReason {
+pub(crate) fn obstacle(Blocker { since, kind }: &Blocker) -> v1::WaitingReason {
     use v1::waiting_reason::Kind;
     let (shown, who) = match kind {
         ObstacleKind::ServiceAway(Service::ToolRunner) => {
@@ -68,7 +68,7 @@ pub(crate) fn cause(name: &ExecutionName, execution: &Execution, cause: &Cause<'
     let is_full = details == StepDetails::Full;
     let who = match cause.source {
         Some(Source::Wait(waiting)) => waiting_reason(name, execution, waiting).who,
-        Some(Source::Obstacle(found)) => obstacle(found).who,
+        Some(Source::Blocker(found)) => obstacle(found).who,
         None => String::new(),
     };
     let about_step = cause.step.map(|step| of_step(execution, step, is_full)).unwrap_or_default();

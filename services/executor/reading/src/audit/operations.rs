@@ -7,9 +7,9 @@ use belay_execution::{
 use belay_plan::AuditLevel;
 use serde_json::{Value, json};
 
-use super::said::{Said, Severity, because, decided, duration, failure, millis, operation as id_of};
+use super::entry_content::{EntryContent, Severity, because, decided, duration, failure, millis, operation as id_of};
 
-pub(super) fn operation(id: &OperationId, event: &OperationEvent, has_actor: bool) -> Said {
+pub(super) fn operation(id: &OperationId, event: &OperationEvent, has_actor: bool) -> EntryContent {
     use AuditLevel::{Standard, Verbose};
     use Severity::Info;
     let step = &id.step;
@@ -19,34 +19,45 @@ pub(super) fn operation(id: &OperationId, event: &OperationEvent, has_actor: boo
         OperationEvent::Requested(Work::Child(child)) => {
             let until = child.until.map(|until| until.as_micros() / 1_000);
             let details = json!({"executionId": child.execution, "untilUnixMs": until});
-            Said::new(Standard, Info, format!("Step `{step}` starts the execution `{}`", child.execution), details)
+            EntryContent::new(
+                Standard,
+                Info,
+                format!("Step `{step}` starts the execution `{}`", child.execution),
+                details,
+            )
         }
         OperationEvent::Held(requirement) => held(id, requirement),
         OperationEvent::Asked { approval, subject_digest } => {
             let details = json!({"operation": id_of(id), "approval": approval, "subjectDigest": subject_digest});
-            Said::new(Standard, Info, format!("Step `{step}` waits for approval"), details)
+            EntryContent::new(Standard, Info, format!("Step `{step}` waits for approval"), details)
         }
         OperationEvent::Decided { approval, decision, reason } => decision_made(id, approval, *decision, reason),
         OperationEvent::Dispatched => {
             let details = json!({"operation": id_of(id)});
-            Said::new(Verbose, Info, format!("The approved call of step `{step}` is sent"), details)
+            EntryContent::new(Verbose, Info, format!("The approved call of step `{step}` is sent"), details)
         }
         OperationEvent::Reported(OperationReport::ChildCreated) => {
-            Said::new(Verbose, Info, format!("The execution of step `{step}` was created"), json!({}))
+            EntryContent::new(Verbose, Info, format!("The execution of step `{step}` was created"), json!({}))
         }
-        OperationEvent::Reported(OperationReport::ChildPaused) => {
-            Said::new(Standard, Info, format!("The execution of step `{step}` was paused with this one"), json!({}))
-        }
-        OperationEvent::Reported(OperationReport::ChildResumed) => {
-            Said::new(Standard, Info, format!("The execution of step `{step}` goes on with this one"), json!({}))
-        }
+        OperationEvent::Reported(OperationReport::ChildPaused) => EntryContent::new(
+            Standard,
+            Info,
+            format!("The execution of step `{step}` was paused with this one"),
+            json!({}),
+        ),
+        OperationEvent::Reported(OperationReport::ChildResumed) => EntryContent::new(
+            Standard,
+            Info,
+            format!("The execution of step `{step}` goes on with this one"),
+            json!({}),
+        ),
         OperationEvent::Ended(OperationEnd::ToolCall(end)) => call_ended(id, end),
         OperationEvent::Ended(OperationEnd::Wait(end)) => wait_ended(id, end, has_actor),
         OperationEvent::Ended(OperationEnd::Child { end, .. }) => child_ended(id, end),
     }
 }
 
-fn call_requested(call: &OperationId, request: &ToolCallRequest) -> Said {
+fn call_requested(call: &OperationId, request: &ToolCallRequest) -> EntryContent {
     let details = json!({
         "operation": id_of(call),
         "tool": request.tool,
@@ -55,10 +66,10 @@ fn call_requested(call: &OperationId, request: &ToolCallRequest) -> Said {
         "timeoutMs": millis(request.timeout),
     });
     let message = format!("Step `{}` calls `{}`", call.step, request.tool);
-    Said::new(AuditLevel::Verbose, Severity::Info, message, details)
+    EntryContent::new(AuditLevel::Verbose, Severity::Info, message, details)
 }
 
-fn held(call: &OperationId, requirement: &ApprovalRequirement) -> Said {
+fn held(call: &OperationId, requirement: &ApprovalRequirement) -> EntryContent {
     let what = match requirement.kind {
         SubjectKind::Call => "before it runs",
         SubjectKind::Effect => "before its changes are committed",
@@ -71,10 +82,10 @@ fn held(call: &OperationId, requirement: &ApprovalRequirement) -> Said {
         "effect": counts(&requirement.effect),
     });
     let message = format!("The call of step `{}` has to be approved {what}", call.step);
-    Said::new(AuditLevel::Verbose, Severity::Info, message, details)
+    EntryContent::new(AuditLevel::Verbose, Severity::Info, message, details)
 }
 
-fn decision_made(id: &OperationId, approval: &str, decision: Decision, reason: &str) -> Said {
+fn decision_made(id: &OperationId, approval: &str, decision: Decision, reason: &str) -> EntryContent {
     let (word, severity) = match decision {
         Decision::Approved => ("approved", Severity::Info),
         Decision::Denied => ("denied", Severity::Warn),
@@ -83,10 +94,10 @@ fn decision_made(id: &OperationId, approval: &str, decision: Decision, reason: &
     };
     let details =
         json!({"operation": id_of(id), "approval": approval, "decision": decided(decision), "reason": reason});
-    Said::new(AuditLevel::Minimal, severity, because(&format!("Step `{}` {word}", id.step), reason), details)
+    EntryContent::new(AuditLevel::Minimal, severity, because(&format!("Step `{}` {word}", id.step), reason), details)
 }
 
-fn wait_started(wait: &OperationId, condition: &WaitCondition) -> Said {
+fn wait_started(wait: &OperationId, condition: &WaitCondition) -> EntryContent {
     let (what, kind) = match condition {
         WaitCondition::Time { .. } => ("a time".to_owned(), "TIME"),
         WaitCondition::Signal { signal, .. } => (format!("the signal `{signal}`"), "SIGNAL"),
@@ -96,15 +107,15 @@ fn wait_started(wait: &OperationId, condition: &WaitCondition) -> Said {
     };
     let until = condition.until().map(|until| until.as_micros() / 1_000);
     let details = json!({"waitsFor": kind, "signal": condition.signal(), "untilUnixMs": until});
-    Said::new(AuditLevel::Standard, Severity::Info, format!("Step `{}` waits for {what}", wait.step), details)
+    EntryContent::new(AuditLevel::Standard, Severity::Info, format!("Step `{}` waits for {what}", wait.step), details)
 }
 
-fn wait_ended(wait: &OperationId, end: &WaitEnd, has_actor: bool) -> Said {
+fn wait_ended(wait: &OperationId, end: &WaitEnd, has_actor: bool) -> EntryContent {
     use AuditLevel::{Minimal, Standard};
     use Severity::{Error, Info, Warn};
     let ended = |level, severity, what: &str, cause: &str| {
         let message = format!("The wait of step `{}` ended: {what}", wait.step);
-        Said::new(level, severity, message, json!({"cause": cause}))
+        EntryContent::new(level, severity, message, json!({"cause": cause}))
     };
     match end {
         WaitEnd::Elapsed => ended(Standard, Info, "its time has come", "ELAPSED"),
@@ -113,7 +124,10 @@ fn wait_ended(wait: &OperationId, end: &WaitEnd, has_actor: bool) -> Said {
         WaitEnd::Declined { decision, reason } => {
             let who = if has_actor { "a principal" } else { "the execution's approval mode" };
             let said = ended(Minimal, Warn, &because(&format!("{who} declined the form"), reason), "DECLINED");
-            Said { details: json!({"cause": "DECLINED", "decision": decided(*decision), "reason": reason}), ..said }
+            EntryContent {
+                details: json!({"cause": "DECLINED", "decision": decided(*decision), "reason": reason}),
+                ..said
+            }
         }
         WaitEnd::Refused { message } => {
             ended(Standard, Error, &format!("the approval gate refuses its form: {message}"), "REFUSED")
@@ -123,32 +137,35 @@ fn wait_ended(wait: &OperationId, end: &WaitEnd, has_actor: bool) -> Said {
     }
 }
 
-fn child_ended(child: &OperationId, end: &ChildEnd) -> Said {
+fn child_ended(child: &OperationId, end: &ChildEnd) -> EntryContent {
     use AuditLevel::{Minimal, Standard};
     use Severity::{Error, Info, Warn};
     let step = &child.step;
     match end {
         ChildEnd::Completed { .. } => {
-            Said::new(Standard, Info, format!("The execution of step `{step}` completed"), json!({}))
+            EntryContent::new(Standard, Info, format!("The execution of step `{step}` completed"), json!({}))
         }
         ChildEnd::Failed { failure: failed } => {
             let message = because(&format!("The execution of step `{step}` failed"), &failed.message);
-            Said::new(Minimal, Error, message, failure(failed))
+            EntryContent::new(Minimal, Error, message, failure(failed))
         }
-        ChildEnd::Cancelled => {
-            Said::new(Standard, Warn, format!("The execution of step `{step}` was cancelled with this one"), json!({}))
-        }
+        ChildEnd::Cancelled => EntryContent::new(
+            Standard,
+            Warn,
+            format!("The execution of step `{step}` was cancelled with this one"),
+            json!({}),
+        ),
     }
 }
 
-fn call_ended(call: &OperationId, end: &ToolCallEnd) -> Said {
+fn call_ended(call: &OperationId, end: &ToolCallEnd) -> EntryContent {
     use AuditLevel::{Standard, Verbose};
     use Severity::{Info, Warn};
     let step = &call.step;
     let failed = |level, word: &str, cause: &Failure, receipt: Option<&Receipt>| {
         let mut details = call_details(call, receipt);
         details["failure"] = failure(cause);
-        Said::new(level, Warn, format!("The call of step `{step}` {word}: {}", cause.message), details)
+        EntryContent::new(level, Warn, format!("The call of step `{step}` {word}: {}", cause.message), details)
     };
     match end {
         ToolCallEnd::Completed { result, receipt } => {
@@ -160,11 +177,16 @@ fn call_ended(call: &OperationId, end: &ToolCallEnd) -> Said {
                     let message = format!(
                         "The call of step `{step}` committed its changes: {created} created, {modified} modified, {deleted} deleted"
                     );
-                    Said::new(Standard, Info, message, details)
+                    EntryContent::new(Standard, Info, message, details)
                 }
                 None => {
                     let took = duration(receipt.duration);
-                    Said::new(Verbose, Info, format!("The call of step `{step}` completed after {took}"), details)
+                    EntryContent::new(
+                        Verbose,
+                        Info,
+                        format!("The call of step `{step}` completed after {took}"),
+                        details,
+                    )
                 }
             }
         }
@@ -172,9 +194,12 @@ fn call_ended(call: &OperationId, end: &ToolCallEnd) -> Said {
         ToolCallEnd::Denied { failure, receipt } => failed(Standard, "was denied", failure, Some(receipt)),
         ToolCallEnd::OutcomeUnknown { failure, .. } => failed(Verbose, "has an unknown outcome", failure, None),
         ToolCallEnd::Cancelled { failure: Some(cause), .. } => failed(Verbose, "was discarded", cause, None),
-        ToolCallEnd::Cancelled { failure: None, .. } => {
-            Said::new(Verbose, Info, format!("The call of step `{step}` was cancelled"), call_details(call, None))
-        }
+        ToolCallEnd::Cancelled { failure: None, .. } => EntryContent::new(
+            Verbose,
+            Info,
+            format!("The call of step `{step}` was cancelled"),
+            call_details(call, None),
+        ),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use belay_execution::{FailedAttempt, Failure, PolicyDecision, StepId, StepKey, Timestamp, Waiting};
 
-use super::circumstances::{Obstacle, Service};
+use super::circumstances::{Blocker, Service};
 
 /// One reason for which an execution has not ended, or ended as it did.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +59,7 @@ pub enum Source<'a> {
     /// In the state of the execution.
     Wait(Waiting),
     /// Beside it.
-    Obstacle(&'a Obstacle),
+    Blocker(&'a Blocker),
 }
 
 /// What a cause is.

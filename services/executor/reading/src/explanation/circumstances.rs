@@ -6,9 +6,9 @@ use belay_execution::{Event, ExecutionEvent, StepKey, Timestamp};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Circumstances<'a> {
     /// What holds the whole execution up.
-    pub obstacles: &'a [Obstacle],
+    pub blockers: &'a [Blocker],
     /// What holds steps up; of several of one step, the last.
-    pub step_obstacles: &'a [(StepKey, Obstacle)],
+    pub step_obstacles: &'a [(StepKey, Blocker)],
     /// Who asked to cancel it, if somebody did.
     pub cancel_request: Option<&'a CancelRequest>,
     /// Whether a process carries it on.
@@ -28,7 +28,7 @@ pub enum Service {
 
 /// What holds an execution up that is in no event: only who drives it knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Obstacle {
+pub struct Blocker {
     /// Since when.
     pub since: Timestamp,
     /// What it is.

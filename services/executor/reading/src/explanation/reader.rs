@@ -4,7 +4,7 @@ use belay_execution::{Execution, ExecutionState, Operation, OperationKey, StepKe
 
 use super::{
     cause::{Action, Cause, CauseKind, Source, Subject, Verb},
-    circumstances::{Circumstances, Obstacle, ObstacleKind, Service},
+    circumstances::{Circumstances, Blocker, ObstacleKind, Service},
 };
 
 /// One execution that is explained.
@@ -79,9 +79,9 @@ impl<'a> Reader<'a, '_> {
                 causes.push(cause);
             }
         }
-        let is_said = |obstacle: &Obstacle| steps.iter().any(|(_, said)| said.kind == obstacle.kind);
-        let obstacles = self.beside.obstacles.iter().filter(|obstacle| !is_said(obstacle));
-        causes.extend(obstacles.map(|obstacle| self.obstacle(None, obstacle)));
+        let is_said = |obstacle: &Blocker| steps.iter().any(|(_, said)| said.kind == obstacle.kind);
+        let blockers = self.beside.blockers.iter().filter(|obstacle| !is_said(obstacle));
+        causes.extend(blockers.map(|obstacle| self.obstacle(None, obstacle)));
         if !self.beside.is_driven {
             let actions = vec![self.action(Verb::Resume, None)];
             causes.push(Cause { actions, ..Cause::of(CauseKind::NoDriver) });
@@ -184,7 +184,7 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    fn obstacle(&self, step: Option<StepView<'a>>, obstacle: &'a Obstacle) -> Cause<'a> {
+    fn obstacle(&self, step: Option<StepView<'a>>, obstacle: &'a Blocker) -> Cause<'a> {
         let service = |service: Service| Some(Subject::Service(service));
         let (kind, subject, verb) = match &obstacle.kind {
             ObstacleKind::ServiceAway(away) => (CauseKind::ServiceAway, service(*away), Some(Verb::StartService)),
@@ -213,7 +213,7 @@ impl<'a> Reader<'a, '_> {
             | ObstacleKind::Fault => String::new(),
         };
         let actions = verb.map(|verb| self.action(verb, subject.clone())).into_iter().collect();
-        let (step, source) = (step.map(|step| step.key), Some(Source::Obstacle(obstacle)));
+        let (step, source) = (step.map(|step| step.key), Some(Source::Blocker(obstacle)));
         Cause { source, step, subject, since: Some(obstacle.since), reason, actions, ..Cause::of(kind) }
     }
 

@@ -11,7 +11,7 @@ use belay_execution::{
 use belay_plan::{Format, Plan};
 
 use super::{
-    Action, CancelRequest, Cause, CauseKind, Circumstances, Explanation, Obstacle, ObstacleKind, Service, Subject,
+    Action, CancelRequest, Cause, CauseKind, Circumstances, Explanation, Blocker, ObstacleKind, Service, Subject,
     Verb, explain, is_wait, next_actions,
 };
 
@@ -251,12 +251,12 @@ fn what_a_person_can_end_comes_before_what_ends_alone() {
 #[test]
 fn what_holds_it_up_that_is_in_no_event_takes_the_place_of_what_the_step_says() {
     let story = Story::of("id: p\nparallelism: 2\nsteps:\n- {id: a, tool: t}\n- {id: b, tool: t}\n");
-    let obstacle = |kind| Obstacle { since: at(7), kind };
+    let obstacle = |kind| Blocker { since: at(7), kind };
     let [a, _] = [0, 1].map(StepKey::new);
     let away = obstacle(ObstacleKind::ServiceAway(Service::ToolRunner));
     let limit = obstacle(ObstacleKind::Limit(Service::ToolRunner));
     let beside = Circumstances {
-        obstacles: &[limit.clone(), away],
+        blockers: &[limit.clone(), away],
         step_obstacles: &[(a, limit)],
         is_driven: true,
         ..Circumstances::default()
@@ -287,7 +287,7 @@ fn what_holds_it_up_that_is_in_no_event_takes_the_place_of_what_the_step_says() 
         let explained = explain(
             NAME,
             &story.execution,
-            Circumstances { obstacles: &found, is_driven: true, ..Circumstances::default() },
+            Circumstances { blockers: &found, is_driven: true, ..Circumstances::default() },
         );
         assert_eq!(explained.causes.iter().filter(|cause| cause.kind == expected).count(), 1, "{expected:?}");
     }

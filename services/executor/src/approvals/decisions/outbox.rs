@@ -57,7 +57,7 @@ struct Sender {
 impl Sender {
     async fn until_accepted<F: Future<Output = Result<(), GateError>>>(&self, send: impl Fn() -> F) {
         let mut retry = Retry::RPC;
-        while self.ownership.lasts().await {
+        while self.ownership.is_still_owner().await {
             match send().await {
                 Ok(()) => return,
                 Err(GateError::Refused(status)) => {

@@ -49,7 +49,7 @@ impl ToolCallOperation {
                         let why =
                             format!("The approval gate cannot ask a person about this call: {}", status.message());
                         return self
-                            .fail_discarded(reasons::APPROVAL_REFUSED, self.registry.reading.vault.shown(why))
+                            .fail_discarded(reasons::APPROVAL_REFUSED, self.registry.reading.sealer.shown(why))
                             .await;
                     }
                     CallReply::Held(_) | CallReply::GrantRefused(_) | CallReply::GrantNotValidNow(_) => {

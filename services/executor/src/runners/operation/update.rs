@@ -3,7 +3,7 @@
 use belay_execution::{ApprovalRequirement, Json, OperationEvent, OperationKey, Receipt, ToolCallEnd};
 use belay_proto::{runner_v1, v1};
 
-use crate::store::{blobs::NewBlob, secrets::Fork};
+use crate::store::{blobs::NewBlob, secrets::SecretsSnapshot};
 
 /// A report of an operation to its driver.
 pub(crate) enum Update {
@@ -55,7 +55,7 @@ pub(crate) struct Large {
     pub(crate) json: Json,
     pub(crate) blob: NewBlob,
     /// The execution's secrets with those of the value.
-    pub(crate) secrets: Fork,
+    pub(crate) secrets: SecretsSnapshot,
 }
 
 /// The service that is at its limit, or the executor itself with the steps in memory.

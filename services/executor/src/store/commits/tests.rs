@@ -13,7 +13,7 @@ use belay_redaction::{MasterKey, Redactor};
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::store::secrets::Vault;
+use crate::store::secrets::Sealer;
 
 const TRANSITIONS: u64 = 6;
 const EXECUTIONS: u64 = 3;
@@ -64,8 +64,8 @@ fn append(key: ExecutionKey, transition: Transition, fence: Fence) -> StoreWrite
 }
 
 fn follower(reader: &Arc<dyn JournalReader>) -> Arc<Follower> {
-    let vault = Vault { redactor: Redactor::new(), master_key: MasterKey::new([7; 32]) };
-    Arc::new(Follower::of(Arc::clone(reader), Arc::new(vault)))
+    let sealer = Sealer { redactor: Redactor::new(), master_key: MasterKey::new([7; 32]) };
+    Arc::new(Follower::of(Arc::clone(reader), Arc::new(sealer)))
 }
 
 /// Two who want the same: each request to create, each transition and each deletion. What they are told is what they see of the store.

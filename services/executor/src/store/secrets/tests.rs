@@ -6,8 +6,8 @@ use super::{hide::hide, *};
 
 const UID: &str = "0123456789abcdefghjk";
 
-fn vault(master_key: u8) -> Vault {
-    Vault { redactor: Redactor::new(), master_key: MasterKey::new([master_key; 32]) }
+fn sealer(master_key: u8) -> Sealer {
+    Sealer { redactor: Redactor::new(), master_key: MasterKey::new([master_key; 32]) }
 }
 
 fn message(sequence: i64, kind: Kind) -> v1::ExecutionEvent {
@@ -45,8 +45,8 @@ fn completed(sequence: i64, result: &Value) -> v1::ExecutionEvent {
     message(sequence, Kind::ToolCallCompleted(v1::ToolCallCompleted { result, ..Default::default() }))
 }
 
-fn sealed(vault: &Vault, secrets: &mut Secrets, messages: &mut [v1::ExecutionEvent]) -> Sealed {
-    vault.seal(secrets, UID, messages, &|| [9; 32])
+fn sealed(sealer: &Sealer, secrets: &mut Secrets, messages: &mut [v1::ExecutionEvent]) -> Sealed {
+    sealer.seal(secrets, UID, messages, &|| [9; 32])
 }
 
 fn content(message: &v1::ExecutionEvent) -> &str {
@@ -62,7 +62,7 @@ fn content(message: &v1::ExecutionEvent) -> &str {
 /// The common case is one scan of each text: nothing is parsed, copied or sealed.
 #[test]
 fn a_message_without_secrets_is_scanned_once_in_place() {
-    let vault = vault(1);
+    let sealer = sealer(1);
     let before = vec![
         created(),
         message(2, Kind::ExecutionStarted(v1::ExecutionStarted {})),
@@ -76,8 +76,8 @@ fn a_message_without_secrets_is_scanned_once_in_place() {
         message.texts(&mut |text| {
             texts += 1;
             looked_at_closely += match text {
-                Text::Words(words) | Text::Schema(words) => usize::from(vault.redactor.may_hide(words)),
-                Text::Json(json) => usize::from(vault.redactor.may_hide_json(json)),
+                Text::Words(words) | Text::Schema(words) => usize::from(sealer.redactor.may_hide(words)),
+                Text::Json(json) => usize::from(sealer.redactor.may_hide_json(json)),
                 Text::Labels(labels) => labels.len(),
             };
         });
@@ -86,8 +86,8 @@ fn a_message_without_secrets_is_scanned_once_in_place() {
 
     let mut after = before.clone();
     let places = [content(&after[3]).as_ptr(), content(&after[4]).as_ptr()];
-    let mut secrets = vault.secrets();
-    let Sealed { transition, new_key } = sealed(&vault, &mut secrets, &mut after);
+    let mut secrets = sealer.secrets();
+    let Sealed { transition, new_key } = sealed(&sealer, &mut secrets, &mut after);
     assert_eq!([content(&after[3]).as_ptr(), content(&after[4]).as_ptr()], places);
     assert_eq!((after, transition.sealed, new_key), (before.clone(), None, None));
     assert_eq!(wire::decode_bytes(&transition.shown).unwrap(), before);
@@ -96,62 +96,62 @@ fn a_message_without_secrets_is_scanned_once_in_place() {
 /// The code that visits an event's texts is generated from the marks in the contract. The list that was kept by hand lacked these paths.
 #[test]
 fn secrets_in_the_paths_that_a_commit_left_out_are_hidden() {
-    let vault = vault(1);
+    let sealer = sealer(1);
     let secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
     let receipt = v1::Receipt { left_out: vec!["pipe".into(), format!("{secret} (a socket)")], ..Default::default() };
     let call = v1::ToolCallCompleted { receipt: Some(receipt), ..Default::default() };
     let mut messages = vec![message(1, Kind::ToolCallCompleted(call))];
-    let shown = sealed(&vault, &mut vault.secrets(), &mut messages).transition.shown;
+    let shown = sealed(&sealer, &mut sealer.secrets(), &mut messages).transition.shown;
     assert!(!String::from_utf8_lossy(&shown).contains(secret), "{messages:?}");
     assert!(String::from_utf8_lossy(&shown).contains("[REDACTED] (a socket)"), "{messages:?}");
 }
 
 #[test]
 fn sealed_secrets_are_restored_and_stay_hidden() {
-    let vault = vault(1);
+    let sealer = sealer(1);
     let (mut secrets, mut first) =
-        (vault.secrets(), vec![created(), requested(2, &json!({"password": "zebra-umbrella"}))]);
+        (sealer.secrets(), vec![created(), requested(2, &json!({"password": "zebra-umbrella"}))]);
     let mut second = vec![completed(3, &json!({"done": true})), completed(4, &json!({"said": "hello zebra-umbrella"}))];
     let originals = [first.clone(), second.clone()].concat();
-    let one = sealed(&vault, &mut secrets, &mut first);
-    let two = sealed(&vault, &mut secrets, &mut second);
+    let one = sealed(&sealer, &mut secrets, &mut first);
+    let two = sealed(&sealer, &mut secrets, &mut second);
     assert_eq!(content(&first[1]), r#"{"password":"[REDACTED]"}"#);
     assert_eq!(content(&second[1]), r#"{"said":"hello [REDACTED]"}"#, "a known secret is hidden everywhere");
     assert!(one.new_key.is_some() && two.new_key.is_none(), "an execution has one key");
 
     let transitions = [one.transition, two.transition];
-    let (opened, mut secrets) = vault.open(&transitions, one.new_key.as_deref()).unwrap();
+    let (opened, mut secrets) = sealer.open(&transitions, one.new_key.as_deref()).unwrap();
     assert_eq!(opened, originals);
     let mut third = vec![completed(5, &json!(["zebra-umbrella"]))];
-    let three = sealed(&vault, &mut secrets, &mut third);
+    let three = sealed(&sealer, &mut secrets, &mut third);
     assert_eq!(
         (content(&third[0]), three.new_key),
         (r#"["[REDACTED]"]"#, None),
         "also after a replay, with the same key"
     );
 
-    let refusal = |vault: &Vault, transitions: &[Transition], key: Option<Vec<u8>>| {
-        vault.open(transitions, key.as_deref()).err().expect("it is refused")
+    let refusal = |sealer: &Sealer, transitions: &[Transition], key: Option<Vec<u8>>| {
+        sealer.open(transitions, key.as_deref()).err().expect("it is refused")
     };
     let key = one.new_key.clone();
-    assert!(matches!(refusal(&self::vault(2), &transitions, key.clone()), SecretsError::KeyLost));
-    assert!(matches!(refusal(&vault, &transitions, None), SecretsError::KeyLost));
+    assert!(matches!(refusal(&self::sealer(2), &transitions, key.clone()), SecretsError::KeyLost));
+    assert!(matches!(refusal(&sealer, &transitions, None), SecretsError::KeyLost));
     let [mut one, two] = transitions;
     one.sealed = two.sealed.clone();
-    assert!(matches!(refusal(&vault, &[one], key), SecretsError::Changed(1, NotOpened::NotAuthentic)));
+    assert!(matches!(refusal(&sealer, &[one], key), SecretsError::Changed(1, NotOpened::NotAuthentic)));
 }
 
 #[test]
 fn a_secret_is_hidden_in_earlier_text_of_the_same_event() {
-    let (vault, mut secrets) = (vault(1), vault(1).secrets());
+    let (sealer, mut secrets) = (sealer(1), sealer(1).secrets());
     let mut messages = [completed(1, &json!({"log": "logged in with zebra-umbrella", "password": "zebra-umbrella"}))];
-    sealed(&vault, &mut secrets, &mut messages);
+    sealed(&sealer, &mut secrets, &mut messages);
     assert_eq!(content(&messages[0]), r#"{"log":"logged in with [REDACTED]","password":"[REDACTED]"}"#);
 }
 
 #[test]
 fn any_number_of_secrets_stays_known() {
-    let (vault, mut secrets) = (vault(1), vault(1).secrets());
+    let (sealer, mut secrets) = (sealer(1), sealer(1).secrets());
     let many: Vec<Value> = (0..600).map(|n| json!({"password": format!("secret number {n:03}")})).collect();
     let mut messages = [
         completed(1, &json!(many)),
@@ -159,7 +159,7 @@ fn any_number_of_secrets_stays_known() {
         completed(3, &json!("short")),
         completed(4, &json!("secret number 000, secret number 599")),
     ];
-    sealed(&vault, &mut secrets, &mut messages);
+    sealed(&sealer, &mut secrets, &mut messages);
     assert!(!content(&messages[0]).contains("secret number"), "each is hidden where its name tells");
     assert_eq!(content(&messages[2]), r#""short""#);
     assert_eq!(content(&messages[3]), r#""[REDACTED], [REDACTED]""#);
@@ -167,22 +167,22 @@ fn any_number_of_secrets_stays_known() {
 
 #[test]
 fn the_working_directory_is_not_a_secret() {
-    let (vault, mut secrets) = (vault(1), vault(1).secrets());
+    let (sealer, mut secrets) = (sealer(1), sealer(1).secrets());
     let mut messages = [
         completed(1, &json!({"stdout": "HOME=/tmp/home\nPWD=/workspace\nSHLVL=1\n"})),
         completed(2, &json!({"stdout": "PWD='/workspace'\ndeclare -x PWD=\"/workspace\"\n"})),
         completed(3, &json!({"stdout": "/workspace/src/main.c:3: error\n/workspace\n"})),
     ];
     let before = messages.clone();
-    sealed(&vault, &mut secrets, &mut messages);
+    sealed(&sealer, &mut secrets, &mut messages);
     assert_eq!(messages, before);
 }
 
 // A value that is hidden apart from its driver: what it tells is hidden from then on, and what was learned meanwhile may stand in it.
 #[test]
 fn a_fork_tells_what_it_has_learned_and_is_outdated_by_what_it_has_not() {
-    let vault = vault(1);
-    let mut secrets = vault.secrets();
+    let sealer = sealer(1);
+    let mut secrets = sealer.secrets();
     let mut fork = secrets.fork();
     let value = Json::from_text(r#"{"password": "zebra-umbrella-7"}"#);
     assert!(fork.blob("uid", &value, &|| [2; 32]).reference.redacted);
@@ -196,7 +196,7 @@ fn a_fork_tells_what_it_has_learned_and_is_outdated_by_what_it_has_not() {
     secrets.learn(vec!["giraffe-teapot-9".into()]);
     assert!(!secrets.agrees(&fork), "its value may have giraffe-teapot-9");
 
-    let (mut secrets, plain) = (vault.secrets(), Json::from_text("[1, 2]"));
+    let (mut secrets, plain) = (sealer.secrets(), Json::from_text("[1, 2]"));
     let mut forks = [secrets.fork(), secrets.fork()];
     forks.iter_mut().for_each(|fork| drop(fork.blob("uid", &plain, &|| [2; 32])));
     let [first, second] = forks;
@@ -227,14 +227,14 @@ fn with_more(shown: &[u8], more: &[u8]) -> Vec<u8> {
 /// in the place of good data.
 #[test]
 fn what_a_newer_version_stored_is_not_read_and_not_called_corrupt() {
-    let vault = vault(1);
+    let sealer = sealer(1);
     let status = |transition: Transition| {
-        let opened = vault.open(&[transition], None).map(drop);
+        let opened = sealer.open(&[transition], None).map(drop);
         let status = tonic::Status::from(opened.unwrap_err());
         (belay_service_kit::status::reason(&status).unwrap(), status.message().to_owned())
     };
-    let stored = sealed(&vault, &mut vault.secrets(), &mut [created()]).transition;
-    assert!(vault.open(std::slice::from_ref(&stored), None).is_ok());
+    let stored = sealed(&sealer, &mut sealer.secrets(), &mut [created()]).transition;
+    assert!(sealer.open(std::slice::from_ref(&stored), None).is_ok());
 
     // The plan's first step with a condition in field 500; field 20 of an event is its creation, whose field 2 is the plan.
     let condition = [0xa2, 0x1f, 5, b'f', b'a', b'l', b's', b'e'];
@@ -268,25 +268,25 @@ fn what_a_newer_version_stored_is_not_read_and_not_called_corrupt() {
 /// read.
 #[test]
 fn marked_values_are_hidden_and_known_again_after_they_are_read() {
-    let vault = vault(1);
-    let mut secrets = vault.secrets();
+    let sealer = sealer(1);
+    let mut secrets = sealer.secrets();
     secrets.mark(vec!["4711".into(), "Waldfee7".into(), String::new()]);
     let mut first = [created(), requested(2, &json!({"pin": "4711", "text": "the word Waldfee7, and 4711"}))];
-    let Sealed { transition, new_key } = sealed(&vault, &mut secrets, &mut first);
+    let Sealed { transition, new_key } = sealed(&sealer, &mut secrets, &mut first);
     assert_eq!(content(&first[1]), json!({"pin": "[REDACTED]", "text": "the word [REDACTED], and 4711"}).to_string());
     assert!(!transition.shown.windows(8).any(|bytes| bytes == b"Waldfee7"));
 
-    let (opened, mut again) = vault.open(std::slice::from_ref(&transition), new_key.as_deref()).unwrap();
+    let (opened, mut again) = sealer.open(std::slice::from_ref(&transition), new_key.as_deref()).unwrap();
     assert_eq!(content(&opened[1]), json!({"pin": "4711", "text": "the word Waldfee7, and 4711"}).to_string());
     assert!(first.iter().chain(&opened).all(|message| message.secrets.is_empty()), "no reader gets them");
     for secrets in [&mut secrets, &mut again] {
         let mut next = [completed(3, &json!(["4711", "Waldfee7", "47110"]))];
-        let Sealed { transition, .. } = sealed(&vault, secrets, &mut next);
+        let Sealed { transition, .. } = sealed(&sealer, secrets, &mut next);
         assert_eq!(content(&next[0]), json!(["[REDACTED]", "[REDACTED]", "47110"]).to_string());
         assert!(transition.sealed.is_some());
     }
     // A value that is known already adds nothing.
     secrets.mark(vec!["4711".into()]);
     let mut plain = [message(4, Kind::StepStarted(v1::StepStarted {}))];
-    assert!(sealed(&vault, &mut secrets, &mut plain).transition.sealed.is_none());
+    assert!(sealed(&sealer, &mut secrets, &mut plain).transition.sealed.is_none());
 }

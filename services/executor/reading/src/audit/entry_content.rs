@@ -19,7 +19,7 @@ pub enum Severity {
 
 /// What an entry says, without what it has of the event's header.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct EntryContent {
     pub(super) level: AuditLevel,
     pub(super) severity: Severity,
     pub(super) message: String,
@@ -27,7 +27,7 @@ pub(super) struct Said {
     pub(super) details: Value,
 }
 
-impl Said {
+impl EntryContent {
     pub(super) fn new(level: AuditLevel, severity: Severity, message: impl Into<String>, details: Value) -> Self {
         Self { level, severity, message: message.into(), details }
     }

@@ -19,19 +19,19 @@ use crate::{
 };
 
 /// The blobs that the decisions of one driver read and make.
-pub(crate) struct AtHand<'a> {
+pub(crate) struct BlobContext<'a> {
     pub(crate) uid: &'a str,
     /// Values of more bytes than this become blobs.
     pub(crate) max_inline: usize,
-    pub(crate) known: &'a Known,
+    pub(crate) known: &'a Resolved,
     pub(crate) secrets: RefCell<&'a mut Secrets>,
-    pub(crate) made: RefCell<&'a mut Made>,
+    pub(crate) made: RefCell<&'a mut NewBlobs>,
     /// The steps that the execution has or will have by its decisions, how many it may have now, and the most that it may ever have.
     pub(crate) steps: Cell<usize>,
     pub(crate) room: usize,
     pub(crate) most_steps: usize,
     /// What a decision needs and is not at hand.
-    pub(crate) wanted: RefCell<Wanted>,
+    pub(crate) wanted: RefCell<Missing>,
     pub(crate) random: &'a dyn Fn() -> [u8; 32],
     /// The budget of the namespace; `None` when it has none.
     pub(crate) usage: RefCell<Option<&'a mut PendingUsage>>,
@@ -41,18 +41,18 @@ pub(crate) struct AtHand<'a> {
 
 /// What was got for a decision.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct Resolved {
     /// Blobs, by their digests.
     pub(crate) blobs: HashMap<Arc<str>, Result<Value, String>>,
     /// What was asked about the conditions, checks and outputs of steps.
     pub(crate) evaluated: HashMap<Asked, Result<bool, NoAnswer>>,
-    /// Earlier results of calls; `None` where there is none.
-    pub(crate) earlier: HashMap<CallIdentity, Option<Earlier>>,
+    /// FoundResult results of calls; `None` where there is none.
+    pub(crate) earlier: HashMap<CallIdentity, Option<FoundResult>>,
 }
 
 /// An earlier result of a call.
 #[derive(Clone)]
-pub(crate) struct Earlier {
+pub(crate) struct FoundResult {
     pub(crate) result: Json,
     /// The name of the execution in which a call returned it.
     pub(crate) execution: String,
@@ -61,7 +61,7 @@ pub(crate) struct Earlier {
 
 /// What a decision needs.
 #[derive(Default)]
-pub(crate) struct Wanted {
+pub(crate) struct Missing {
     pub(crate) blobs: Vec<BlobRef>,
     pub(crate) evaluations: Vec<ToEvaluate>,
     /// The calls of which an earlier result is looked for.
@@ -69,12 +69,12 @@ pub(crate) struct Wanted {
     /// How many steps the execution has to have in memory, and for the list of which step.
     pub(crate) room: Option<(String, usize)>,
     /// What is needed of the budget of the namespace.
-    pub(crate) usage: Option<WantedUsage>,
+    pub(crate) usage: Option<MissingUsage>,
 }
 
 /// What a decision needs of the budget of the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WantedUsage {
+pub(crate) enum MissingUsage {
     /// The amounts, which are not known yet.
     Amounts,
     /// Room: calls in flight hold all that is left.
@@ -83,12 +83,12 @@ pub(crate) enum WantedUsage {
 
 /// The blobs that a driver has made since its last commit, and their originals until the operations have started.
 #[derive(Default)]
-pub(crate) struct Made {
+pub(crate) struct NewBlobs {
     pub(crate) new: Vec<NewBlob>,
     pub(crate) originals: HashMap<Arc<str>, Json>,
 }
 
-impl belay_execution::Blobs for AtHand<'_> {
+impl belay_execution::Blobs for BlobContext<'_> {
     fn value(&self, blob: &BlobRef) -> BlobValue<'_> {
         match self.known.blobs.get(&blob.digest) {
             Some(Ok(value)) => BlobValue::Known(value),
@@ -129,7 +129,7 @@ impl belay_execution::Blobs for AtHand<'_> {
 
     fn earlier_result(&self, call: &CallIdentity) -> CachedResult {
         match self.known.earlier.get(call) {
-            Some(Some(Earlier { result, execution, completed_at })) => CachedResult::Known {
+            Some(Some(FoundResult { result, execution, completed_at })) => CachedResult::Known {
                 result: result.clone(),
                 execution: execution.clone(),
                 completed_at: *completed_at,
@@ -147,8 +147,8 @@ impl belay_execution::Blobs for AtHand<'_> {
         let Some(usage) = usage.as_mut() else { return Admission::Unlimited };
         let admission = usage.admit(self.now);
         let wanted = match &admission {
-            None => Some(WantedUsage::Amounts),
-            Some(Admission::Wanted) => Some(WantedUsage::Room),
+            None => Some(MissingUsage::Amounts),
+            Some(Admission::Wanted) => Some(MissingUsage::Room),
             Some(Admission::Unlimited | Admission::Held(_) | Admission::Exhausted { .. }) => None,
         };
         self.wanted.borrow_mut().usage = wanted;
@@ -160,7 +160,7 @@ impl belay_execution::Blobs for AtHand<'_> {
         let Some(usage) = usage.as_ref() else { return true };
         let has_room = usage.account().has_room(self.now);
         if has_room.is_none() {
-            self.wanted.borrow_mut().usage = Some(WantedUsage::Amounts);
+            self.wanted.borrow_mut().usage = Some(MissingUsage::Amounts);
         }
         has_room == Some(true)
     }
@@ -179,7 +179,7 @@ impl belay_execution::Blobs for AtHand<'_> {
     }
 }
 
-impl AtHand<'_> {
+impl BlobContext<'_> {
     fn ask(&self, step: &str, what: Question, work: impl FnOnce() -> Evaluation) -> Evaluated {
         let asked = Asked { step: step.to_owned(), what };
         match self.known.evaluated.get(&asked) {

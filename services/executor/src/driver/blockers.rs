@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 
 use belay_execution::{OperationKey, StepKey, Timestamp};
-use belay_reading::explanation::{Obstacle, ObstacleKind, Service};
+use belay_reading::explanation::{Blocker, ObstacleKind, Service};
 
 use super::call_end::MachineObstacle;
 use crate::{feeds::LiveWaits, runners::operation::Busy};
 
 /// What holds an execution up now.
 #[derive(Debug, Default)]
-pub(super) struct Obstacles {
+pub(super) struct Blockers {
     /// The runner is unavailable, or gives this answer, from which nothing follows.
     runner_away: Option<(Timestamp, Option<String>)>,
     gate_away: Option<Timestamp>,
@@ -29,7 +29,7 @@ pub(super) struct Obstacles {
     behind: BTreeMap<OperationKey, (Timestamp, String)>,
 }
 
-impl Obstacles {
+impl Blockers {
     pub(super) fn set_runner_away(&mut self, answer: Option<String>, now: Timestamp) {
         self.runner_away.get_or_insert((now, None)).1 = answer;
     }
@@ -102,7 +102,7 @@ impl Obstacles {
     /// The reasons as readers see them: of the execution, each kind once and since the first of its calls waits, and of each step.
     pub(super) fn reasons(&self) -> LiveWaits {
         let mut waits = LiveWaits::default();
-        let found = |since: Timestamp, kind: ObstacleKind| Obstacle { since, kind };
+        let found = |since: Timestamp, kind: ObstacleKind| Blocker { since, kind };
         waits.execution.extend(self.runner_away.as_ref().map(|(since, answer)| match answer {
             Some(answer) => found(*since, ObstacleKind::RunnerAnswer(answer.clone())),
             None => found(*since, ObstacleKind::ServiceAway(Service::ToolRunner)),
@@ -142,13 +142,13 @@ impl Obstacles {
     }
 }
 
-fn limit_reached(service: Busy, since: Timestamp) -> Obstacle {
+fn limit_reached(service: Busy, since: Timestamp) -> Blocker {
     let service = match service {
         Busy::Runner => Service::ToolRunner,
         Busy::Gate => Service::ApprovalGate,
         Busy::Steps => Service::Executor,
     };
-    Obstacle { since, kind: ObstacleKind::Limit(service) }
+    Blocker { since, kind: ObstacleKind::Limit(service) }
 }
 
 #[cfg(test)]
@@ -170,8 +170,8 @@ mod tests {
     type Reason = (Kind, i64, &'static str);
 
     /// The reasons of the execution; and the step and the second of each reason of a step.
-    fn seen(obstacles: &Obstacles, words: &[&'static str]) -> (Vec<Reason>, Vec<(StepKey, i64)>) {
-        let LiveWaits { execution, steps } = obstacles.reasons();
+    fn seen(blockers: &Blockers, words: &[&'static str]) -> (Vec<Reason>, Vec<(StepKey, i64)>) {
+        let LiveWaits { execution, steps } = blockers.reasons();
         let second = |reason: &WaitingReason| reason.begin_time.as_ref().map_or(-1, |since| since.seconds);
         let word = |reason: &WaitingReason| *words.iter().find(|word| reason.who.contains(**word)).unwrap_or(&"?");
         (
@@ -186,90 +186,90 @@ mod tests {
 
     #[test]
     fn a_service_is_away_since_it_was_first_noticed_until_both_answer() {
-        let mut obstacles = Obstacles::default();
+        let mut blockers = Blockers::default();
         for second in [3, 4] {
-            obstacles.set_runner_away(None, at(second));
-            obstacles.set_clocks_differ(at(second + 10));
-            obstacles.set_gate_away(at(second + 20));
+            blockers.set_runner_away(None, at(second));
+            blockers.set_clocks_differ(at(second + 10));
+            blockers.set_gate_away(at(second + 20));
         }
         let words = ["the tool runner and", "tool runner", "approval gate"];
-        let (execution, steps) = seen(&obstacles, &words);
+        let (execution, steps) = seen(&blockers, &words);
         let [(Kind::Runner, 3, "tool runner"), (Kind::Runner, 13, "the tool runner and"), (_, 23, "approval gate")] =
             execution[..]
         else {
             panic!("{execution:?}")
         };
         assert_eq!(steps, []);
-        obstacles.set_runner_away(Some("POLICY_MISSING: no policy".to_owned()), at(30));
+        blockers.set_runner_away(Some("POLICY_MISSING: no policy".to_owned()), at(30));
         let named = "the tool runner, which answers POLICY_MISSING: no policy";
-        assert_eq!(seen(&obstacles, &[named]).0[0], (Kind::Runner, 3, named));
-        obstacles.clear_services();
-        assert_eq!(obstacles.reasons(), LiveWaits::default());
+        assert_eq!(seen(&blockers, &[named]).0[0], (Kind::Runner, 3, named));
+        blockers.clear_services();
+        assert_eq!(blockers.reasons(), LiveWaits::default());
     }
 
     #[test]
     fn each_limit_is_shown_with_its_setting_since_the_first_call_waits_for_it_and_at_each_step() {
-        let mut obstacles = Obstacles::default();
+        let mut blockers = Blockers::default();
         for (step, service, second) in
             [(0, Busy::Gate, 9), (1, Busy::Runner, 5), (2, Busy::Runner, 4), (2, Busy::Gate, 1)]
         {
-            obstacles.set_busy(call(step), service, at(second));
+            blockers.set_busy(call(step), service, at(second));
         }
         let words = ["`services.runner.calls`", "`services.gate`"];
         let runner = (Kind::Limit, 4, "`services.runner.calls`");
         let gate = (Kind::Limit, 9, "`services.gate`");
         let [first, second, third] = [0, 1, 2].map(StepKey::new);
-        assert_eq!(seen(&obstacles, &words), (vec![runner, gate], vec![(second, 5), (third, 4), (first, 9)]));
-        obstacles.retain_busy(|call| call.step != third);
-        assert_eq!(seen(&obstacles, &words).1, [(second, 5), (first, 9)]);
-        obstacles.remove(call(1));
-        assert_eq!(seen(&obstacles, &words), (vec![gate], vec![(first, 9)]));
+        assert_eq!(seen(&blockers, &words), (vec![runner, gate], vec![(second, 5), (third, 4), (first, 9)]));
+        blockers.retain_busy(|call| call.step != third);
+        assert_eq!(seen(&blockers, &words).1, [(second, 5), (first, 9)]);
+        blockers.remove(call(1));
+        assert_eq!(seen(&blockers, &words), (vec![gate], vec![(first, 9)]));
     }
 
     #[test]
     fn a_call_behind_another_names_it_until_it_is_past() {
-        let mut obstacles = Obstacles::default();
-        obstacles.set_busy(call(1), Busy::Runner, at(1));
-        obstacles.set_behind(call(1), "calls/other".into(), at(2));
+        let mut blockers = Blockers::default();
+        blockers.set_busy(call(1), Busy::Runner, at(1));
+        blockers.set_behind(call(1), "calls/other".into(), at(2));
         let behind = (Kind::Call, 2, "calls/other, which");
-        assert_eq!(seen(&obstacles, &["calls/other, which"]), (vec![behind], vec![(StepKey::new(1), 2)]));
-        obstacles.set_behind(call(1), String::new(), at(3));
-        assert_eq!(obstacles.reasons(), LiveWaits::default());
-        obstacles.set_behind(call(1), "calls/other".into(), at(4));
-        obstacles.remove(call(1));
-        assert_eq!(obstacles.reasons(), LiveWaits::default());
+        assert_eq!(seen(&blockers, &["calls/other, which"]), (vec![behind], vec![(StepKey::new(1), 2)]));
+        blockers.set_behind(call(1), String::new(), at(3));
+        assert_eq!(blockers.reasons(), LiveWaits::default());
+        blockers.set_behind(call(1), "calls/other".into(), at(4));
+        blockers.remove(call(1));
+        assert_eq!(blockers.reasons(), LiveWaits::default());
     }
 
     #[test]
     fn what_others_hold_of_a_budget_is_shown_until_nothing_waits_for_it() {
-        let mut obstacles = Obstacles::default();
+        let mut blockers = Blockers::default();
         for second in [3, 4] {
-            obstacles.set_namespace_held(Some("calls of namespace `n` in flight".to_owned()), at(second));
+            blockers.set_namespace_held(Some("calls of namespace `n` in flight".to_owned()), at(second));
         }
-        assert_eq!(seen(&obstacles, &["namespace `n`"]), (vec![(Kind::Limit, 3, "namespace `n`")], vec![]));
-        obstacles.set_namespace_held(None, at(5));
-        assert_eq!(obstacles.reasons(), LiveWaits::default());
+        assert_eq!(seen(&blockers, &["namespace `n`"]), (vec![(Kind::Limit, 3, "namespace `n`")], vec![]));
+        blockers.set_namespace_held(None, at(5));
+        assert_eq!(blockers.reasons(), LiveWaits::default());
     }
 
     #[test]
     fn an_obstacle_is_shown_since_the_first_step_found_it_until_none_does() {
-        let mut obstacles = Obstacles::default();
+        let mut blockers = Blockers::default();
         let [first, second] = [0, 1].map(StepKey::new);
         let (full, read_only) = (Some(MachineObstacle::Full), Some(MachineObstacle::ReadOnly));
-        obstacles.set_machine(first, full, at(8));
-        obstacles.set_machine(second, full, at(6));
-        obstacles.set_machine(second, full, at(9));
+        blockers.set_machine(first, full, at(8));
+        blockers.set_machine(second, full, at(6));
+        blockers.set_machine(second, full, at(9));
         let words = ["which is full", "remount it"];
-        assert_eq!(seen(&obstacles, &words), (vec![(Kind::Workspace, 6, words[0])], vec![]));
-        obstacles.set_machine(second, read_only, at(10));
+        assert_eq!(seen(&blockers, &words), (vec![(Kind::Workspace, 6, words[0])], vec![]));
+        blockers.set_machine(second, read_only, at(10));
         let both = vec![(Kind::Workspace, 8, words[0]), (Kind::Workspace, 6, words[1])];
-        assert_eq!(seen(&obstacles, &words), (both, vec![]));
-        obstacles.set_machine(second, None, at(11));
-        assert_eq!((obstacles.waits_for_machine(first), obstacles.waits_for_machine(second)), (true, false));
-        obstacles.set_machine(second, Some(MachineObstacle::Sandbox), at(12));
-        let (execution, _) = seen(&obstacles, &["which is full", "its sandbox"]);
+        assert_eq!(seen(&blockers, &words), (both, vec![]));
+        blockers.set_machine(second, None, at(11));
+        assert_eq!((blockers.waits_for_machine(first), blockers.waits_for_machine(second)), (true, false));
+        blockers.set_machine(second, Some(MachineObstacle::Sandbox), at(12));
+        let (execution, _) = seen(&blockers, &["which is full", "its sandbox"]);
         assert_eq!(execution[1], (Kind::Runner, 12, "its sandbox"));
-        obstacles.set_machine(second, None, at(13));
-        assert_eq!(seen(&obstacles, &words), (vec![(Kind::Workspace, 8, words[0])], vec![]));
+        blockers.set_machine(second, None, at(13));
+        assert_eq!(seen(&blockers, &words), (vec![(Kind::Workspace, 8, words[0])], vec![]));
     }
 }
