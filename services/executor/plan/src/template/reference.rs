@@ -51,13 +51,13 @@ pub(crate) struct Reference {
     step: String,
     /// Whether the step was written as `["id"]`, which can be no other step.
     is_quoted: bool,
-    /// `result`, `output`, `state` or `failure`, as it was written; empty when no step is named.
+    /// `result`, `results`, `output`, `state` or `failure`, as it was written; empty when no step is named.
     root: String,
     path: Vec<Accessor>,
 }
 
 /// What a reference can name of a step.
-const ROOTS: [&str; 4] = ["result", "output", "state", "failure"];
+const ROOTS: [&str; 5] = ["result", "results", "output", "state", "failure"];
 
 /// One step down into a value.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,6 +110,7 @@ impl Reference {
             "" if self.step == ITEM => StepValue::Item,
             "" => StepValue::Input,
             "state" => StepValue::State,
+            "results" => StepValue::Results,
             "failure" => StepValue::Failure,
             _ => StepValue::Result,
         }
@@ -220,7 +221,7 @@ impl Fault {
                  (plans cannot read environment variables or secrets)"
             ),
             Fault::NotAResult { step, name } => format!(
-                "`${{{inner}}}` must continue with `result`, which is the step's output, `state` or `failure`: write `${{{}.result.{}}}`, or {literal}",
+                "`${{{inner}}}` must continue with `result`, which is the step's output, `results`, `state` or `failure`: write `${{{}.result.{}}}`, or {literal}",
                 shown(step),
                 shown(name),
             ),
