@@ -82,11 +82,8 @@ fn among(outcome: Outcome, counts_as_success: bool, is_wanted: impl Fn(Outcome) 
     if is_wanted(outcome) || counts_as_success && wants_success {
         return Meaning::Met;
     }
-    Meaning::Unmet(match reason(outcome) {
-        // One that is there for a failure did not need what was skipped: it is the plan's own will that it does not run.
-        SkipReason::DependencySkipped if !wants_success => SkipReason::ConditionFalse,
-        reason => reason,
-    })
+    // One that does not run after success is there for another course of things: that it did not come is the plan's own will, and nothing is missing.
+    Meaning::Unmet(if wants_success { reason(outcome) } else { SkipReason::ConditionFalse })
 }
 
 /// Why a step is skipped that does not run after this end of one that it depends on.

@@ -441,19 +441,19 @@ impl Audit {
                             let named = self.spec(step).outcomes_of(&self.ids[on]);
                             let is_for_others = named.is_some_and(|named| !named.contains(&Outcome::Success));
                             assert!(self.spec(step).run_when() == RunWhen::Failure || is_for_others);
-                            assert!(self.is_kept_by(step, on) && !self.failed.contains(&on));
+                            assert!(self.is_kept_by(step, on));
                         }
                     },
                     SkipReason::DependencyFailed => {
                         let on = because.unwrap();
                         let of_list = self.lists.get(&step) == Some(&on);
-                        assert!(self.failed.contains(&on) && (of_list || self.is_kept_by(step, on)));
+                        assert!(self.failed.contains(&on) && (of_list || self.needed(step, on)));
                     }
                     SkipReason::DependencySkipped => {
                         let on = because.unwrap();
                         let of_list = self.lists.get(&step) == Some(&on);
                         assert!(!self.completed.contains(&on) && !self.failed.contains(&on));
-                        assert!(of_list || self.is_kept_by(step, on));
+                        assert!(of_list || self.needed(step, on));
                     }
                     _ => {}
                 }

@@ -71,6 +71,12 @@ impl Audit {
             || self.skipped.contains_key(&on) && wants(Outcome::Skipped)
     }
 
+    /// Whether a step that is skipped because of another would have run after that one's success, and does not run after its end.
+    pub(super) fn needed(&self, step: usize, on: usize) -> bool {
+        let named = self.spec(step).outcomes_of(&self.ids[on]);
+        named.is_none_or(|named| named.contains(&Outcome::Success)) && self.is_kept_by(step, on)
+    }
+
     /// Whether a step that is skipped because of another does not run after that one's end.
     pub(super) fn is_kept_by(&self, step: usize, on: usize) -> bool {
         let depends = self.dependencies(step).contains(&on) && self.ended.contains(&on);
