@@ -37,7 +37,7 @@ fn branches_are_joined() {
         "plan.yaml",
         "
 id: branches
-inputs: {fast: {}}
+inputs: {fast: {schema: {type: boolean}}}
 parallelism: 2
 steps:
   - {id: quick, tool: noop, condition: '${inputs.fast}', arguments: {output: 1}}
@@ -95,7 +95,7 @@ fn what_became_of_each_entry_is_read() {
             "id": "report",
             "depends_on": [{"step": "probe", "on": ["success", "failure"]}],
             "tool": "write_file",
-            "arguments": {"path": "report.json", "content": "${probe.results}"},
+            "arguments": {"path": "report.json", "content": "${probe.results}\n"},
         },
         {"id": "ship", "depends_on": ["probe"], "tool": "noop"},
     ]});
@@ -133,7 +133,7 @@ fn what_became_of_each_entry_is_read() {
     }
 
     home.file("w/fixed", "");
-    let retried = home.run(["executions", "retry", "entries", "--approve", "auto"]);
+    let retried = home.run(["executions", "retry", "entries"]);
     assert_eq!(retried.code, 0, "{retried:?}");
     let states: Vec<Value> = read().as_array().unwrap().iter().map(|entry| entry["state"].clone()).collect();
     assert_eq!(states, ["completed", "completed"]);
