@@ -392,18 +392,22 @@ fn depends_on_from(
         if !ids.contains(&step) {
             violations.push(violation(field("step"), format!("`{step}` is not in `depends_on`: add it there")));
         }
-        let of_step = outcomes.into_iter().enumerate().filter_map(|(entry, outcome)| {
-            let known = outcome_from(outcome);
-            if known.is_none() {
-                let message = format!(
-                    "is {outcome}, which is no outcome that this version knows: use SUCCESS, FAILURE or SKIPPED"
-                );
-                violations.push(violation(field(&format!("outcomes[{entry}]")), message));
+        let mut known = BTreeSet::new();
+        let before = violations.len();
+        for (entry, outcome) in outcomes.into_iter().enumerate() {
+            match outcome_from(outcome) {
+                Some(outcome) => drop(known.insert(outcome)),
+                None => {
+                    let message = format!(
+                        "is {outcome}, which is no outcome that this version knows: use OUTCOME_SUCCESS, OUTCOME_FAILURE or OUTCOME_SKIPPED"
+                    );
+                    violations.push(violation(field(&format!("outcomes[{entry}]")), message));
+                }
             }
-            known
-        });
-        let of_step = of_step.collect();
-        if named.insert(step, of_step).is_some() {
+        }
+        // What could not be read is not refused again for what it lacks.
+        let is_read = !known.is_empty() || violations.len() == before;
+        if is_read && named.insert(step, known).is_some() {
             violations.push(violation(field("step"), "names a step again: give all its outcomes at once"));
         }
     }
@@ -776,5 +780,40 @@ mod tests {
             ["steps[0].kind", "steps[0].timeout", "steps[1].tool.arguments", "steps[1].timeout", "parallelism"];
         assert_eq!(fields[..5], unread);
         assert_eq!(fields[5..], ["steps[1].id", "steps[1].depends_on[0]"], "and everything else, at once");
+    }
+
+    #[test]
+    fn invalid_outcomes_of_a_message_are_named() {
+        let named =
+            |step: &str, outcomes: &[i32]| v1::DependencyOutcomes { step: step.into(), outcomes: outcomes.into() };
+        let tool = || Some(Kind::Tool(v1::ToolStep { tool: "noop".into(), ..v1::ToolStep::default() }));
+        let step = |id: &str| v1::StepSpec { id: id.into(), kind: tool(), ..v1::StepSpec::default() };
+        let refused = |outcomes: Vec<v1::DependencyOutcomes>| -> Vec<String> {
+            let last = v1::StepSpec { depends_on: vec!["a".into(), "b".into()], outcomes, ..step("c") };
+            let message = v1::Plan { id: "p".into(), steps: vec![step("a"), step("b"), last], ..v1::Plan::default() };
+            let checked = checked_plan_from(message, |_| Vec::new());
+            let wrong = checked.err().map(|invalid| invalid.violations).unwrap_or_default();
+            wrong.into_iter().map(|violation| format!("{}: {}", violation.field, violation.message)).collect()
+        };
+        let [success, failure] = [v1::Outcome::Success, v1::Outcome::Failure].map(i32::from);
+        assert_eq!(refused(vec![named("a", &[success, failure]), named("b", &[success])]), Vec::<String>::new());
+        assert_eq!(
+            refused(vec![named("x", &[success])]),
+            ["steps[2].outcomes[0].step: `x` is not in `depends_on`: add it there"]
+        );
+        assert_eq!(
+            refused(vec![named("a", &[0, 17])]),
+            [0, 17].map(|given| format!(
+                "steps[2].outcomes[0].outcomes[{}]: is {given}, which is no outcome that this version knows: use OUTCOME_SUCCESS, OUTCOME_FAILURE or \
+                 OUTCOME_SKIPPED",
+                given / 17
+            ))
+        );
+        assert_eq!(
+            refused(vec![named("a", &[success]), named("a", &[failure])]),
+            ["steps[2].outcomes[1].step: names a step again: give all its outcomes at once"]
+        );
+        let empty = refused(vec![named("b", &[])]);
+        assert!(empty[0].starts_with("steps[2].depends_on[1].on: is empty, and the step would never run"), "{empty:?}");
     }
 }

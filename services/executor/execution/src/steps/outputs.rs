@@ -114,6 +114,10 @@ impl<'a> Reader<'a> {
 /// for what they have returned, as it was where it comes from: null for each that was skipped.
 fn results<'a>(execution: &'a Execution, list: StepKey, reader: &mut Reader<'a>) -> Result<Option<Value>, Failure> {
     let record = &execution.steps[list];
+    if record.state == StepState::Skipped {
+        // Also where its calls had completed, and the one was skipped that was to commit them.
+        return Ok(None);
+    }
     if record.items.listed.is_none() {
         let given = record.output.as_ref().filter(|_| record.has_entries());
         let given = given.map(|output| reader.value(&record.id, output)).transpose()?.flatten();

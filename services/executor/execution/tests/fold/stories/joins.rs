@@ -245,3 +245,33 @@ fn a_given_output_stands_for_the_entries() {
     let all = json!([{"state": "completed", "value": 7, "failure": null}, {"state": "skipped", "value": null, "failure": null}]);
     assert_eq!(read(&told.play(), "tell"), json!({ "all": all }));
 }
+
+/// An entry that failed after its call has no value: what it returned did not hold. The call that commits the effect of others is no entry of theirs.
+#[test]
+fn only_what_has_completed_has_a_value() {
+    let told = story("w; g after w; tell after g")
+        .for_each("g", json!([1, 2]))
+        .checks("g", json!([]), json!([{"condition": "${g.result.n} == 1"}]))
+        .on("tell", "g", "success, failure")
+        .arguments("tell", json!({"all": "${g.results}"}))
+        .output("g~0", &json!({"n": 1}))
+        .output("g~1", &json!({"n": 2}));
+    let play = told.play();
+    let all = &read(&play, "tell")["all"];
+    assert_eq!((&all[0]["value"], &all[1]["value"]), (&json!({"n": 1}), &Value::Null));
+    assert_eq!((&all[1]["state"], &all[1]["failure"]["code"]), (&json!("failed"), &json!("POSTCONDITION_FAILED")));
+    let told = story("make; tell after make")
+        .calls("make", "write write")
+        .one_effect("make")
+        .arguments("tell", json!({"all": "${make.results}"}));
+    let play = told.play();
+    assert_eq!(end(&play, "make~2"), "Completed", "it commits what the calls have changed");
+    assert_eq!(read(&play, "tell")["all"].as_array().map(Vec::len), Some(2));
+    let told = story("make; tell after make")
+        .calls("make", "write write")
+        .one_effect("make")
+        .on("tell", "make", "skipped")
+        .arguments("tell", json!({"all": "${make.results ?? []}"}))
+        .replies("make~2: ok effect:skipped");
+    assert_eq!(read(&told.play(), "tell"), json!({"all": []}), "nothing of it was committed");
+}
