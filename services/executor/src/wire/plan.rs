@@ -1,7 +1,7 @@
 //! Plans.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
@@ -386,10 +386,11 @@ fn depends_on_from(
     at: &dyn Fn(&str) -> String,
     violations: &mut Vec<Violation>,
 ) -> Vec<Dependency> {
-    let mut named: BTreeMap<String, BTreeSet<Outcome>> = BTreeMap::new();
+    let listed: HashSet<&str> = ids.iter().map(String::as_str).collect();
+    let mut named: HashMap<String, BTreeSet<Outcome>> = HashMap::new();
     for (place, v1::DependencyOutcomes { step, outcomes }) in outcomes.into_iter().enumerate() {
         let field = |name: &str| at(&format!("outcomes[{place}].{name}"));
-        if !ids.contains(&step) {
+        if !listed.contains(step.as_str()) {
             violations.push(violation(field("step"), format!("`{step}` is not in `depends_on`: add it there")));
         }
         let mut known = BTreeSet::new();
