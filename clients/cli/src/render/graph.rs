@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use belay_proto::v1::{Plan, RunWhen, StepSpec, step_spec};
+use belay_proto::v1::{DependencyOutcomes, Plan, RunWhen, StepSpec, step_spec};
 use serde_json::{Value, json};
 
 use super::{
     call, plan,
     text::{Line, Style, clean, shorten, table},
+    words,
 };
 
 /// The longest call or condition in a node of a flowchart, in characters.
@@ -77,11 +78,7 @@ impl<'a> Graph<'a> {
             lines.push(Line::new(format!("  s{place}{open}\"{}\"{close}", parts.join("<br/>"))));
         }
         for (place, before) in self.edges() {
-            let arrow = match self.plan.steps[place].run_when() {
-                RunWhen::Failure => "-.->|\"after a failure\"|",
-                RunWhen::Always => "-->|\"after any end\"|",
-                RunWhen::Unspecified | RunWhen::Success => "-->",
-            };
+            let arrow = arrow(&self.plan.steps[place], &self.plan.steps[before].id);
             lines.push(Line::new(format!("  s{before} {arrow} s{place}")));
         }
         lines.into_iter().map(Line::verbatim).collect()
@@ -96,6 +93,14 @@ impl<'a> Graph<'a> {
             if step.run_when() != RunWhen::Unspecified {
                 value["runWhen"] = step.run_when().as_str_name().into();
             }
+            if !step.outcomes.is_empty() {
+                let of_step = |named: &DependencyOutcomes| {
+                    let outcomes: Vec<&str> = named.outcomes().map(|outcome| outcome.as_str_name()).collect();
+                    (named.step.clone(), outcomes.into())
+                };
+                value["outcomes"] =
+                    step.outcomes.iter().map(of_step).collect::<serde_json::Map<String, Value>>().into();
+            }
             if !step.condition.is_empty() {
                 value["condition"] = step.condition.clone().into();
             }
@@ -108,6 +113,21 @@ impl<'a> Graph<'a> {
     fn edges(&self) -> impl Iterator<Item = (usize, usize)> {
         self.depends_on.iter().enumerate().flat_map(|(place, all)| all.iter().map(move |before| (place, *before)))
     }
+}
+
+/// The edge to a step from one that it depends on, by the ends of that after which it runs: dotted when it does not run after success.
+fn arrow(step: &StepSpec, before: &str) -> String {
+    if let Some(outcomes) = words::outcomes_of(step, before) {
+        let line = if words::runs_after_success(step, before) { "-->" } else { "-.->" };
+        return format!("{line}|\"{}\"|", escaped(&outcomes));
+    }
+    let arrow = match step.run_when() {
+        RunWhen::Failure => "-.->|\"after a failure\"|",
+        RunWhen::Always => "-->|\"after any end\"|",
+        RunWhen::NoneFailed => "-->|\"unless one failed\"|",
+        RunWhen::Unspecified | RunWhen::Success => "-->",
+    };
+    arrow.to_owned()
 }
 
 /// The level of each step. Each is visited once for each dependency.
@@ -139,7 +159,7 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use belay_proto::v1::{Payload, ToolStep, WaitStep, wait_step};
+    use belay_proto::v1::{Outcome, Payload, ToolStep, WaitStep, wait_step};
 
     use super::*;
 
@@ -152,6 +172,11 @@ mod tests {
             kind: Some(step_spec::Kind::Tool(tool)),
             ..Default::default()
         }
+    }
+
+    fn of(step: &str, outcomes: &[Outcome]) -> DependencyOutcomes {
+        let outcomes = outcomes.iter().map(|outcome| (*outcome).into()).collect();
+        DependencyOutcomes { step: step.to_owned(), outcomes }
     }
 
     /// `d` needs `c`, which needs `a`; `b` needs nothing; `e` reads a value of `a`, and runs only when it failed.
@@ -169,6 +194,7 @@ mod tests {
                 ..step("e", &[], r#"{"x":"${a.failure.message}"}"#)
             },
             StepSpec { run_when: RunWhen::Always.into(), ..step("f", &["e", "b"], "{}") },
+            StepSpec { outcomes: vec![of("e", &[Outcome::Skipped])], ..step("g", &["e", "b"], "{}") },
         ];
         Plan { id: "p".to_owned(), parallelism: 3, steps, ..Default::default() }
     }
@@ -181,15 +207,16 @@ mod tests {
     fn levels_show_what_can_run_side_by_side() {
         let text = rendered(&Graph::of(&plan()).lines());
         assert_eq!(
-            text[..7],
+            text[..8],
             [
-                "plan p: 6 steps, up to 3 at once",
+                "plan p: 7 steps, up to 3 at once",
                 "  1  a  noop",
                 "     b  wait for the signal go",
                 "  2  c  noop                               after a",
                 "     e  noop {\"x\":\"${a.failure.message}\"}  after a failure of a, if ${a.failure.code} != \"x\"",
                 "  3  d  noop                               after c",
                 "     f  noop                               after any end of e, b",
+                "     g  noop                               after b, after e (skipped)",
             ]
         );
     }
@@ -206,11 +233,14 @@ mod tests {
                 "  s3[\"c<br/>noop\"]",
                 "  s4[\"e<br/>#60;b#62;Tell#59; #35;1#60;/b#62;<br/>noop #123;#34;x#34;#58;#34;#36;#123;a.failure.message#125;#34;#125;<br/>if #36;#123;a.failure.code#125; #33;= #34;x#34;\"]",
                 "  s5[\"f<br/>noop\"]",
+                "  s6[\"g<br/>noop\"]",
                 "  s3 --> s0",
                 "  s1 --> s3",
                 "  s1 -.->|\"after a failure\"| s4",
                 "  s4 -->|\"after any end\"| s5",
                 "  s2 -->|\"after any end\"| s5",
+                "  s4 -.->|\"skipped\"| s6",
+                "  s2 --> s6",
             ]
         );
     }
@@ -223,6 +253,8 @@ mod tests {
             "id": "e", "level": 2, "dependsOn": ["a"], "runWhen": "RUN_WHEN_FAILURE", "condition": "${a.failure.code} != \"x\"",
         });
         assert_eq!(steps[4], tell);
+        let outcomes = json!({"e": ["OUTCOME_SKIPPED"]});
+        assert_eq!(steps[6], json!({"id": "g", "level": 3, "dependsOn": ["e", "b"], "outcomes": outcomes}));
     }
 
     #[test]

@@ -50,13 +50,19 @@ pub(super) fn heading(plan: &Plan) -> Line {
 pub(super) fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> {
     let mut conditions = Vec::new();
     let after = call::dependencies(step, |id| ids.contains(id));
+    let (named, after): (Vec<String>, Vec<String>) =
+        after.into_iter().partition(|id| words::outcomes_of(step, id).is_some());
     if !after.is_empty() {
         let how = match step.run_when() {
             RunWhen::Failure => "after a failure of",
             RunWhen::Always => "after any end of",
+            RunWhen::NoneFailed => "after any end but a failure of",
             RunWhen::Unspecified | RunWhen::Success => "after",
         };
         conditions.push(format!("{how} {}", after.join(", ")));
+    }
+    for id in named {
+        conditions.push(format!("after {id} ({})", words::outcomes_of(step, &id).unwrap_or_default()));
     }
     if !step.condition.is_empty() {
         conditions.push(format!("if {}", shorten(&clean(&step.condition), MAX_CALL)));
@@ -102,7 +108,7 @@ pub(super) fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> 
 
 #[cfg(test)]
 mod tests {
-    use belay_proto::v1::{RetryPolicy, ToolStep, step_spec};
+    use belay_proto::v1::{DependencyOutcomes, Outcome, RetryPolicy, ToolStep, step_spec};
 
     use super::*;
 
@@ -160,7 +166,25 @@ mod tests {
             condition: "${a.failure.code} != 'x'".to_owned(),
             ..Default::default()
         };
-        let text = table(&[row(&step, &HashSet::from(["a"]))])[0].render(false);
+        let told = |step: &StepSpec| table(&[row(step, &HashSet::from(["a", "b", "c"]))])[0].render(false);
+        let text = told(&step);
         assert!(text.contains("after a failure of a, if ${a.failure.code} != 'x'"), "{text}");
+        let text = told(&StepSpec { run_when: RunWhen::NoneFailed.into(), ..step.clone() });
+        assert!(text.contains("after any end but a failure of a, if"), "{text}");
+        let of = |step: &str, outcomes: &[Outcome]| DependencyOutcomes {
+            step: step.to_owned(),
+            outcomes: outcomes.iter().map(|outcome| (*outcome).into()).collect(),
+        };
+        let joins = StepSpec {
+            depends_on: ["a", "b", "c"].map(str::to_owned).into(),
+            run_when: 0,
+            outcomes: vec![
+                of("c", &[Outcome::Success, Outcome::Skipped]),
+                of("b", &[Outcome::Success, Outcome::Failure, Outcome::Skipped]),
+            ],
+            ..step
+        };
+        let text = told(&joins);
+        assert!(text.contains("after a, after b (any end), after c (success or skipped), if"), "{text}");
     }
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use belay_proto::facts;
 use belay_proto::v1::{
-    Budget, BudgetReport, CachedResult, EffectSummary, Execution, Failure, Payload, PolicyDecision, Risk, SkipReason,
-    Step, StepTotals, TraceContext, WaitingReason, approval, budget_report::Unit, execution, payload::Content, step,
-    tool_call, waiting_reason::Kind,
+    Budget, BudgetReport, CachedResult, EffectSummary, Execution, Failure, Outcome, Payload, PolicyDecision, Risk,
+    SkipReason, Step, StepSpec, StepTotals, TraceContext, WaitingReason, approval, budget_report::Unit, execution,
+    payload::Content, step, tool_call, waiting_reason::Kind,
 };
 
 use super::{
@@ -133,6 +133,24 @@ pub(crate) fn reason(failure: &Failure) -> String {
     }
 }
 
+/// The outcomes of another after which a step runs, such as `success or skipped`; `None` when it names none of that one.
+pub(crate) fn outcomes_of(step: &StepSpec, before: &str) -> Option<String> {
+    let named = named_outcomes(step, before)?;
+    let all = [(Outcome::Success, "success"), (Outcome::Failure, "failure"), (Outcome::Skipped, "skipped")];
+    let words: Vec<&str> = all.iter().filter(|(outcome, _)| named.contains(outcome)).map(|(_, word)| *word).collect();
+    Some(if words.len() == all.len() { "any end".to_owned() } else { words.join(" or ") })
+}
+
+/// Whether success is among the outcomes that a step names of another.
+pub(crate) fn runs_after_success(step: &StepSpec, before: &str) -> bool {
+    named_outcomes(step, before).is_some_and(|named| named.contains(&Outcome::Success))
+}
+
+fn named_outcomes(step: &StepSpec, before: &str) -> Option<Vec<Outcome>> {
+    let named = step.outcomes.iter().find(|named| named.step == before)?;
+    Some(named.outcomes().collect())
+}
+
 /// Why a step was skipped, after `skipped: `: `depends on fetch, which failed`.
 pub(crate) fn skipped(reason: SkipReason, because: &str) -> String {
     let step = if because.is_empty() { "a step" } else { because };
@@ -140,7 +158,7 @@ pub(crate) fn skipped(reason: SkipReason, because: &str) -> String {
         SkipReason::DependencyFailed => format!("depends on {step}, which failed"),
         SkipReason::DependencySkipped => format!("depends on {step}, which did not complete"),
         SkipReason::ConditionFalse if because.is_empty() => "its condition is false".to_owned(),
-        SkipReason::ConditionFalse => "none of the steps that it depends on has failed".to_owned(),
+        SkipReason::ConditionFalse => format!("it runs after another end of {step}"),
         SkipReason::StopOnError => format!("{step} failed, and the plan stops on an error"),
         SkipReason::Cancelled => "the execution was cancelled".to_owned(),
         SkipReason::TimedOut => "the execution ran out of time".to_owned(),

@@ -2,7 +2,10 @@
 //!
 //! Serialised, a draft has the shape of the author's form, so that it can be shown, edited and parsed again.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -113,9 +116,9 @@ pub struct StepDraft {
     /// The id of the outermost group that it was written in, for people; empty when it stands in none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// Ids of steps that must have completed first. Steps named in templates need not be repeated here.
+    /// The steps that must have ended first. Steps named in templates need not be repeated here.
     #[serde(default)]
-    pub depends_on: Vec<String>,
+    pub depends_on: Vec<Dependency>,
     /// After which ends of the steps that it depends on it runs.
     #[serde(default, skip_serializing_if = "RunWhen::is_default")]
     pub run_when: RunWhen,
@@ -208,15 +211,128 @@ pub enum RunWhen {
     Failure,
     /// When all of them have ended, however.
     Always,
+    /// When all of them have ended, and none has failed, or was skipped because of a step that failed: the opposite of `Failure`.
+    NoneFailed,
 }
 
 impl RunWhen {
     /// The names, as authors write them.
-    pub(crate) const WORDS: [(&'static str, Self); 3] =
-        [("success", Self::Success), ("failure", Self::Failure), ("always", Self::Always)];
+    pub(crate) const WORDS: [(&'static str, Self); 4] = [
+        ("success", Self::Success),
+        ("failure", Self::Failure),
+        ("always", Self::Always),
+        ("none_failed", Self::NoneFailed),
+    ];
 
     fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+/// How a step has ended, for those that depend on it. A step is cancelled only while its execution is being stopped, and nothing starts then: so no step
+/// can wait for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It has completed.
+    Success,
+    /// It has failed.
+    Failure,
+    /// It was skipped, for whichever reason.
+    Skipped,
+}
+
+impl Outcome {
+    /// The names, as authors write them.
+    pub(crate) const WORDS: [(&'static str, Self); 3] =
+        [("success", Self::Success), ("failure", Self::Failure), ("skipped", Self::Skipped)];
+
+    /// The name, as authors write it.
+    pub fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, outcome)| *outcome == self).map_or("", |(word, _)| word)
+    }
+}
+
+/// A step that another depends on, as an author names it: by its id, or with the outcomes after which the other runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "WrittenDependency", into = "WrittenDependency")]
+pub struct Dependency {
+    /// Its id.
+    pub step: String,
+    /// The outcomes with which it may end for the other to run; `None` when the other's `run_when` says that.
+    pub on: Option<BTreeSet<Outcome>>,
+}
+
+impl Dependency {
+    /// The outcomes that the author has named; none where the other step's `run_when` says after which it runs.
+    pub fn outcomes(&self) -> impl Iterator<Item = Outcome> + '_ {
+        self.on.iter().flatten().copied()
+    }
+}
+
+impl From<&str> for Dependency {
+    fn from(step: &str) -> Self {
+        Self { step: step.to_owned(), on: None }
+    }
+}
+
+impl From<String> for Dependency {
+    fn from(step: String) -> Self {
+        Self { step, on: None }
+    }
+}
+
+/// The two forms in which authors write a dependency.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum WrittenDependency {
+    Id(String),
+    WithOutcomes { step: String, on: BTreeSet<Outcome> },
+}
+
+impl From<WrittenDependency> for Dependency {
+    fn from(written: WrittenDependency) -> Self {
+        match written {
+            WrittenDependency::Id(step) => Self { step, on: None },
+            WrittenDependency::WithOutcomes { step, on } => Self { step, on: Some(on) },
+        }
+    }
+}
+
+impl From<Dependency> for WrittenDependency {
+    fn from(Dependency { step, on }: Dependency) -> Self {
+        match on {
+            None => Self::Id(step),
+            Some(on) => Self::WithOutcomes { step, on },
+        }
+    }
+}
+
+impl StepDraft {
+    /// Whether steps of its own do its work, one for each entry of its list or for each of its calls.
+    pub(crate) fn has_entries(&self) -> bool {
+        self.for_each.is_some() || matches!(self.kind, StepKindDraft::Calls { .. })
+    }
+
+    /// Whether it names the outcomes of a step that it depends on.
+    pub(crate) fn names_outcomes(&self) -> bool {
+        self.depends_on.iter().any(|dependency| dependency.on.is_some())
+    }
+
+    /// Whether it runs when everything before it completes. A step that does not is for another course of things, and nobody waits for it who waits for
+    /// a whole group.
+    pub(crate) fn runs_when_all_goes_well(&self) -> bool {
+        let named = || self.depends_on.iter().filter_map(|dependency| dependency.on.as_ref());
+        self.run_when != RunWhen::Failure && named().all(|on| on.contains(&Outcome::Success))
+    }
+
+    /// Whether it may run although a step was skipped that it depends on.
+    pub(crate) fn may_follow_skipped(&self) -> bool {
+        let by_run_when = match self.run_when {
+            RunWhen::Success | RunWhen::Failure => false,
+            RunWhen::Always | RunWhen::NoneFailed => true,
+        };
+        by_run_when || self.depends_on.iter().flat_map(Dependency::outcomes).any(|named| named == Outcome::Skipped)
     }
 }
 

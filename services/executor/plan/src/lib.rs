@@ -29,8 +29,8 @@ pub use budget::{Budget, OnExhausted};
 pub use check::{is_signal_name, label_problem};
 pub use document::{Composed, EXECUTOR_STAGE_COMMANDS, Format, NamedPlan, PlanText, refused_name};
 pub use draft::{
-    AuditLevel, CONTEXT_INPUT, CallDraft, CheckDraft, Effects, FormDraft, Input, PlanDraft, RunWhen, StepDraft,
-    StepKindDraft, WaitDraft,
+    AuditLevel, CONTEXT_INPUT, CallDraft, CheckDraft, Dependency, Effects, FormDraft, Input, Outcome, PlanDraft,
+    RunWhen, StepDraft, StepKindDraft, WaitDraft,
 };
 pub use error::{InvalidPlan, StepProblem, Violation};
 pub use escalation::{Escalation, Then};

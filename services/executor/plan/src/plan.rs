@@ -8,7 +8,7 @@ mod step;
 mod wait;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -16,7 +16,8 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    AuditLevel, Budget, Condition, Escalation, Input, OnError, PlanDraft, RetryPolicy, RunWhen, StepKindDraft, Template,
+    AuditLevel, Budget, Condition, Dependency, Escalation, Input, OnError, Outcome, PlanDraft, RetryPolicy, RunWhen,
+    StepKindDraft, Template,
 };
 
 pub use calls::{COMMAND_TOOL, COMMIT_TOOL, CallsStep, ToolStep, not_allowed};
@@ -57,8 +58,10 @@ pub struct StepSpec {
     pub(crate) title: String,
     pub(crate) description: String,
     pub(crate) group: String,
-    pub(crate) depends_on: Vec<String>,
+    pub(crate) depends_on: Vec<Dependency>,
     pub(crate) dependencies: Vec<usize>,
+    /// The outcomes that it names of steps that it depends on, by their ids.
+    pub(crate) outcomes: BTreeMap<String, BTreeSet<Outcome>>,
     pub(crate) run_when: RunWhen,
     pub(crate) condition: Option<Condition>,
     pub(crate) for_each: Option<Template>,

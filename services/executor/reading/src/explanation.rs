@@ -16,7 +16,7 @@ use self::{
 
 pub use self::{
     cause::{Action, Cause, CauseKind, Source, Subject, Verb, is_wait},
-    circumstances::{CancelRequest, Circumstances, Blocker, ObstacleKind, Service},
+    circumstances::{Blocker, CancelRequest, Circumstances, ObstacleKind, Service},
     skips::SkippedStep,
 };
 

@@ -3,7 +3,7 @@
 use belay_execution::{Execution, StepKey};
 use belay_proto::v1::{self, action, cause, subject};
 use belay_reading::explanation::{
-    Action, Cause, CauseKind, Blocker, ObstacleKind, Service, SkippedStep, Source, StepChange, Subject, Verb,
+    Action, Blocker, Cause, CauseKind, ObstacleKind, Service, SkippedStep, Source, StepChange, Subject, Verb,
 };
 
 use super::{

@@ -1,11 +1,15 @@
 //! Plans.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    time::Duration,
+};
 
 use belay_plan::{
-    AuditLevel, Backoff, Budget, CallDraft, CheckDraft, Effects, Escalation, FormDraft, Input, InvalidPlan, Never,
-    OnError, OnExhausted, Plan, PlanDraft, PlanStep, Planned, QueueForLater, RateLimit, RecoveryStrategy, RetryPolicy,
-    RunWhen, StepDraft, StepKind, StepKindDraft, StepProblem, StepSpec, Then, Violation, WaitDraft,
+    AuditLevel, Backoff, Budget, CallDraft, CheckDraft, Dependency, Effects, Escalation, FormDraft, Input, InvalidPlan,
+    Never, OnError, OnExhausted, Outcome, Plan, PlanDraft, PlanStep, Planned, QueueForLater, RateLimit,
+    RecoveryStrategy, RetryPolicy, RunWhen, StepDraft, StepKind, StepKindDraft, StepProblem, StepSpec, Then, Violation,
+    WaitDraft,
 };
 use belay_proto::v1::{self, payload::Content, step_spec::Kind, wait_step::Condition};
 
@@ -126,7 +130,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
             title: step.title,
             description: step.description,
             group: step.group,
-            depends_on: step.depends_on,
+            depends_on: depends_on_from(step.depends_on, step.outcomes, &at, &mut violations),
             run_when: run_when_from(step.run_when, &at("run_when"), &mut violations),
             condition: step.condition,
             for_each,
@@ -367,10 +371,65 @@ fn run_when_from(run_when: i32, field: &str, violations: &mut Vec<Violation>) ->
         Ok(v1::RunWhen::Unspecified | v1::RunWhen::Success) => RunWhen::Success,
         Ok(v1::RunWhen::Failure) => RunWhen::Failure,
         Ok(v1::RunWhen::Always) => RunWhen::Always,
+        Ok(v1::RunWhen::NoneFailed) => RunWhen::NoneFailed,
         Err(_) => {
             violations.push(violation(field.to_owned(), format!("is {run_when}, which this version does not know")));
             RunWhen::Success
         }
+    }
+}
+
+/// The steps that a step depends on, with the outcomes that it names of some of them.
+fn depends_on_from(
+    ids: Vec<String>,
+    outcomes: Vec<v1::DependencyOutcomes>,
+    at: &dyn Fn(&str) -> String,
+    violations: &mut Vec<Violation>,
+) -> Vec<Dependency> {
+    let listed: HashSet<&str> = ids.iter().map(String::as_str).collect();
+    let mut named: HashMap<String, BTreeSet<Outcome>> = HashMap::new();
+    for (place, v1::DependencyOutcomes { step, outcomes }) in outcomes.into_iter().enumerate() {
+        let field = |name: &str| at(&format!("outcomes[{place}].{name}"));
+        if !listed.contains(step.as_str()) {
+            violations.push(violation(field("step"), format!("`{step}` is not in `depends_on`: add it there")));
+        }
+        let mut known = BTreeSet::new();
+        let before = violations.len();
+        for (entry, outcome) in outcomes.into_iter().enumerate() {
+            match outcome_from(outcome) {
+                Some(outcome) => drop(known.insert(outcome)),
+                None => {
+                    let message = format!(
+                        "is {outcome}, which is no outcome that this version knows: use OUTCOME_SUCCESS, OUTCOME_FAILURE or OUTCOME_SKIPPED"
+                    );
+                    violations.push(violation(field(&format!("outcomes[{entry}]")), message));
+                }
+            }
+        }
+        // What could not be read is not refused again for what it lacks.
+        let is_read = !known.is_empty() || violations.len() == before;
+        if is_read && named.insert(step, known).is_some() {
+            violations.push(violation(field("step"), "names a step again: give all its outcomes at once"));
+        }
+    }
+    ids.into_iter().map(|step| Dependency { on: named.get(&step).cloned(), step }).collect()
+}
+
+/// `None` for a value that a newer version added, and for none.
+fn outcome_from(outcome: i32) -> Option<Outcome> {
+    match v1::Outcome::try_from(outcome).ok()? {
+        v1::Outcome::Unspecified => None,
+        v1::Outcome::Success => Some(Outcome::Success),
+        v1::Outcome::Failure => Some(Outcome::Failure),
+        v1::Outcome::Skipped => Some(Outcome::Skipped),
+    }
+}
+
+fn outcome_to(outcome: Outcome) -> v1::Outcome {
+    match outcome {
+        Outcome::Success => v1::Outcome::Success,
+        Outcome::Failure => v1::Outcome::Failure,
+        Outcome::Skipped => v1::Outcome::Skipped,
     }
 }
 
@@ -575,17 +634,23 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
             Kind::Wait(v1::WaitStep { condition: duration.or(until).or(form).or(Some(Condition::Signal(signal))) })
         }
     };
+    let outcomes = step.depends_on.iter().filter_map(|Dependency { step, on }| {
+        let outcomes = on.as_ref()?.iter().map(|&outcome| outcome_to(outcome).into());
+        Some(v1::DependencyOutcomes { step: step.clone(), outcomes: outcomes.collect() })
+    });
     v1::StepSpec {
+        outcomes: outcomes.collect(),
         id: step.id,
         title: step.title,
         group: step.group,
         description: step.description,
-        depends_on: step.depends_on,
+        depends_on: step.depends_on.into_iter().map(|on| on.step).collect(),
         // An older version has to refuse what it would not do, and not what it would do all the same.
         run_when: match step.run_when {
             RunWhen::Success => v1::RunWhen::Unspecified,
             RunWhen::Failure => v1::RunWhen::Failure,
             RunWhen::Always => v1::RunWhen::Always,
+            RunWhen::NoneFailed => v1::RunWhen::NoneFailed,
         }
         .into(),
         condition: step.condition,
@@ -660,6 +725,8 @@ mod tests {
               - {id: i, wait: {form: {title: '${a.result}?', schema: {type: object}}}, timeout: 1h}
               - {id: j, tool: noop, condition: '${a.result.n} > 1 && ${b.result} != null', run_when: always}
               - {id: k, tool: noop, run_when: failure, depends_on: [a]}
+              - {id: q, tool: noop, run_when: none_failed, depends_on: [a]}
+              - {id: r, tool: noop, depends_on: [{step: j, on: [failure, skipped]}, a, {step: b, on: [success]}]}
               - {id: l, tool: noop, for_each: '${a.result.list}', arguments: {n: '${item.value.n}'}, resources: [db, cache]}
               - {id: m, wait: {signal: go}, for_each: [1, '${a.result}'], timeout: 1h}
               - {id: n, tool: noop, fallback: [{tool: echo, arguments: {a: '${a.result}', v: '${x}'}, verbatim: [v]}]}
@@ -714,5 +781,40 @@ mod tests {
             ["steps[0].kind", "steps[0].timeout", "steps[1].tool.arguments", "steps[1].timeout", "parallelism"];
         assert_eq!(fields[..5], unread);
         assert_eq!(fields[5..], ["steps[1].id", "steps[1].depends_on[0]"], "and everything else, at once");
+    }
+
+    #[test]
+    fn invalid_outcomes_of_a_message_are_named() {
+        let named =
+            |step: &str, outcomes: &[i32]| v1::DependencyOutcomes { step: step.into(), outcomes: outcomes.into() };
+        let tool = || Some(Kind::Tool(v1::ToolStep { tool: "noop".into(), ..v1::ToolStep::default() }));
+        let step = |id: &str| v1::StepSpec { id: id.into(), kind: tool(), ..v1::StepSpec::default() };
+        let refused = |outcomes: Vec<v1::DependencyOutcomes>| -> Vec<String> {
+            let last = v1::StepSpec { depends_on: vec!["a".into(), "b".into()], outcomes, ..step("c") };
+            let message = v1::Plan { id: "p".into(), steps: vec![step("a"), step("b"), last], ..v1::Plan::default() };
+            let checked = checked_plan_from(message, |_| Vec::new());
+            let wrong = checked.err().map(|invalid| invalid.violations).unwrap_or_default();
+            wrong.into_iter().map(|violation| format!("{}: {}", violation.field, violation.message)).collect()
+        };
+        let [success, failure] = [v1::Outcome::Success, v1::Outcome::Failure].map(i32::from);
+        assert_eq!(refused(vec![named("a", &[success, failure]), named("b", &[success])]), Vec::<String>::new());
+        assert_eq!(
+            refused(vec![named("x", &[success])]),
+            ["steps[2].outcomes[0].step: `x` is not in `depends_on`: add it there"]
+        );
+        assert_eq!(
+            refused(vec![named("a", &[0, 17])]),
+            [0, 17].map(|given| format!(
+                "steps[2].outcomes[0].outcomes[{}]: is {given}, which is no outcome that this version knows: use OUTCOME_SUCCESS, OUTCOME_FAILURE or \
+                 OUTCOME_SKIPPED",
+                given / 17
+            ))
+        );
+        assert_eq!(
+            refused(vec![named("a", &[success]), named("a", &[failure])]),
+            ["steps[2].outcomes[1].step: names a step again: give all its outcomes at once"]
+        );
+        let empty = refused(vec![named("b", &[])]);
+        assert!(empty[0].starts_with("steps[2].depends_on[1].on: is empty, and the step would never run"), "{empty:?}");
     }
 }

@@ -31,6 +31,7 @@ mod forks;
 mod groups;
 mod health;
 mod hostile;
+mod joins;
 mod kept_caches;
 mod lists;
 mod logs;

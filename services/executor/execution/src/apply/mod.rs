@@ -1,9 +1,10 @@
 //! The fold: applies one event to the state of an execution.
 //!
 //! Nothing is decided here. Two things follow from an event without one of their own, always in the same way, and are part of the format:
-//! a step becomes ready when its last dependency completes, and is marked to be skipped when a dependency ends without completing.
+//! a step becomes ready when its last dependency has ended as it wants, and is marked to be skipped when one ends otherwise.
 
 mod compensation;
+mod dependency;
 mod retry;
 mod step;
 mod update;

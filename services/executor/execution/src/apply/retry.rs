@@ -2,12 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use belay_plan::RunWhen;
-
 use crate::{
-    EscalationRetry, Execution, ExecutionState, ExecutionTrigger, Retried, SkipReason, StepKey, StepState, StepTrigger,
-    Timestamp,
-    state::{PausedBy, StepRecord, Stop},
+    EscalationRetry, Execution, ExecutionState, ExecutionTrigger, Retried, StepKey, StepState, StepTrigger, Timestamp,
+    state::{PausedBy, Stop},
 };
 
 pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestamp) -> Result<(), String> {
@@ -111,47 +108,10 @@ impl Execution {
         Ok(())
     }
 
-    /// What a step that has not started waits for, from the states of all its dependencies: it becomes ready, is marked to be skipped, or waits.
-    pub(super) fn await_dependencies(&mut self, step: StepKey, time: Timestamp) -> Result<(), String> {
-        let record = &self.steps[step];
-        if record.runs_for().is_some() {
-            // It waits for the list.
-            return Ok(());
-        }
-        let run_when = record.run_when();
-        let open = record.dependencies.iter().filter(|&&on| !self.steps[on].lets_run(run_when)).count();
-        let ended = |&&on: &&StepKey| self.steps[on].state.is_terminal() && !self.steps[on].lets_run(run_when);
-        let to_skip = record.dependencies.iter().find(ended).map(|&on| match self.steps[on].state {
-            StepState::Failed => (SkipReason::DependencyFailed, on),
-            _ => (SkipReason::DependencySkipped, on),
-        });
-        let last = record.dependencies.last().copied();
-        self.update_step(step, |record| (record.open_dependencies, record.to_skip) = (open, to_skip));
-        if open > 0 || self.steps[step].state != StepState::Pending {
-            return Ok(());
-        }
-        if last.is_none() || self.runs_after_dependencies(step) {
-            return self.transition_step(step, StepTrigger::DependenciesCompleted, time);
-        }
-        self.update_step(step, |record| record.to_skip = last.map(|last| (SkipReason::ConditionFalse, last)));
-        Ok(())
-    }
-
     /// The failure of the step that failed first.
     fn earliest_failure(&self) -> Option<crate::Failure> {
         let failed = self.steps.iter().filter(|(_, record)| record.state == StepState::Failed && record.is_counted());
         let first = failed.min_by_key(|(_, record)| record.ended_at);
         first.and_then(|(_, record)| record.failure.as_deref().cloned())
-    }
-}
-
-impl StepRecord {
-    /// Whether it has ended so that a step with this `run_when` need not wait for it any longer.
-    fn lets_run(&self, run_when: RunWhen) -> bool {
-        match (self.state, run_when) {
-            (StepState::Completed, _) | (_, RunWhen::Failure | RunWhen::Always) => self.state.is_terminal(),
-            (StepState::Skipped, RunWhen::Success) => matches!(self.skipped, Some((SkipReason::Requested, _))),
-            (_, RunWhen::Success) => false,
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! Applies the events about attempts at steps.
 
-use belay_plan::{RecoveryStrategy, RunWhen, ToolStep};
+use belay_plan::{RecoveryStrategy, ToolStep};
 use belay_reasons as reasons;
 
 use crate::{
@@ -76,7 +76,7 @@ pub(super) fn apply(
             execution.count(step, |totals| totals.completed += 1);
             let completed_by = execution.last_sequence + 1;
             execution.update_step(step, |record| (record.failure, record.completed_by) = (None, completed_by));
-            release_dependents(execution, step, time)?;
+            execution.dependency_ended(step, time)?;
         }
         StepEvent::Failed { failure, .. } => {
             check(execution, step, attempt, StepTrigger::Failed)?;
@@ -93,7 +93,7 @@ pub(super) fn apply(
                 }
             });
             execution.first_failure.get_or_insert_with(|| failure.clone());
-            skip_dependents(execution, step, SkipReason::DependencyFailed, time)?;
+            execution.dependency_ended(step, time)?;
             let undoes = execution.steps[step].spec.recovery(failure.class) == Some(RecoveryStrategy::Compensate);
             let stops = execution.plan().stop_on_error() || failure.class == ErrorClass::Fatal || undoes;
             // What is being undone is undone as far as it can be.
@@ -122,18 +122,14 @@ pub(super) fn apply(
             end(execution, step, time);
             execution.count(step, |totals| totals.skipped += 1);
             execution.update_step(step, |record| record.skipped = Some((*reason, because)));
-            match reason {
-                // A person who skips a step has the steps that depend on it run.
-                SkipReason::Requested | SkipReason::PlanUpdated => release_dependents(execution, step, time)?,
-                _ => skip_dependents(execution, step, SkipReason::DependencySkipped, time)?,
-            }
+            execution.dependency_ended(step, time)?;
         }
         StepEvent::Cancelled { .. } => {
             check(execution, step, attempt, StepTrigger::Cancelled)?;
             execution.transition_step(step, StepTrigger::Cancelled, time)?;
             end(execution, step, time);
             execution.count(step, |totals| totals.cancelled += 1);
-            skip_dependents(execution, step, SkipReason::DependencySkipped, time)?;
+            execution.dependency_ended(step, time)?;
         }
         StepEvent::Resolved { resolution, reason } => {
             if execution.stop.is_some() {
@@ -302,34 +298,6 @@ fn end(execution: &mut Execution, step: StepKey, time: Timestamp) {
     });
 }
 
-/// A step that has completed is one less for the steps that depend on it to wait for.
-fn release_dependents(execution: &mut Execution, step: StepKey, time: Timestamp) -> Result<(), String> {
-    for index in 0..execution.steps[step].dependents.len() {
-        let dependent = execution.steps[step].dependents[index];
-        release(execution, dependent, step, time)?;
-    }
-    Ok(())
-}
-
-/// One of the steps that `dependent` waits for has ended as it wants; `last` is that step.
-fn release(execution: &mut Execution, dependent: StepKey, last: StepKey, time: Timestamp) -> Result<(), String> {
-    let record = &mut execution.steps[dependent];
-    let open = record.open_dependencies.checked_sub(1);
-    record.open_dependencies = open.ok_or_else(|| format!("step `{}` waits for no step that could end", record.id))?;
-    if record.open_dependencies > 0 || record.state != StepState::Pending {
-        return Ok(());
-    }
-    if execution.runs_after_dependencies(dependent) {
-        return execution.transition_step(dependent, StepTrigger::DependenciesCompleted, time);
-    }
-    if execution.stop.is_none() {
-        execution.update_step(dependent, |record| {
-            record.to_skip.get_or_insert((SkipReason::ConditionFalse, last));
-        });
-    }
-    Ok(())
-}
-
 impl Execution {
     /// A request about a step lets an execution go on that only waited for approvals.
     pub(super) fn goes_on_by_request(&mut self) -> Result<(), String> {
@@ -338,41 +306,4 @@ impl Execution {
             _ => Ok(()),
         }
     }
-
-    /// Whether a step runs, all of whose dependencies have ended as it wants.
-    pub(super) fn runs_after_dependencies(&self, step: StepKey) -> bool {
-        let record = &self.steps[step];
-        let has_failed = |&on: &StepKey| self.steps[self.skipped_because(on)].state == StepState::Failed;
-        match record.run_when() {
-            RunWhen::Success | RunWhen::Always => true,
-            RunWhen::Failure => record.dependencies.iter().any(has_failed),
-        }
-    }
-}
-
-/// What the end of a step that has not completed means for those that depend on it: they are skipped, or have one less to wait for. Once the execution is
-/// being stopped, nothing starts, and the stop is the reason.
-fn skip_dependents(
-    execution: &mut Execution,
-    step: StepKey,
-    reason: SkipReason,
-    time: Timestamp,
-) -> Result<(), String> {
-    if execution.stop.is_some() {
-        return Ok(());
-    }
-    for index in 0..execution.steps[step].dependents.len() {
-        let dependent = execution.steps[step].dependents[index];
-        let record = &execution.steps[dependent];
-        if record.state != StepState::Pending {
-            continue;
-        }
-        match record.run_when() {
-            RunWhen::Success => execution.update_step(dependent, |record| {
-                record.to_skip.get_or_insert((reason, step));
-            }),
-            RunWhen::Failure | RunWhen::Always => release(execution, dependent, step, time)?,
-        }
-    }
-    Ok(())
 }

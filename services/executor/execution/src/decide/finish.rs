@@ -80,18 +80,7 @@ impl Execution {
 
     /// Whether a condition is the reason for which a step was skipped, by way of others or not.
     fn is_skipped_by_condition(&self, step: StepKey) -> bool {
-        matches!(self.steps[self.skipped_because(step)].skipped, Some((SkipReason::ConditionFalse, _)))
-    }
-
-    /// The step at which the reason for skipping a step begins: itself, or one that it depends on.
-    pub(crate) fn skipped_because(&self, step: StepKey) -> StepKey {
-        let mut step = step;
-        while let Some((SkipReason::DependencySkipped | SkipReason::DependencyFailed, Some(because))) =
-            self.steps[step].skipped
-        {
-            step = because;
-        }
-        step
+        matches!(self.steps[self.steps.skipped_because(step)].skipped, Some((SkipReason::ConditionFalse, _)))
     }
 
     /// Whether this is what has undone a completed step, since that completed last.

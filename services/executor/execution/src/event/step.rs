@@ -180,6 +180,6 @@ pub enum SkipReason {
     PlanUpdated,
     /// The list for an entry of which it was to run has become shorter.
     NotListed,
-    /// Its condition was false, or its `run_when` waited for a failure that there was not.
+    /// Its condition was false, or it was for another end of a step that it depends on: a failure that there was not, or an outcome that it names.
     ConditionFalse,
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use belay_plan::{Condition, Plan, RunWhen, StepSpec, ToolStep};
+use belay_plan::{Condition, Outcome, Plan, RunWhen, StepSpec, ToolStep};
 
 use super::{account::Account, cache::StepCache};
 use crate::{
@@ -117,7 +117,7 @@ pub(crate) struct StepRecord {
     pub(crate) conflicts: u32,
     /// Whether a call for what it does now failed while others committed, and was made again for that reason.
     pub(crate) failed_beside: bool,
-    /// Dependencies that have not completed.
+    /// Dependencies that have not ended as it wants.
     pub(crate) open_dependencies: usize,
     pub(crate) started_at: Option<Timestamp>,
     /// When the current attempt started.
@@ -135,7 +135,7 @@ pub(crate) struct StepRecord {
     pub(crate) failure: Option<Box<Failure>>,
     pub(crate) failed_attempts: Vec<FailedAttempt>,
     pub(crate) skipped: Option<(SkipReason, Option<StepKey>)>,
-    /// Why it will be skipped: a step that it depends on ended without completing.
+    /// Why it will be skipped: a step that it depends on ended otherwise than it wants.
     pub(crate) to_skip: Option<(SkipReason, StepKey)>,
     /// How its last operation ended, until the step is resolved by that.
     pub(crate) end: Option<AttemptEnd>,
@@ -235,6 +235,14 @@ impl StepRecord {
         match self.role {
             StepRole::Planned | StepRole::Item { .. } => self.spec.run_when(),
             StepRole::Compensates { .. } => RunWhen::Always,
+        }
+    }
+
+    /// The outcomes after which it runs of a step that it depends on; `None` when [`Self::run_when`] says that.
+    pub(crate) fn outcomes_of(&self, on: &StepId) -> Option<&BTreeSet<Outcome>> {
+        match self.role {
+            StepRole::Planned | StepRole::Item { .. } => self.spec.outcomes_of(on.as_str()),
+            StepRole::Compensates { .. } => None,
         }
     }
 

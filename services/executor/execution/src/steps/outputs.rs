@@ -31,13 +31,13 @@ impl<'a> Values<'a> {
 
 /// What the templates of a step read, by the ids of the steps and what it is of them; `None` while a blob is not at hand.
 pub(super) fn values<'a>(
-    execution: &Execution,
+    execution: &'a Execution,
     step: StepKey,
     named: impl Iterator<Item = (&'a str, StepValue)>,
     blobs: &'a dyn Blobs,
 ) -> Result<Option<Values<'a>>, Failure> {
     let mut outputs = Values::default();
-    let (mut read, mut is_wanted) = (BTreeSet::new(), false);
+    let mut reader = Reader { blobs, read: BTreeSet::new(), bytes: 0, is_wanted: false };
     for (id, what) in named {
         if outputs.get(id, what).is_some() {
             continue;
@@ -55,42 +55,89 @@ pub(super) fn values<'a>(
         }
         let Some(key) = named_by(execution, step, id) else { continue };
         let record = &execution.steps[key];
-        let output = match what {
-            StepValue::State => {
-                outputs.insert(id, what, Cow::Owned(record.state.word().into()));
-                continue;
-            }
-            StepValue::Failure => {
-                outputs.insert(id, what, Cow::Owned(failure(record)));
-                continue;
-            }
-            StepValue::Result => record.output.as_ref(),
-            StepValue::Input | StepValue::Item => continue,
+        let value = match what {
+            StepValue::State => Some(Cow::Owned(record.state.word().into())),
+            StepValue::Failure => Some(Cow::Owned(failure(record))),
+            StepValue::Result => match &record.output {
+                Some(output) => reader.value(id, output)?,
+                None => None,
+            },
+            StepValue::Results => results(execution, key, &mut reader)?.map(Cow::Owned),
+            StepValue::Input | StepValue::Item => None,
         };
-        let Some(output) = output else { continue };
+        if let Some(value) = value {
+            outputs.insert(id, what, value);
+        }
+    }
+    Ok((!reader.is_wanted).then_some(outputs))
+}
+
+/// Reads outputs, up to a number of bytes of those that are blobs.
+struct Reader<'a> {
+    blobs: &'a dyn Blobs,
+    read: BTreeSet<(&'a str, u64)>,
+    /// How many bytes these have.
+    bytes: u64,
+    /// Whether one is not at hand.
+    is_wanted: bool,
+}
+
+impl<'a> Reader<'a> {
+    /// The value of an output of the step with this id; `None` while it is not at hand.
+    fn value(&mut self, id: &str, output: &'a Payload) -> Result<Option<Cow<'a, Value>>, Failure> {
         let blob = match output {
-            Payload::Inline(json) => {
-                outputs.insert(id, what, Cow::Owned(json.value()));
-                continue;
-            }
+            Payload::Inline(json) => return Ok(Some(Cow::Owned(json.value()))),
             Payload::Blob(blob) => blob,
         };
-        read.insert((&blob.digest, blob.size));
-        let bytes: u64 = read.iter().map(|(_, size)| size).sum();
-        if bytes > MAX_READ_BYTES {
+        if self.read.insert((&blob.digest, blob.size)) {
+            self.bytes += blob.size;
+        }
+        if self.bytes > MAX_READ_BYTES {
             let message = format!(
                 "The templates read more than {MAX_READ_BYTES} bytes of outputs, which is the limit, with that of step `{id}`: read \
                  fewer outputs in one step."
             );
             return Err(Failure::new(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, message));
         }
-        match blobs.value(blob) {
-            BlobValue::Known(value) => outputs.insert(id, what, Cow::Borrowed(value)),
-            BlobValue::Unreadable(why) => return Err(unreadable(id, blob, why)),
-            BlobValue::Wanted => is_wanted = true,
+        match self.blobs.value(blob) {
+            BlobValue::Known(value) => Ok(Some(Cow::Borrowed(value))),
+            BlobValue::Unreadable(why) => Err(unreadable(id, blob, why)),
+            BlobValue::Wanted => {
+                self.is_wanted = true;
+                Ok(None)
+            }
         }
     }
-    Ok((!is_wanted).then_some(outputs))
+}
+
+/// What became of each entry of a step's list, in order; `None` when it has read none. An output that was given in the place of the entries' own is taken
+/// for what they have returned, as it was where it comes from: null for each that was skipped.
+fn results<'a>(execution: &'a Execution, list: StepKey, reader: &mut Reader<'a>) -> Result<Option<Value>, Failure> {
+    let record = &execution.steps[list];
+    if record.state == StepState::Skipped {
+        // Also where its calls had completed, and the one was skipped that was to commit them.
+        return Ok(None);
+    }
+    if record.items.listed.is_none() {
+        let given = record.output.as_ref().filter(|_| record.has_entries());
+        let given = given.map(|output| reader.value(&record.id, output)).transpose()?.flatten();
+        let Some(Value::Array(entries)) = given.as_deref() else { return Ok(None) };
+        let state = |value: &Value| if value.is_null() { StepState::Skipped } else { StepState::Completed };
+        return Ok(Some(entries.iter().map(|value| result(state(value), value, Value::Null)).collect()));
+    }
+    let entries = record.items.current().iter().map(|&entry| &execution.steps[entry]);
+    let mut all = Vec::with_capacity(record.items.current().len());
+    for entry in entries.filter(|entry| !entry.commits_step()) {
+        let output = entry.output.as_ref().filter(|_| entry.state == StepState::Completed);
+        let value = output.map(|output| reader.value(&entry.id, output)).transpose()?.flatten();
+        all.push(result(entry.state, value.as_deref().unwrap_or(&Value::Null), failure(entry)));
+    }
+    Ok(Some(Value::Array(all)))
+}
+
+/// What became of one entry.
+fn result(state: StepState, value: &Value, failure: Value) -> Value {
+    serde_json::json!({"state": state.word(), "value": value, "failure": failure})
 }
 
 /// The value of an output; `None` while it is not at hand.

@@ -1,14 +1,15 @@
 //! Any plan, any answers, any interference: the rules hold.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use belay_execution::{
     Actor, ApprovalMode, Body, Created, DecideContext, Decision, ErrorClass, Event, Execution, ExecutionState, Json,
     NotRestored, SNAPSHOT_VERSION, StepId, SubjectKind,
 };
 use belay_plan::{
-    Backoff, Budget, CallDraft, CheckDraft, Effects, Escalation, FormDraft, Input, OnError, OnExhausted, Plan,
-    PlanDraft, RecoveryStrategy, RetryPolicy, RunWhen, StepDraft, StepKindDraft, Then, WaitDraft,
+    Backoff, Budget, CallDraft, CheckDraft, Dependency, Effects, Escalation, FormDraft, Input, OnError, OnExhausted,
+    Outcome as StepOutcome, Plan, PlanDraft, RecoveryStrategy, RetryPolicy, RunWhen, StepDraft, StepKindDraft, Then,
+    WaitDraft,
 };
 use proptest::{collection::vec, option, prelude::*, sample::Index};
 use serde_json::{Value, json};
@@ -65,6 +66,9 @@ const ABOUT_STEPS: &[&str] = &[
     "update rename s1",
     "update free s2",
     "update free s3",
+    "update join s2",
+    "update join s4",
+    "update succeed s3",
     "update add s0",
     "update add s2",
     "update add s9",
@@ -159,6 +163,8 @@ struct Seed {
     /// It waits, instead of calling a tool.
     wait: Option<Wait>,
     run_when: RunWhen,
+    /// What it names of the outcomes of the steps that it depends on, in turn: a bit for each outcome, and none for a step whose outcomes it does not name.
+    outcomes: Vec<u8>,
     /// Of the first step that it depends on, FIRST.
     condition: &'static str,
     budget: Option<Budget>,
@@ -204,7 +210,8 @@ fn seeds() -> impl Strategy<Value = Seed> {
     });
     // Two wishes at once are rare enough for graphs with some width.
     let wishes = (any::<u16>(), any::<u16>()).prop_map(|(some, others)| some & others);
-    let run_when = prop_oneof![4 => Just(RunWhen::Success), 1 => Just(RunWhen::Failure), 1 => Just(RunWhen::Always)];
+    let run_when = prop_oneof![4 => Just(RunWhen::Success), 1 => Just(RunWhen::Failure), 1 => Just(RunWhen::Always), 1 => Just(RunWhen::NoneFailed)];
+    let outcomes = option::weighted(0.3, vec(0_u8..8, 1..=3)).prop_map(Option::unwrap_or_default);
     let conditions = [
         "",
         "",
@@ -236,7 +243,7 @@ fn seeds() -> impl Strategy<Value = Seed> {
         option::weighted(0.2, (1_usize..=4, prop::sample::select(vec![Effects::PerCall, Effects::PerStep]))),
         option::weighted(0.2, budgets(4)),
     );
-    let more = (for_each, fallback, resources, prop::bool::weighted(0.3), checks, on_error, calls);
+    let more = (for_each, fallback, resources, prop::bool::weighted(0.3), checks, on_error, calls, outcomes);
     let parts =
         (any::<u8>(), wishes, any::<bool>(), option::of(retry), limits(30), limits(8), wait, run_when, condition, more);
     parts.prop_map(|(rank, wishes, reads, retry, timeout, attempt_timeout, wait, run_when, condition, more)| Seed {
@@ -248,7 +255,8 @@ fn seeds() -> impl Strategy<Value = Seed> {
         checks: more.4,
         on_error: more.5,
         compensates: more.3,
-        run_when,
+        run_when: if more.7.is_empty() { run_when } else { RunWhen::Success },
+        outcomes: more.7,
         condition,
         rank,
         wishes,
@@ -272,12 +280,22 @@ fn budgets(calls: u64) -> impl Strategy<Value = Budget> {
     )
 }
 
+/// The step `s{other}`, with the outcomes that the seed names in this turn.
+fn dependency(seed: &Seed, turn: usize, other: usize) -> Dependency {
+    let bits = seed.outcomes.get(turn % seed.outcomes.len().max(1)).copied().unwrap_or_default();
+    let all = [StepOutcome::Success, StepOutcome::Failure, StepOutcome::Skipped].into_iter().enumerate();
+    let named: BTreeSet<StepOutcome> =
+        all.filter(|(bit, _)| bits & (1 << bit) != 0).map(|(_, outcome)| outcome).collect();
+    Dependency { step: format!("s{other}"), on: (!named.is_empty()).then_some(named) }
+}
+
 fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
     let draft = |(place, seed): (usize, &Seed)| {
         let granted =
             |other: &usize| seed.wishes & (1 << other) != 0 && (seeds[*other].rank, *other) < (seed.rank, place);
-        let depends_on: Vec<String> = (0..seeds.len()).filter(granted).map(|other| format!("s{other}")).collect();
-        let depends_first = depends_on.first().cloned();
+        let depends_on: Vec<Dependency> =
+            (0..seeds.len()).filter(granted).enumerate().map(|(turn, other)| dependency(seed, turn, other)).collect();
+        let depends_first = depends_on.first().map(|on| on.step.clone());
         let list = seed.for_each.and_then(|list| match &depends_first {
             Some(first) => Some(list.replace("FIRST", first)),
             None => Some(list.to_owned()).filter(|list| !list.contains("FIRST")),
@@ -286,7 +304,7 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
         let tools = ["other", "third"].into_iter().take(seed.fallback);
         let fallback =
             tools.map(|tool| CallDraft { tool: tool.to_owned(), arguments: json!({}), verbatim: Vec::new() });
-        let arguments = match depends_on.first() {
+        let arguments = match &depends_first {
             _ if for_each.is_some() => json!({"item": "${item.value}", "index": "${item.index}"}),
             Some(first) if seed.reads => json!({"n": format!("${{{first}.result.n}}")}),
             _ => json!({}),
@@ -399,7 +417,21 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             Some(Wait::Signal(signal)) => waits(WaitDraft { signal: (*signal).to_owned(), ..WaitDraft::default() }),
         }
     };
-    seeds.iter().enumerate().map(draft).collect()
+    let mut steps: Vec<StepDraft> = seeds.iter().enumerate().map(draft).collect();
+    let have_entries: BTreeSet<String> =
+        steps.iter().filter(|step| has_entries(step)).map(|step| step.id.clone()).collect();
+    // What became of the entries is read where there are some.
+    for (step, seed) in steps.iter_mut().zip(seeds).filter(|(_, seed)| seed.reads) {
+        let first = step.depends_on.first().map(|on| on.step.clone()).filter(|first| have_entries.contains(first));
+        if let (Some(first), None, StepKindDraft::Tool { arguments, .. }) = (first, &seed.for_each, &mut step.kind) {
+            *arguments = json!({"all": format!("${{{first}.results ?? null}}")});
+        }
+    }
+    steps
+}
+
+fn has_entries(step: &StepDraft) -> bool {
+    step.for_each.is_some() || matches!(step.kind, StepKindDraft::Calls { .. })
 }
 
 fn plans() -> impl Strategy<Value = PlanDraft> {

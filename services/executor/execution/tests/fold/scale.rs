@@ -17,7 +17,7 @@ fn step(place: usize, depends_on: Option<usize>) -> StepDraft {
         id: format!("s{place}"),
         description: String::new(),
         title: String::new(),
-        depends_on: depends_on.map(|place| format!("s{place}")).into_iter().collect(),
+        depends_on: depends_on.map(|place| format!("s{place}").into()).into_iter().collect(),
         run_when: RunWhen::Success,
         condition: String::new(),
         for_each: None,

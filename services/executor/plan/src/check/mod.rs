@@ -30,6 +30,10 @@ use crate::{
 /// The maximum number of comparisons spent on "did you mean" in one plan: enough for two mistyped ids in a plan of 10,000 steps.
 const MAX_COMPARISONS: usize = 20_000;
 
+/// What is wrong with a step or a group that says by `run_when` and by `on` after which ends it runs.
+pub(crate) const JOINED_TWICE: &str = "is about all steps that this one depends on, and `depends_on` names outcomes of one with `on`: say it in one of the \
+                                      two, such as `on: [success, failure, skipped]` for a step that may end in any way";
+
 impl Plan {
     /// Checks everything about a plan that needs no tool catalogue. All violations are reported, by the names of [`PlanDraft`].
     ///
@@ -552,7 +556,11 @@ fn plan_size(draft: &PlanDraft) -> usize {
         });
         let checks = checks.sum::<usize>() + step.output_schema.as_ref().map_or(0, json_size);
         let resources: usize = step.resources.iter().map(String::len).sum();
-        let depends_on: usize = step.depends_on.iter().map(String::len).sum();
+        let depends_on = step
+            .depends_on
+            .iter()
+            .map(|on| on.step.len() + on.outcomes().map(|outcome| outcome.word().len()).sum::<usize>());
+        let depends_on = depends_on.sum::<usize>();
         let verbatim: usize = step.verbatim.iter().map(String::len).sum();
         step.id.len()
             + step.title.len()

@@ -64,15 +64,23 @@ impl Checker<'_> {
         };
         let mut dependencies = Vec::with_capacity(step.depends_on.len());
         let depends_on = path.key("depends_on");
-        for (entry, id) in step.depends_on.iter().enumerate() {
+        for (entry, on) in step.depends_on.iter().enumerate() {
             let explain = "name a step of this plan";
-            dependencies.extend(self.dependency(&depends_on.index(entry), position, id, steps, explain));
+            if on.step.is_empty() && on.on.is_some() {
+                self.refuse(&depends_on.index(entry), || {
+                    "names no step: write its id as `step` beside `on`".to_owned()
+                });
+                continue;
+            }
+            dependencies.extend(self.dependency(&depends_on.index(entry), position, &on.step, steps, explain));
         }
+        self.outcomes(&path, step);
         for (site, field, reference) in part.references(&path) {
             if reference.is_item() {
                 self.item(&field, site, step, reference);
                 continue;
             }
+            self.results(&field, site, step, reference, steps);
             // It is made only once the step has an output.
             if matches!(site, Site::Compensate | Site::After) && reference.step() == step.id {
                 continue;

@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value as Json;
 
 use crate::{
-    RetryPolicy, RunWhen, StepDraft, Template,
+    Dependency, Outcome, RetryPolicy, RunWhen, StepDraft, Template,
     check::{Place, Places, id_problem},
     limits::{MAX_GROUP_DEPENDENCIES, MAX_STEP_ID_CHARS},
     nearest,
@@ -36,13 +36,20 @@ pub(super) struct ReadStep<'n> {
 pub(super) struct Group<'n> {
     pub(super) value: Value<'n>,
     pub(super) id: String,
-    pub(super) depends_on: Vec<String>,
+    pub(super) depends_on: Vec<Dependency>,
     pub(super) run_when: RunWhen,
     pub(super) condition: String,
     pub(super) retry: Option<RetryPolicy>,
     pub(super) attempt_timeout: Option<Duration>,
     /// Its steps, and those of the groups in it.
     pub(super) steps: Range<usize>,
+}
+
+impl Group<'_> {
+    /// Whether it names the outcomes of a step that its steps depend on.
+    pub(super) fn names_outcomes(&self) -> bool {
+        self.depends_on.iter().any(|on| on.on.is_some())
+    }
 }
 
 /// The steps of a plan in their order, and its groups, each after those that stand in it.
@@ -98,7 +105,7 @@ impl<'n> Listed<'n> {
 
     /// Puts the steps of a group in the place of its id in every `depends_on`.
     fn name_steps(&mut self, report: &mut Report) {
-        // Those of its steps that run only after a failure are not waited for: they are skipped when all goes well.
+        // Those of its steps that run only when not all goes well are not waited for: they are skipped when it does.
         let of_groups: HashMap<String, (Vec<String>, Range<usize>)> = self
             .groups
             .iter()
@@ -106,7 +113,7 @@ impl<'n> Listed<'n> {
                 let steps = &self.steps[group.steps.clone()];
                 let all = || steps.iter().map(|step| &step.draft);
                 let mut named: Vec<String> =
-                    all().filter(|step| step.run_when != RunWhen::Failure).map(|step| step.id.clone()).collect();
+                    all().filter(|step| step.runs_when_all_goes_well()).map(|step| step.id.clone()).collect();
                 if named.is_empty() {
                     named = all().map(|step| step.id.clone()).collect();
                 }
@@ -121,7 +128,7 @@ impl<'n> Listed<'n> {
         for group in &mut self.groups {
             let own: HashSet<&str> =
                 self.steps[group.steps.clone()].iter().map(|step| step.draft.id.as_str()).collect();
-            for (entry, id) in group.depends_on.iter().enumerate() {
+            for (entry, id) in group.depends_on.iter().map(|on| &on.step).enumerate() {
                 if own.contains(id.as_str()) {
                     refuse_entry(&group.value, entry, report, || {
                         format!("`{}` is a step of the group itself", shown(id))
@@ -137,7 +144,9 @@ impl<'n> Listed<'n> {
             expander.expand(&group.value, &mut group.depends_on, &group.steps, report);
             // What was refused is not handed down: it would be refused again for each step.
             let mut named = HashSet::new();
-            group.depends_on.retain(|id| ids.contains(id) && !own.contains(id.as_str()) && named.insert(id.clone()));
+            group.depends_on.retain(|Dependency { step, .. }| {
+                ids.contains(step) && !own.contains(step.as_str()) && named.insert(step.clone())
+            });
         }
     }
 
@@ -153,12 +162,29 @@ impl<'n> Listed<'n> {
                 // Inner groups come first, so that the outermost one stays.
                 draft.group.clone_from(&group.id);
                 // What undoes a step, and what is checked after its call, may name the step itself.
-                let begins = !draft.depends_on.iter().any(|id| own.contains(id))
+                let begins = !draft.depends_on.iter().any(|on| own.contains(&on.step))
                     && !named_steps(draft).any(|id| id != draft.id && own.contains(&id));
+                // After which ends it runs is said in one way only.
+                let own_outcomes =
+                    (group.run_when != RunWhen::default() && draft.names_outcomes()).then_some("depends_on");
+                let own_run_when =
+                    (draft.run_when != RunWhen::default() && group.names_outcomes()).then_some("run_when");
+                if let Some(field) = own_outcomes.or(own_run_when).filter(|_| begins) {
+                    let of_group = if own_outcomes.is_some() { "`run_when`" } else { "`on`" };
+                    report.refuse(&step.value.path.key(field), offset_of(&step.value, field), || {
+                        format!(
+                            "says after which ends the step runs, and its group `{}` says it by {of_group}: say it for each step of the group by `on`, or \
+                             take the step out of the group",
+                            shown(&group.id)
+                        )
+                    });
+                    continue;
+                }
                 // What is too much is refused, and not handed down any further.
                 if begins && !is_too_much {
-                    let known: HashSet<String> = draft.depends_on.iter().cloned().collect();
-                    let more: Vec<&String> = group.depends_on.iter().filter(|id| !known.contains(*id)).collect();
+                    let known: HashSet<String> = draft.depends_on.iter().map(|on| on.step.clone()).collect();
+                    let more: Vec<&Dependency> =
+                        group.depends_on.iter().filter(|on| !known.contains(&on.step)).collect();
                     is_too_much |= more.len() > left;
                     if !is_too_much {
                         left -= more.len();
@@ -168,8 +194,8 @@ impl<'n> Listed<'n> {
                         draft.run_when = group.run_when;
                     }
                 }
-                // The others are skipped with those that they depend on, unless they run however those end.
-                if !group.condition.is_empty() && (begins || draft.run_when == RunWhen::Always) {
+                // The others are skipped with those that they depend on, unless they run although those were skipped.
+                if !group.condition.is_empty() && (begins || draft.may_follow_skipped()) {
                     draft.condition = match draft.condition.is_empty() {
                         true => group.condition.clone(),
                         false => format!("({}) && ({})", group.condition, draft.condition),
@@ -202,14 +228,32 @@ struct Expander<'g> {
 
 impl Expander<'_> {
     /// `depends_on` belongs to the step or the group at `value`, whose steps are these.
-    fn expand(&mut self, value: &Value<'_>, depends_on: &mut Vec<String>, steps: &Range<usize>, report: &mut Report) {
+    fn expand(
+        &mut self,
+        value: &Value<'_>,
+        depends_on: &mut Vec<Dependency>,
+        steps: &Range<usize>,
+        report: &mut Report,
+    ) {
         for entry in 0..depends_on.len() {
-            let Some((named, of_group)) = self.of_groups.get(&depends_on[entry]) else { continue };
+            let Some((named, of_group)) = self.of_groups.get(&depends_on[entry].step) else { continue };
             if of_group.start < steps.end && steps.start < of_group.end {
                 refuse_entry(value, entry, report, || {
                     format!(
                         "`{}` is the group that this stands in, or is in it: name a step",
-                        shown(&depends_on[entry])
+                        shown(&depends_on[entry].step)
+                    )
+                });
+                continue;
+            }
+            let on = depends_on[entry].on.clone();
+            if on.as_ref().is_some_and(|on| !on.is_empty() && !on.contains(&Outcome::Success)) {
+                // For each of its steps it would be wanted, which is hardly what is meant.
+                refuse_entry(value, entry, report, || {
+                    format!(
+                        "`{}` is a group, each of whose steps would have to end so: name one of its steps, add success, or name the group alone and \
+                         write `run_when: failure` to run when one of its steps has failed",
+                        shown(&depends_on[entry].step)
                     )
                 });
                 continue;
@@ -219,19 +263,25 @@ impl Expander<'_> {
                     format!(
                         "the plan's groups stand for more than {MAX_GROUP_DEPENDENCIES} dependencies: let one step depend on \
                          `{}`, and the others on that step",
-                        shown(&depends_on[entry])
+                        shown(&depends_on[entry].step)
                     )
                 });
                 continue;
             }
             self.left -= named.len();
             // The first takes the place of the group's id, so that the entries keep theirs.
-            let mut named = named.iter().cloned();
+            let mut named = named.iter().map(|step| Dependency { step: step.clone(), on: on.clone() });
             let Some(first) = named.next() else { continue };
             depends_on[entry] = first;
             depends_on.extend(named);
         }
     }
+}
+
+/// Where a field of a step or a group stands; where that stands when it has no such field.
+pub(super) fn offset_of(value: &Value<'_>, name: &str) -> usize {
+    let names = [name].into_iter().chain(other_names(name).iter().copied());
+    names.into_iter().find_map(|name| value.node.field(name)).map_or(value.node.offset, |field| field.value.offset)
 }
 
 fn refuse_entry(value: &Value<'_>, entry: usize, report: &mut Report, message: impl FnOnce() -> String) {

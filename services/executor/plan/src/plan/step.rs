@@ -1,6 +1,6 @@
 //! What a step says of itself: its dependencies, calls, checks, limits and retries.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use belay_reasons::ErrorClass;
 use serde_json::Value;
@@ -11,7 +11,10 @@ use super::{
     checks::{Check, CheckPlace},
     wait::{FormSpec, WaitFor, WaitStep},
 };
-use crate::{Budget, Condition, RecoveryStrategy, RetryPolicy, RunWhen, Template, recovery::MAX_QUEUED_ATTEMPTS};
+use crate::{
+    Budget, Condition, Dependency, Outcome, RecoveryStrategy, RetryPolicy, RunWhen, Template,
+    recovery::MAX_QUEUED_ATTEMPTS,
+};
 
 impl StepSpec {
     /// Unique in the plan.
@@ -34,17 +37,22 @@ impl StepSpec {
         &self.group
     }
 
-    /// The positions of the steps that must have completed first, those named in templates included; ascending and unique.
+    /// The positions of the steps that must have ended first, those named in templates included; ascending and unique.
     pub fn dependencies(&self) -> &[usize] {
         &self.dependencies
     }
 
     /// The dependencies that the author listed, as they were written.
-    pub fn depends_on(&self) -> &[String] {
+    pub fn depends_on(&self) -> &[Dependency] {
         &self.depends_on
     }
 
-    /// After which ends of its dependencies it runs.
+    /// The outcomes after which it runs of the step with this id; `None` when [`Self::run_when`] says that.
+    pub fn outcomes_of(&self, step: &str) -> Option<&BTreeSet<Outcome>> {
+        self.outcomes.get(step)
+    }
+
+    /// After which ends of its dependencies it runs, of those whose outcomes it does not name.
     pub fn run_when(&self) -> RunWhen {
         self.run_when
     }

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::parts::{absent, budget, duration, id, object, optional, present, present_as_any, with_other_names};
 use crate::{
-    MAX_QUEUED_ATTEMPTS, Profile, RecoveryStrategy, RunWhen,
+    MAX_QUEUED_ATTEMPTS, Outcome, Profile, RecoveryStrategy, RunWhen,
+    document::other_names,
     limits::{
         MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CALLS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DESCRIPTION_CHARS,
         MAX_DURATION, MAX_FALLBACKS, MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEM_BYTES, MAX_ITEMS,
@@ -33,7 +34,7 @@ pub(super) fn step() -> Value {
             "type": "string", "maxLength": MAX_STEP_ID_CHARS,
             "description": "The group under which people see it; that in which it is written, for one that stands in a group.",
         })),
-        "depends_on": optional(texts("Ids of steps that must have completed first. Steps that templates name are added.")),
+        "depends_on": optional(depends_on()),
         "run_when": optional(json!({
             "description": "After which ends of the steps that it depends on it runs.", "enum": run_when, "default": "success",
         })),
@@ -176,6 +177,8 @@ pub(super) fn step() -> Value {
             },
         },
     }));
+    // After which ends it runs is said in one way only.
+    rules.extend(joins_once());
     // They would look at a workspace that has nothing of the step.
     rules.push(json!({
         "if": {"required": ["effects"], "properties": {"effects": {"const": "per_step"}}},
@@ -192,6 +195,37 @@ pub(super) fn step() -> Value {
     )
 }
 
+/// What a step or a group depends on.
+fn depends_on() -> Value {
+    let outcomes: Vec<&str> = Outcome::WORDS.iter().map(|(word, _)| *word).collect();
+    let fields = json!({
+        "step": json!({"description": "The id of the step, or of a group of steps.", "type": "string", "minLength": 1}),
+        "on": optional(json!({
+            "description": "The outcomes with which the step may have ended; `run_when` says it where this is missing.",
+            "type": "array", "minItems": 1, "items": {"enum": outcomes},
+        })),
+    });
+    json!({
+        "description": "What must have ended first: ids of steps, which must have completed, or {step: ID, on: [OUTCOME]}. Steps that templates name are added.",
+        "type": "array",
+        "items": {"anyOf": [{"type": "string"}, object(fields, json!({"required": ["step"]}))]},
+    })
+}
+
+/// Under either of the names that `depends_on` has: no outcomes where `run_when` says something else than the default.
+fn joins_once() -> impl Iterator<Item = Value> {
+    let names = std::iter::once("depends_on").chain(other_names("depends_on").iter().copied());
+    names.map(|name| {
+        let run_when: Vec<&str> =
+            RunWhen::WORDS.iter().filter(|(_, word)| *word != RunWhen::default()).map(|(word, _)| *word).collect();
+        let names_outcomes = json!({"type": "array", "contains": present("on")});
+        json!({"not": {
+            "required": ["run_when", name],
+            "properties": {"run_when": {"enum": run_when}, name: names_outcomes},
+        }})
+    })
+}
+
 /// A group of steps.
 pub(super) fn group(step: &Value, steps: &Value) -> Value {
     let of_step = &step["properties"];
@@ -201,6 +235,7 @@ pub(super) fn group(step: &Value, steps: &Value) -> Value {
     let (mut fields, mut rules) = with_other_names(Value::Object(fields.into_iter().collect()));
     fields["steps"] = steps.clone();
     rules.push(present_as_any("id"));
+    rules.extend(joins_once());
     let description = format!(
         "Steps under one id, with what they share; at most {MAX_NESTED_GROUPS} deep. Its dependencies, `run_when` and `condition` are those of the steps that it \
          begins with; `retry` and `attempt_timeout`, of all that have none."

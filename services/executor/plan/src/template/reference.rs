@@ -51,13 +51,13 @@ pub(crate) struct Reference {
     step: String,
     /// Whether the step was written as `["id"]`, which can be no other step.
     is_quoted: bool,
-    /// `result`, `output`, `outputs`, `state` or `failure`, as it was written; empty when no step is named.
+    /// `result`, `results`, `output`, `outputs`, `state` or `failure`, as it was written; empty when no step is named.
     root: String,
     path: Vec<Accessor>,
 }
 
 /// What a reference can name of a step.
-const ROOTS: [&str; 5] = ["result", "output", OUTPUTS, "state", "failure"];
+const ROOTS: [&str; 6] = ["result", "results", "output", OUTPUTS, "state", "failure"];
 
 /// What a command has appended to the file for its outputs: a member of its result.
 const OUTPUTS: &str = "outputs";
@@ -113,6 +113,7 @@ impl Reference {
             "" if self.step == ITEM => StepValue::Item,
             "" => StepValue::Input,
             "state" => StepValue::State,
+            "results" => StepValue::Results,
             "failure" => StepValue::Failure,
             _ => StepValue::Result,
         }
@@ -225,7 +226,7 @@ impl Fault {
                  (plans cannot read environment variables or secrets)"
             ),
             Fault::NotAResult { step, name } => format!(
-                "`${{{inner}}}` must continue with `result`, which is the step's output, `outputs`, `state` or `failure`: write `${{{}.result.{}}}`, or {literal}",
+                "`${{{inner}}}` must continue with `result`, which is the step's output, `outputs`, `results`, `state` or `failure`: write `${{{}.result.{}}}`, or {literal}",
                 shown(step),
                 shown(name),
             ),

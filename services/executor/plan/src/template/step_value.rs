@@ -5,6 +5,9 @@
 pub enum StepValue {
     /// `result` or `output`: its output.
     Result,
+    /// `results`: what became of each entry of its list, or of each of its calls: a list of objects with `state`, `value`, which is null unless the entry
+    /// has completed, and `failure`, which is null unless it has failed.
+    Results,
     /// `state`: how it ended: `completed`, `failed`, `skipped` or `cancelled`.
     State,
     /// `failure`: what went wrong, an object with `code`, `class` and `message`; null when it has not failed.

@@ -4,7 +4,7 @@ use belay_execution::{Execution, ExecutionState, Operation, OperationKey, StepKe
 
 use super::{
     cause::{Action, Cause, CauseKind, Source, Subject, Verb},
-    circumstances::{Circumstances, Blocker, ObstacleKind, Service},
+    circumstances::{Blocker, Circumstances, ObstacleKind, Service},
 };
 
 /// One execution that is explained.

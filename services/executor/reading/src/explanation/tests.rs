@@ -11,8 +11,8 @@ use belay_execution::{
 use belay_plan::{Format, Plan};
 
 use super::{
-    Action, CancelRequest, Cause, CauseKind, Circumstances, Explanation, Blocker, ObstacleKind, Service, Subject,
-    Verb, explain, is_wait, next_actions,
+    Action, Blocker, CancelRequest, Cause, CauseKind, Circumstances, Explanation, ObstacleKind, Service, Subject, Verb,
+    explain, is_wait, next_actions,
 };
 
 const NAME: &str = "namespaces/n/executions/e";
@@ -137,7 +137,8 @@ fn verbs(actions: &[Action]) -> Vec<(Verb, &str)> {
 fn a_failed_one_names_what_failed_first_what_was_tried_what_changed_and_what_was_skipped() {
     let mut story = Story::of(
         "id: p\nparallelism: 4\nsteps:\n- {id: write, tool: t}\n- {id: late, tool: t}\n- {id: build, tool: t, depends_on: [write], retry: {max_attempts: 2, \
-         backoff: [1s]}}\n- {id: test, tool: t, depends_on: [build]}\n- {id: ship, tool: t, depends_on: [test]}\n- {id: never, tool: t, depends_on: [write], run_when: failure}\n",
+         backoff: [1s]}}\n- {id: test, tool: t, depends_on: [build]}\n- {id: ship, tool: t, depends_on: [test]}\n- {id: never, tool: t, depends_on: [write], run_when: failure}\n- {id: unless, tool: t, depends_on: [test], run_when: none_failed}\n- {id: instead, tool: t, depends_on: [{step: build, on: \
+         [skipped]}]}\n- {id: joined, tool: t, depends_on: [{step: build, on: [success, skipped]}]}\n",
     );
     story.completes("write", 2);
     story.fails("build", ErrorClass::Transient);
@@ -169,6 +170,10 @@ fn a_failed_one_names_what_failed_first_what_was_tried_what_changed_and_what_was
             ("test", SkipReason::DependencyFailed, Some("build"), true),
             ("ship", SkipReason::DependencySkipped, Some("test"), true),
             ("never", SkipReason::ConditionFalse, Some("write"), false),
+            ("unless", SkipReason::DependencySkipped, Some("test"), true),
+            // It would have been skipped without the failure, too.
+            ("instead", SkipReason::ConditionFalse, Some("build"), false),
+            ("joined", SkipReason::DependencyFailed, Some("build"), true),
         ]
     );
     assert_eq!(verbs(&next(&failed)), [(Verb::Retry, NAME)]);

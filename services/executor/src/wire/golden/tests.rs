@@ -19,7 +19,7 @@ use prost::Message as _;
 use crate::names::ExecutionName;
 use crate::wire::{OLDEST_VERSION, VERSION, decode::decode_bytes, encode, execution, facts_beside, to_events};
 
-/// Steps that complete, fail, are retried, skipped, held, denied and unknown, and that wait.
+/// Steps that complete, fail, are retried, skipped, held, denied and unknown, that wait, and that run after another end.
 const PLAN: &str = "
 id: golden
 parallelism: 8
@@ -39,6 +39,8 @@ steps:
   - {id: last, tool: noop, arguments: {output: '${[\"signal.dotted\"].result}'}, depends_on: [soon]}
   - {id: stopped, tool: noop, depends_on: [last]}
   - {id: whole, effects: per_step, calls: [{tool: noop}]}
+  - {id: unless, tool: noop, run_when: none_failed, depends_on: [denied]}
+  - {id: otherwise, tool: noop, depends_on: [{step: denied, on: [failure, skipped]}], arguments: {output: '${whole.results}'}}
 ";
 
 fn folder() -> PathBuf {
@@ -179,6 +181,7 @@ fn story() -> Vec<Event> {
     let receipt = Receipt { ledger_id: "ledger".into(), output_bytes: 4, layer, ..Receipt::default() };
     story.end("whole~0", 1, ToolCallEnd::Completed { result: Json::from_text("null").into(), receipt });
     story.end("whole~1", 1, completed("null"));
+    story.end("otherwise", 1, completed("null"));
     let held = OperationId { step: "held".into(), attempt: 1, number: 1 };
     let decision =
         PolicyDecision { verdict: Verdict::Prompt, rule: "ask".into(), reason: "why".into(), policy_revision: 4 };

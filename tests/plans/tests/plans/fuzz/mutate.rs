@@ -129,7 +129,7 @@ pub(super) enum TreeMutation {
 }
 
 /// Names of fields, and some that are none.
-const NAMES: [&str; 36] = [
+const NAMES: [&str; 38] = [
     "id",
     "stepId",
     "title",
@@ -144,6 +144,8 @@ const NAMES: [&str; 36] = [
     "depends_on",
     "dependencies",
     "run_when",
+    "step",
+    "on",
     "condition",
     "timeout",
     "attempt_timeout",
@@ -187,6 +189,11 @@ fn any_value() -> impl Strategy<Value = Value> {
         json!("1h"),
         json!("always"),
         json!("failure"),
+        json!("none_failed"),
+        json!([{"step": "a", "on": ["success", "skipped"]}]),
+        json!({"step": "a", "on": ["failure"]}),
+        json!(["failure", "skipped"]),
+        json!("${a.results[0].value}"),
         json!("2026-12-01T09:00:00Z"),
         json!([]),
         json!(["a"]),

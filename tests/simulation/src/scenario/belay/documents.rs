@@ -134,13 +134,14 @@ fn retry(random: &mut StdRng) -> v1::RetryPolicy {
 /// Has some of the steps after a group wait for the group, in the document and in what it means.
 fn depend_on(random: &mut StdRng, plan: &mut v1::Plan, steps: &mut [Value], group: &Group) {
     let within = &plan.steps[group.steps.clone()];
-    let waited_for = within.iter().filter(|step| step.run_when() != v1::RunWhen::Failure);
+    let waited_for = within.iter().filter(|step| runs_when_all_goes_well(step));
     let mut ids: Vec<String> = waited_for.map(|step| step.id.clone()).collect();
     if ids.is_empty() {
         ids = within.iter().map(|step| step.id.clone()).collect();
     }
     for index in group.steps.end..plan.steps.len() {
-        if random.random_bool(0.5) {
+        let names_one = plan.steps[index].outcomes.iter().any(|named| ids.contains(&named.step));
+        if random.random_bool(0.5) && !names_one {
             plan.steps[index].depends_on.extend(ids.iter().cloned());
             let mut written = steps[index]["depends_on"].as_array().cloned().unwrap_or_default();
             written.push(group.id.into());
@@ -157,7 +158,7 @@ fn hand_down(plan: &mut v1::Plan, group: &Group) {
         if begins {
             step.depends_on.extend(group.depends_on.iter().cloned());
         }
-        if !group.condition.is_empty() && (begins || step.run_when() == v1::RunWhen::Always) {
+        if !group.condition.is_empty() && (begins || may_follow_skipped(step)) {
             step.condition = match step.condition.is_empty() {
                 true => group.condition.clone(),
                 false => format!("({}) && ({})", group.condition, step.condition),
@@ -166,6 +167,32 @@ fn hand_down(plan: &mut v1::Plan, group: &Group) {
         step.retry = step.retry.take().or_else(|| group.retry.clone());
         step.attempt_timeout = step.attempt_timeout.or(group.attempt_timeout);
     }
+}
+
+/// Whether a step runs when every step before it completes; a group is waited for without the others.
+fn runs_when_all_goes_well(step: &v1::StepSpec) -> bool {
+    let mut named = step.outcomes.iter();
+    step.run_when() != v1::RunWhen::Failure
+        && named.all(|named| named.outcomes().any(|one| one == v1::Outcome::Success))
+}
+
+/// Whether a step may run after one that was skipped.
+fn may_follow_skipped(step: &v1::StepSpec) -> bool {
+    let mut named = step.outcomes.iter();
+    matches!(step.run_when(), v1::RunWhen::Always | v1::RunWhen::NoneFailed)
+        || named.any(|named| named.outcomes().any(|one| one == v1::Outcome::Skipped))
+}
+
+/// What a step depends on: an id, or an id with outcomes.
+fn of_dependency(step: &v1::StepSpec, on: &str) -> Value {
+    let Some(named) = plans::outcomes_of(step, on) else { return on.into() };
+    let words = named.outcomes().map(|outcome| match outcome {
+        v1::Outcome::Unspecified => "",
+        v1::Outcome::Success => "success",
+        v1::Outcome::Failure => "failure",
+        v1::Outcome::Skipped => "skipped",
+    });
+    json!({"step": on, "on": words.collect::<Vec<_>>()})
 }
 
 /// A policy for one or two of the tools of a plan: what the document says, which the steps without a policy get.
@@ -275,13 +302,14 @@ fn step(step: &v1::StepSpec) -> Value {
         v1::RunWhen::Unspecified | v1::RunWhen::Success => None,
         v1::RunWhen::Failure => Some("failure"),
         v1::RunWhen::Always => Some("always"),
+        v1::RunWhen::NoneFailed => Some("none_failed"),
     };
     let mut written = filled(json!({
         "id": step.id,
         "tool": own.tool,
         "arguments": json_of(own.arguments.as_ref()),
         "exclusive": own.exclusive,
-        "depends_on": step.depends_on,
+        "depends_on": step.depends_on.iter().map(|on| of_dependency(step, on)).collect::<Vec<Value>>(),
         "condition": step.condition,
         "run_when": run_when,
         "fallback": step.fallback.iter().map(of_call).collect::<Vec<Value>>(),
@@ -300,11 +328,22 @@ fn step(step: &v1::StepSpec) -> Value {
     written
 }
 
+/// The outcomes that a step names, by the steps of which it does.
+fn outcomes_by_step(step: &v1::StepSpec) -> Value {
+    let of_step = |named: &v1::DependencyOutcomes| {
+        let mut outcomes = named.outcomes.clone();
+        outcomes.sort_unstable();
+        (named.step.clone(), outcomes.into())
+    };
+    step.outcomes.iter().map(of_step).collect::<Map<String, Value>>().into()
+}
+
 /// What a plan says of a step's attempts and conditions, which its groups and defaults may have said.
 pub(super) fn terms(step: &v1::StepSpec) -> Value {
     json!([
         step.id,
         step.run_when().as_str_name().replace("UNSPECIFIED", "SUCCESS"),
+        outcomes_by_step(step),
         step.condition,
         of_retry(&step.retry.clone().unwrap_or(v1::RetryPolicy { max_attempts: 1, ..v1::RetryPolicy::default() })),
         step.timeout.as_ref().map(of_duration),

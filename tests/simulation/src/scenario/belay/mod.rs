@@ -247,6 +247,12 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     for order in orders.iter_mut().filter(|order| order.seed.is_multiple_of(3)) {
         plans::add_conditions(&mut StdRng::seed_from_u64(order.seed ^ 1), &mut order.plan);
     }
+    // As with budgets.
+    if bugs.defect.is_none() {
+        for order in orders.iter_mut().filter(|order| !order.seed.is_multiple_of(3) && order.plan.id != "recalling") {
+            plans::add_joins(&mut StdRng::seed_from_u64(order.seed ^ 128), &mut order.plan);
+        }
+    }
     if bugs.escalates || bugs.nests {
         for order in &mut orders {
             order.inputs = inputs::add(&mut StdRng::seed_from_u64(order.seed ^ 16), &mut order.plan);

@@ -289,6 +289,7 @@ impl Fold {
                 self.stopping |= stops && self.undone_by.is_empty();
             }
             (Kind::StepSkipped(skipped), Some(index)) => {
+                self.check_because(index, skipped)?;
                 self.end(index, S::Skipped, event);
                 self.count(index, |totals| totals.skipped += 1);
                 let step = &mut self.picture.steps[index];
@@ -539,8 +540,8 @@ impl Fold {
     /// A step has ended: one less to wait for, for the steps that want that end. Nothing starts any more while the execution is being stopped.
     fn release(&mut self, ended: usize, completed: bool) {
         for index in 0..self.open.len() {
-            let wants = completed || (self.plan.steps[index].run_when() != RunWhen::Unspecified && !self.stopping);
-            if wants && self.dependencies[index].contains(&ended) {
+            let goes_on = completed || !self.stopping;
+            if goes_on && self.dependencies[index].contains(&ended) && self.is_met(index, ended) {
                 self.open[index] -= 1;
                 self.make_ready(index);
             }
@@ -557,23 +558,61 @@ impl Fold {
         }
     }
 
+    /// Whether one of the steps that a step depends on has ended as it wants. After a failure of one it runs when all have ended.
+    pub(super) fn is_met(&self, index: usize, on: usize) -> bool {
+        use step::State::{Cancelled, Completed, Failed, Skipped};
+        let (spec, status) = (&self.plan.steps[index], &self.picture.steps[on]);
+        let is_asked = status.skip_reason() == v1::SkipReason::Requested;
+        let succeeded = status.state() == Completed || is_asked;
+        if let Some(named) = plans::outcomes_of(spec, &self.plan.steps[on].id) {
+            return named.outcomes().any(|outcome| match outcome {
+                v1::Outcome::Unspecified => false,
+                v1::Outcome::Success => succeeded,
+                v1::Outcome::Failure => status.state() == Failed,
+                v1::Outcome::Skipped => status.state() == Skipped,
+            });
+        }
+        let has_ended = matches!(status.state(), Completed | Failed | Skipped | Cancelled);
+        match spec.run_when() {
+            RunWhen::Unspecified | RunWhen::Success => succeeded,
+            RunWhen::NoneFailed => has_ended && !self.follows_failure(on),
+            RunWhen::Failure | RunWhen::Always => has_ended,
+        }
+    }
+
+    /// Whether a step has failed, or was skipped because of one that has.
+    fn follows_failure(&self, step: usize) -> bool {
+        self.picture.steps[self.first_reason(step)].state() == step::State::Failed
+    }
+
     /// Whether the steps that a step depends on have ended as it wants.
     pub(super) fn may_run(&self, index: usize) -> bool {
-        use step::State::{Cancelled, Completed, Failed, Skipped};
-        let state = |on: usize| self.picture.steps[on].state();
         let mut on = self.dependencies[index].iter();
-        let all_ended = || {
-            let mut on = self.dependencies[index].iter();
-            on.all(|&on| matches!(state(on), Completed | Failed | Skipped | Cancelled))
+        let after_failure = || self.dependencies[index].iter().any(|&on| self.follows_failure(on));
+        on.all(|&on| self.is_met(index, on))
+            && (self.plan.steps[index].run_when() != RunWhen::Failure || after_failure())
+    }
+
+    /// Checks that a step is skipped because of one that it depends on only when it does not run after that one's end.
+    fn check_because(&self, index: usize, skipped: &v1::StepSkipped) -> Result<(), String> {
+        use v1::SkipReason::{ConditionFalse, DependencyFailed, DependencySkipped};
+        let on = self.dependencies[index].iter().find(|&&on| self.plan.steps[on].id == skipped.because);
+        let Some(&on) =
+            on.filter(|_| matches!(skipped.reason(), ConditionFalse | DependencyFailed | DependencySkipped))
+        else {
+            return Ok(());
         };
-        match self.plan.steps[index].run_when() {
-            RunWhen::Unspecified | RunWhen::Success => on.all(|&on| {
-                let is_asked = self.picture.steps[on].skip_reason() == v1::SkipReason::Requested;
-                state(on) == Completed || is_asked
-            }),
-            RunWhen::Always => all_ended(),
-            RunWhen::Failure => all_ended() && on.any(|&on| state(self.first_reason(on)) == Failed),
+        let runs_after = match self.plan.steps[index].run_when() {
+            RunWhen::Failure => self.may_run(index),
+            RunWhen::Unspecified | RunWhen::Success | RunWhen::NoneFailed | RunWhen::Always => self.is_met(index, on),
+        };
+        if runs_after {
+            return Err(format!("step {index} is skipped because of step {on}, and runs after such an end"));
         }
+        if plans::outcomes_of(&self.plan.steps[index], &skipped.because).is_some() {
+            trace::count("steps skipped after other outcomes");
+        }
+        Ok(())
     }
 
     /// Whether conditions are the reason for which every step was skipped.

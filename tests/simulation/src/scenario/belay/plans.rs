@@ -408,6 +408,51 @@ pub(super) fn add_conditions(random: &mut StdRng, plan: &mut v1::Plan) {
     }
 }
 
+/// Has some steps that depend on others run after outcomes that they name, or when none has failed, and some ask what became of another's entries.
+pub(super) fn add_joins(random: &mut StdRng, plan: &mut v1::Plan) {
+    let have_entries: Vec<String> =
+        plan.steps.iter().filter(|step| has_entries(step)).map(|step| step.id.clone()).collect();
+    for step in &mut plan.steps {
+        let Some(first) = step.depends_on.first().cloned() else { continue };
+        if step.run_when() == v1::RunWhen::Unspecified {
+            match random.random_range(0..100) {
+                0..40 => step.outcomes = outcomes(random, &step.depends_on),
+                40..60 => step.run_when = v1::RunWhen::NoneFailed.into(),
+                _ => {}
+            }
+        }
+        if step.condition.is_empty() && have_entries.contains(&first) && random.random_bool(0.5) {
+            step.condition = match random.random_bool(0.5) {
+                true => format!("${{{first}.results ?? []}}.exists(r, r.state == \"completed\" && r.failure == null)"),
+                false => format!("${{{first}.results ?? []}}.all(r, r.state == \"failed\" || r.failure == null)"),
+            };
+        }
+    }
+}
+
+/// Some outcomes of some of the steps that another depends on.
+fn outcomes(random: &mut StdRng, depends_on: &[String]) -> Vec<v1::DependencyOutcomes> {
+    let mut named = Vec::new();
+    for step in depends_on {
+        if random.random_bool(0.3) {
+            continue;
+        }
+        let all = [v1::Outcome::Success, v1::Outcome::Failure, v1::Outcome::Skipped];
+        let mut outcomes: Vec<i32> =
+            all.into_iter().filter(|_| random.random_bool(0.6)).map(|outcome| outcome.into()).collect();
+        if outcomes.is_empty() {
+            outcomes.push(v1::Outcome::Failure.into());
+        }
+        named.push(v1::DependencyOutcomes { step: step.clone(), outcomes });
+    }
+    named
+}
+
+/// The outcomes that a step names of another.
+pub(super) fn outcomes_of<'a>(step: &'a v1::StepSpec, on: &str) -> Option<&'a v1::DependencyOutcomes> {
+    step.outcomes.iter().find(|named| named.step == on)
+}
+
 fn tool(random: &mut StdRng) -> &'static str {
     match random.random_range(0..100) {
         0..10 => LOOK,

@@ -104,10 +104,10 @@ impl Promises {
         let next = spec.fallback.get(fold.calls[step]);
         let mut broken = Vec::new();
         match kind {
-            // One that runs after a failure is also skipped like this when nothing failed.
+            // One that runs after another end of a step is also skipped like this, because of that step.
             Kind::StepSkipped(skipped)
                 if skipped.reason() == v1::SkipReason::ConditionFalse
-                    && spec.run_when() != v1::RunWhen::Failure
+                    && skipped.because.is_empty()
                     && asked_of_inputs(spec, fold) == Some(true) =>
             {
                 broken.push("its condition holds, and it is skipped for it".to_owned());

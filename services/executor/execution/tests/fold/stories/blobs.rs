@@ -7,7 +7,7 @@ use std::{
 
 use belay_execution::{
     BlobRef, BlobValue, Blobs, Body, DecideContext, Evaluated, Execution, Json, OperationEnd, OperationEvent,
-    OperationId, Payload, Receipt, StepState, ToolCallEnd, Verb, Work,
+    OperationId, OperationKind, Payload, Receipt, StepState, ToolCallEnd, Verb, Work,
 };
 use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde_json::{Value, json};
@@ -146,4 +146,31 @@ fn what_one_step_reads_is_bounded() {
                         outputs in one step.";
         assert_eq!(message, fails.then_some(expected));
     }
+}
+
+/// What became of the entries of a list has all their outputs, those that are blobs included; none is read by halves.
+#[test]
+fn results_of_entries_are_read_out_of_blobs() {
+    let mut blobs = Memory::default();
+    let story = story("g; c after g").parallelism(3).for_each("g", json!([1, 2, 3]));
+    let story = story.arguments("c", json!({"n": "${g.results[2].value.n}", "of": "${g.results[1].value}"}));
+    let mut execution = story.rehearse().execution;
+    execution.advance_with(CONTEXT, &blobs);
+    for (step, text) in [("g~0", "x"), ("g~1", "y"), ("g~2", "z")] {
+        let long = if step == "g~1" { text.to_owned() } else { text.repeat(MAX_INLINE) };
+        let output = blobs.payload(Json::canonical(&json!({"text": long, "n": text})));
+        complete(&mut execution, step, output);
+    }
+    while execution.operations().next().is_none() {
+        execution.advance_with(CONTEXT, &blobs);
+        let is_decided = execution.operations().next().is_some();
+        assert!(blobs.get() > 0 || is_decided, "it waits for nothing");
+    }
+    let operation = execution.operations().next().unwrap();
+    let OperationKind::ToolCall(request) = &operation.work else { panic!("{operation:?}") };
+    assert_eq!(
+        request.arguments.inline().map(Json::value),
+        Some(json!({"n": "z", "of": {"text": "y", "n": "y"}})),
+        "the blobs of both ends of the list are at hand"
+    );
 }

@@ -13,7 +13,7 @@ use belay_execution::{
     SubjectKind, Timestamp, ToolCallEnd, Totals, WaitCondition, WaitEnd,
 };
 use belay_plan::{
-    CheckPlace, OnExhausted, Plan, QUEUE_DELAY, RecoveryStrategy, RunWhen, StepDraft, StepKind, StepSpec, Then,
+    CheckPlace, OnExhausted, Outcome, Plan, QUEUE_DELAY, RecoveryStrategy, RunWhen, StepDraft, StepKind, StepSpec, Then,
 };
 
 use super::conditions::{EARLIER, EARLIER_RESULT};
@@ -430,15 +430,27 @@ impl Audit {
                 self.skipped.insert(step, (*reason, because));
                 self.commit_skipped(step, *reason);
                 match reason {
-                    SkipReason::ConditionFalse => {
-                        let spec = self.spec(step);
-                        assert!(
-                            spec.condition().is_some() && self.may_run(step) || spec.run_when() == RunWhen::Failure
-                        );
-                        assert!(self.dependencies_ended(step));
+                    SkipReason::ConditionFalse => match because {
+                        None => assert!(self.spec(step).condition().is_some() && self.may_run(step)),
+                        // It is for another course of things: a failure, or an outcome without success.
+                        Some(on) => {
+                            let named = self.spec(step).outcomes_of(&self.ids[on]);
+                            let is_for_others = named.is_some_and(|named| !named.contains(&Outcome::Success));
+                            assert!(self.spec(step).run_when() == RunWhen::Failure || is_for_others);
+                            assert!(self.is_kept_by(step, on));
+                        }
+                    },
+                    SkipReason::DependencyFailed => {
+                        let on = because.unwrap();
+                        let of_list = self.lists.get(&step) == Some(&on);
+                        assert!(self.failed.contains(&on) && (of_list || self.needed(step, on)));
                     }
-                    SkipReason::DependencyFailed => assert!(self.failed.contains(&because.unwrap())),
-                    SkipReason::DependencySkipped => assert!(!self.completed.contains(&because.unwrap())),
+                    SkipReason::DependencySkipped => {
+                        let on = because.unwrap();
+                        let of_list = self.lists.get(&step) == Some(&on);
+                        assert!(!self.completed.contains(&on) && !self.failed.contains(&on));
+                        assert!(of_list || self.needed(step, on));
+                    }
                     _ => {}
                 }
                 if let Some(&list) = self.lists.get(&step) {

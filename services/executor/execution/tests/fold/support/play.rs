@@ -10,7 +10,7 @@ use belay_execution::{
     ExecutionState, NewPlan, OperationEnd, OperationEvent, OperationKey, OperationKind, RecoveryClass, StepState,
     StepView, Timestamp, ToolFacts, Verb, WaitEnd,
 };
-use belay_plan::{Budget, Check, OnExhausted, Plan, RunWhen, StepDraft, StepKind, StepKindDraft, ToolStep};
+use belay_plan::{Budget, Check, OnExhausted, Outcome, Plan, RunWhen, StepDraft, StepKind, StepKindDraft, ToolStep};
 
 use super::{
     Audit,
@@ -69,7 +69,7 @@ pub(crate) fn created(plan: Plan) -> Created {
     }
 }
 
-/// A plan with a change, by its words: `drop s1`, `rename s1`, `free s1` of what it depends on, `recall s1`, which changes its first call and keeps two, `add s9` after all others.
+/// A plan with a change, by its words: `drop s1`, `rename s1`, `free s1` of what it depends on, `join s1`, which then runs after any end of that, `succeed s1`, which runs after success alone, `recall s1`, which changes its first call and keeps two, `add s9` after all others.
 fn edited(plan: &Plan, words: &str) -> Plan {
     let mut draft = plan.to_draft();
     let (what, id) = words.split_once(' ').unwrap();
@@ -77,7 +77,7 @@ fn edited(plan: &Plan, words: &str) -> Plan {
     match (what, place) {
         ("drop", Some(place)) => {
             draft.steps.remove(place);
-            draft.steps.iter_mut().for_each(|step| step.depends_on.retain(|on| on != id));
+            draft.steps.iter_mut().for_each(|step| step.depends_on.retain(|on| on.step != id));
         }
         ("rename", Some(place)) => draft.steps[place].title = "another".to_owned(),
         ("recall", Some(place)) => {
@@ -101,6 +101,15 @@ fn edited(plan: &Plan, words: &str) -> Plan {
                 step.budget = Some(Budget { calls: Some(2), on_exhausted: OnExhausted::Fail, ..Budget::default() });
             }
         }
+        ("join", Some(place)) => {
+            draft.steps[place].run_when = RunWhen::Success;
+            let all = [Outcome::Success, Outcome::Failure, Outcome::Skipped];
+            draft.steps[place].depends_on.iter_mut().for_each(|on| on.on = Some(all.into()));
+        }
+        ("succeed", Some(place)) => {
+            draft.steps[place].run_when = RunWhen::Success;
+            draft.steps[place].depends_on.iter_mut().for_each(|on| on.on = None);
+        }
         ("free", Some(place)) => draft.steps[place].depends_on.clear(),
         ("add", None) => {
             let mut added = draft.steps[0].clone();
@@ -108,7 +117,7 @@ fn edited(plan: &Plan, words: &str) -> Plan {
             (added.condition, added.run_when) = (String::new(), RunWhen::Success);
             (added.for_each, added.fallback, added.resources) = (None, Vec::new(), Vec::new());
             added.compensate = None;
-            added.depends_on = draft.steps.iter().map(|step| step.id.clone()).collect();
+            added.depends_on = draft.steps.iter().map(|step| step.id.clone().into()).collect();
             added.id = id.to_owned();
             draft.steps.push(added);
         }

@@ -9,8 +9,8 @@ use belay_execution::{
     Work,
 };
 use belay_plan::{
-    Backoff, Budget, CallDraft, Effects, Escalation, FormDraft, Input, OnError, Plan, PlanDraft, RecoveryStrategy,
-    RetryPolicy, RunWhen, StepDraft, StepKindDraft, Then, WaitDraft,
+    Backoff, Budget, CallDraft, Dependency, Effects, Escalation, FormDraft, Input, OnError, Outcome as StepOutcome,
+    Plan, PlanDraft, RecoveryStrategy, RetryPolicy, RunWhen, StepDraft, StepKindDraft, Then, WaitDraft,
 };
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ pub(crate) fn story(steps: &str) -> Story {
             id: id.trim().to_owned(),
             description: String::new(),
             title: String::new(),
-            depends_on: after.split(',').map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned).collect(),
+            depends_on: after.split(',').map(str::trim).filter(|id| !id.is_empty()).map(Dependency::from).collect(),
             run_when: RunWhen::Success,
             condition: String::new(),
             for_each: None,
@@ -263,6 +263,19 @@ impl Story {
     /// The schema of a step's output.
     pub(crate) fn output_schema(mut self, id: &str, schema: Value) -> Self {
         self.step(id).output_schema = Some(schema);
+        self
+    }
+
+    /// After which outcomes of another a step runs, such as `skipped, success`.
+    pub(crate) fn on(mut self, id: &str, step: &str, outcomes: &str) -> Self {
+        let outcomes = outcomes.split(',').map(|word| match word.trim() {
+            "success" => StepOutcome::Success,
+            "failure" => StepOutcome::Failure,
+            "skipped" => StepOutcome::Skipped,
+            word => panic!("no outcome is called `{word}`"),
+        });
+        let on = self.step(id).depends_on.iter_mut().find(|on| on.step == step).expect("a step that it depends on");
+        on.on = Some(outcomes.collect());
         self
     }
 

@@ -276,7 +276,9 @@ impl Part {
         let mut resources = draft.resources;
         resources.sort_unstable();
         resources.dedup();
+        let named = draft.depends_on.iter().filter_map(|on| Some((on.step.clone(), on.on.clone()?)));
         StepSpec {
+            outcomes: named.collect(),
             id: draft.id,
             title: draft.title,
             description: draft.description,

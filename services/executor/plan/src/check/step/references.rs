@@ -1,9 +1,11 @@
 //! References: to other steps, which must not wait for each other, and to the entries of a list.
 
+use std::collections::{BTreeSet, HashMap};
+
 use super::part::{Part, Site};
 use crate::{
-    StepDraft,
-    check::{Checker, step_path},
+    RunWhen, StepDraft, StepValue,
+    check::{Checker, JOINED_TWICE, step_path},
     path::{FieldPath, shown},
     template::Reference,
 };
@@ -55,12 +57,69 @@ impl Checker<'_> {
         found
     }
 
+    /// What a step says of the ends of those that it depends on says each thing once.
+    pub(super) fn outcomes(&mut self, path: &FieldPath, step: &StepDraft) {
+        let depends_on = path.key("depends_on");
+        let mut seen: HashMap<&str, (usize, bool)> = HashMap::new();
+        for (entry, on) in step.depends_on.iter().enumerate() {
+            if on.on.as_ref().is_some_and(BTreeSet::is_empty) {
+                self.rule(&depends_on.index(entry).key("on"), || {
+                    "is empty, and the step would never run: name at least one of success, failure and skipped"
+                        .to_owned()
+                });
+            }
+            let (first, named) = *seen.entry(&on.step).or_insert((entry, on.on.is_some()));
+            if first < entry && (named || on.on.is_some()) {
+                // Of two entries the later one is the author's own, unless a group stands for it.
+                self.rule(&depends_on.index(entry), || {
+                    format!(
+                        "names `{}` again: name it once, with all outcomes after which the step runs",
+                        shown(&on.step)
+                    )
+                });
+            }
+        }
+        if step.run_when != RunWhen::Success && step.names_outcomes() {
+            self.rule(&path.key("run_when"), || JOINED_TWICE.to_owned());
+        }
+    }
+
+    /// A step that runs once has no results of entries.
+    pub(super) fn results(
+        &mut self,
+        field: &FieldPath,
+        site: Site,
+        step: &StepDraft,
+        reference: &Reference,
+        steps: &[StepDraft],
+    ) {
+        if reference.value() != StepValue::Results {
+            return;
+        }
+        let id = shown(reference.step());
+        if reference.step() == step.id && matches!(site, Site::Compensate | Site::After) {
+            self.rule(field, || {
+                format!("`${{{reference}}}` has no value here, where each entry is for itself: name `${{{id}.result}}`")
+            });
+            return;
+        }
+        let named = self.index.get(reference.step()).map(|&position| &steps[position]);
+        if named.is_some_and(|named| !named.has_entries()) {
+            self.rule(field, || {
+                format!(
+                    "`${{{reference}}}` is what became of each entry, and `{id}` has neither `for_each` nor `calls`: name `${{{id}.result}}`, or \
+                     `${{{id}.state}}` and `${{{id}.failure}}`"
+                )
+            });
+        }
+    }
+
     /// Reports a cycle at the field where its first step names its second.
     pub(in crate::check) fn cycle(&mut self, cycle: &[usize], steps: &[StepDraft], parts: &[Part]) {
         let (first, second) = (cycle[0], cycle[1]);
         let path = step_path(first);
         let second_id = &steps[second].id;
-        let listed = steps[first].depends_on.iter().position(|id| id == second_id);
+        let listed = steps[first].depends_on.iter().position(|on| on.step == *second_id);
         let path = match listed {
             Some(entry) => path.key("depends_on").index(entry),
             None => {

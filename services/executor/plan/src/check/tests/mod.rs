@@ -17,7 +17,7 @@ pub(super) fn step_with(id: &str, depends_on: &[&str], arguments: Value) -> Step
         id: id.to_owned(),
         description: String::new(),
         title: String::new(),
-        depends_on: depends_on.iter().map(|&id| id.to_owned()).collect(),
+        depends_on: depends_on.iter().map(|&id| id.into()).collect(),
         run_when: RunWhen::Success,
         condition: String::new(),
         for_each: None,

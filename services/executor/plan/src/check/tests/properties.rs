@@ -23,7 +23,7 @@ fn any_acyclic() -> impl Strategy<Value = PlanDraft> {
                 let position = order.iter().position(|n| *n == later).unwrap();
                 let StepKindDraft::Tool { arguments, .. } = &mut steps[position].kind else { panic!("a tool step") };
                 match listed {
-                    true => steps[position].depends_on.push(format!("s-{earlier}")),
+                    true => steps[position].depends_on.push(format!("s-{earlier}").into()),
                     false => arguments[format!("from {earlier}")] = json!(format!("${{s-{earlier}.result.x}}")),
                 }
             }
@@ -38,7 +38,7 @@ fn dependencies(step: &StepDraft) -> BTreeSet<String> {
         let text = value.as_str().unwrap();
         text[2..text.find('.').unwrap()].to_owned()
     });
-    step.depends_on.iter().cloned().chain(named).collect()
+    step.depends_on.iter().map(|on| on.step.clone()).chain(named).collect()
 }
 
 proptest! {
@@ -69,7 +69,7 @@ proptest! {
             last = next;
         }
         prop_assume!(last != start);
-        draft.steps.iter_mut().find(|step| step.id == last).unwrap().depends_on.push(start);
+        draft.steps.iter_mut().find(|step| step.id == last).unwrap().depends_on.push(start.into());
 
         let found = violations(draft.clone());
         prop_assert_eq!(found.len(), 1);

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::{assert_refused, draft, step, step_with, violations};
 use crate::{
-    Backoff, CheckDraft, FormDraft, InvalidPlan, Plan, PlanDraft, Planned, RetryPolicy, StepDraft, StepKind,
-    StepKindDraft, WaitDraft, WaitFor, WaitStep,
+    Backoff, CheckDraft, Dependency, FormDraft, InvalidPlan, Plan, PlanDraft, Planned, RetryPolicy, StepDraft,
+    StepKind, StepKindDraft, WaitDraft, WaitFor, WaitStep,
     limits::{MAX_ARGUMENT_BYTES, MAX_DURATION, MAX_PLAN_BYTES, MAX_STEPS, MAX_VIOLATIONS},
 };
 
@@ -24,7 +24,7 @@ fn a_plan_knows_its_steps() {
     assert_eq!(titles, ["First", "b", "c", "d"]);
     // S4-17: what a template names is a dependency too.
     assert_eq!(plan.steps()[2].dependencies(), [0, 1, 3]);
-    assert_eq!(plan.steps()[2].depends_on(), ["b", "a", "b"]);
+    assert_eq!(plan.steps()[2].depends_on(), ["b", "a", "b"].map(Dependency::from));
     assert_eq!(plan.dependents(0), [1, 2]);
     assert_eq!(plan.dependents(2), [0_usize; 0]);
     // S4-21: one attempt unless said otherwise.

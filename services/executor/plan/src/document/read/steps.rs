@@ -1,14 +1,21 @@
 //! Reads lists of steps and groups: their order, and what both have.
 
+use std::collections::BTreeSet;
+
 use super::{
     super::{
         fields::{Fields, Value},
-        group::{Group, Listed, ReadStep},
+        group::{Group, Listed, ReadStep, offset_of},
         tree::Kind,
     },
     Reader,
 };
-use crate::{RunWhen, check::Place, limits::MAX_NESTED_GROUPS, path::shown};
+use crate::{
+    Dependency, Outcome, RunWhen,
+    check::{JOINED_TWICE, Place},
+    limits::MAX_NESTED_GROUPS,
+    path::shown,
+};
 
 /// What a step or a plan has, and a group does not.
 const OF_A_PLAN: [&str; 12] = [
@@ -80,6 +87,11 @@ impl<'n> Reader<'n> {
         self.optional_text(&mut fields, "description");
         group.depends_on = self.depends_on(&mut fields);
         group.run_when = self.run_when(&mut fields);
+        if group.run_when != RunWhen::default() && group.names_outcomes() {
+            let path = value.path.key("run_when");
+            self.report.refuse(&path, offset_of(value, "run_when"), || JOINED_TWICE.to_owned());
+            group.run_when = RunWhen::default();
+        }
         group.condition = self.condition(&mut fields);
         group.retry = fields.take(&mut self.report, "retry").and_then(|value| self.retry(&value));
         group.attempt_timeout =
@@ -130,10 +142,53 @@ impl<'n> Reader<'n> {
         fields.take_exactly("order").map(|value| value.whole(&mut self.report, 0..=u32::MAX).unwrap_or_default())
     }
 
-    pub(super) fn depends_on(&mut self, fields: &mut Fields<'n>) -> Vec<String> {
+    pub(super) fn depends_on(&mut self, fields: &mut Fields<'n>) -> Vec<Dependency> {
         let Some(value) = fields.take(&mut self.report, "depends_on") else { return Vec::new() };
-        let ids = value.scalars(&mut self.report, "ids of steps");
-        ids.iter().map(|id| id.text(&mut self.report)).collect()
+        let entries = value.scalars(&mut self.report, "ids of steps");
+        entries.iter().map(|entry| self.dependency(entry)).collect()
+    }
+
+    /// A step by its id, or by its id and its outcomes.
+    fn dependency(&mut self, entry: &Value<'n>) -> Dependency {
+        if !matches!(entry.node.kind, Kind::Map(_)) {
+            return entry.text(&mut self.report).into();
+        }
+        let Some(mut fields) = entry.fields(&mut self.report, "an id, or an object with `step` and `on`") else {
+            return String::new().into();
+        };
+        let step = fields.take_exactly("step").map_or_else(String::new, |step| step.text(&mut self.report));
+        let on = fields.take_exactly("on").and_then(|on| self.outcomes(&on));
+        fields.finish(&mut self.report);
+        Dependency { step, on }
+    }
+
+    /// Outcomes; `None` when none of them could be read, which has been refused then.
+    fn outcomes(&mut self, value: &Value<'n>) -> Option<BTreeSet<Outcome>> {
+        let words = value.scalars(&mut self.report, "outcomes");
+        let is_empty = words.is_empty() && matches!(value.node.kind, Kind::List(_));
+        let outcomes: BTreeSet<Outcome> = words.iter().filter_map(|word| self.outcome(word)).collect();
+        (is_empty || !outcomes.is_empty()).then_some(outcomes)
+    }
+
+    fn outcome(&mut self, value: &Value<'n>) -> Option<Outcome> {
+        let word = if let Kind::Text(word) = &value.node.kind { Some(word.as_str()) } else { None };
+        let known = Outcome::WORDS.iter().find(|(known, _)| Some(*known) == word);
+        if known.is_none() {
+            value.refuse(&mut self.report, || {
+                let given = word.map(|word| format!("is `{}`, and ", shown(word))).unwrap_or_default();
+                // The words for states, which are not those for outcomes.
+                let more = match word {
+                    Some("completed" | "succeeded") => ": write success",
+                    Some("failed") => ": write failure",
+                    Some("cancelled" | "canceled") => {
+                        ": a step is cancelled only while its execution is being stopped, and nothing starts then"
+                    }
+                    Some(_) | None => "",
+                };
+                format!("{given}must be success, failure or skipped{more}")
+            });
+        }
+        known.map(|(_, outcome)| *outcome)
     }
 
     pub(super) fn run_when(&mut self, fields: &mut Fields<'n>) -> RunWhen {
@@ -143,7 +198,7 @@ impl<'n> Reader<'n> {
         if known.is_none() {
             value.refuse(&mut self.report, || {
                 let given = word.map(|word| format!("is `{}`, and ", shown(word))).unwrap_or_default();
-                format!("{given}must be success, failure or always")
+                format!("{given}must be success, failure, always or none_failed")
             });
         }
         known.map(|(_, run_when)| *run_when).unwrap_or_default()

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use serde_json::{Map, Value as Json};
 
 use crate::{
-    PlanDraft, RunWhen, StepDraft, StepKindDraft,
+    Dependency, PlanDraft, RunWhen, StepDraft, StepKindDraft,
     check::{Place, Places},
     limits::MAX_LABEL_BYTES,
     nearest,
@@ -95,7 +95,7 @@ impl<'n> Reader<'n> {
             }
         }
         // What was completed earlier is there already: nothing waits for it.
-        let is_open = |id: &String| plan.known.contains(id) && !plan.completed.contains(id);
+        let is_open = |on: &Dependency| plan.known.contains(&on.step) && !plan.completed.contains(&on.step);
         for step in &mut listed.steps {
             step.draft.depends_on.retain(is_open);
         }
@@ -106,7 +106,7 @@ impl<'n> Reader<'n> {
         (draft.steps, places) = listed.resolve(&mut self.report);
         // A task stands for all of its steps.
         for step in &mut draft.steps {
-            step.depends_on.retain(|id| !plan.completed.contains(id));
+            step.depends_on.retain(|on| !plan.completed.contains(&on.step));
         }
         (draft, places)
     }
@@ -218,7 +218,7 @@ impl<'n> Reader<'n> {
     }
 
     /// What a task or a step depends on: what it says itself, and what the graph says.
-    fn graph_of(&mut self, fields: &mut Fields<'n>, id: &str, plan: &mut TaskPlan<'n>) -> Vec<String> {
+    fn graph_of(&mut self, fields: &mut Fields<'n>, id: &str, plan: &mut TaskPlan<'n>) -> Vec<Dependency> {
         let own = fields.take(&mut self.report, "depends_on");
         let camel = fields.take_either(&mut self.report, ["dependsOn", "DependsOn"]);
         let own = self.once(own, camel);
@@ -231,7 +231,7 @@ impl<'n> Reader<'n> {
         ids.extend(plan.graph.remove(id).unwrap_or_default());
         plan.named.extend(ids.iter().cloned());
         let mut seen = HashSet::new();
-        ids.into_iter().map(|(id, _)| id).filter(|id| seen.insert(id.clone())).collect()
+        ids.into_iter().map(|(id, _)| id).filter(|id| seen.insert(id.clone())).map(Dependency::from).collect()
     }
 
     /// The one of two spellings of a field that is there.

@@ -12,6 +12,7 @@ fn picture(plan: &str) -> Vec<String> {
             RunWhen::Success => {}
             RunWhen::Failure => line.push_str(" failure"),
             RunWhen::Always => line.push_str(" always"),
+            RunWhen::NoneFailed => line.push_str(" none_failed"),
         }
         if let Some(condition) = step.condition() {
             line.push_str(&format!(" if {}", condition.source()));
@@ -22,6 +23,37 @@ fn picture(plan: &str) -> Vec<String> {
         line
     });
     steps.collect()
+}
+
+/// What a group says of outcomes is for the steps that it begins with, and what is said of a group, for each of its steps but those for another course of
+/// things.
+#[test]
+fn outcomes_go_down_into_groups_and_out_of_them() {
+    let plan = r#"
+id: p
+steps:
+  - {id: a, tool: noop}
+  - id: g
+    depends_on: [{step: a, on: [success, skipped]}]
+    condition: 1 < 2
+    steps:
+      - {id: first, tool: noop}
+      - {id: own, tool: noop, depends_on: [{step: a, on: [failure]}]}
+      - {id: then, tool: noop, depends_on: [first]}
+      - {id: anyway, tool: noop, depends_on: [{step: first, on: [success, skipped]}]}
+      - {id: also, tool: noop, run_when: none_failed, depends_on: [first]}
+  - {id: last, tool: noop, depends_on: [{step: g, on: [success, failure]}]}
+"#;
+    let drafts = Plan::parse(Format::Yaml, plan).unwrap().to_draft().steps;
+    let named = |place: usize| serde_json::to_value(&drafts[place].depends_on).unwrap();
+    let conditions: Vec<bool> = drafts.iter().map(|step| !step.condition.is_empty()).collect();
+    assert_eq!(named(1), serde_json::json!([{"step": "a", "on": ["success", "skipped"]}]));
+    assert_eq!(named(2), serde_json::json!([{"step": "a", "on": ["failure"]}]), "its own comes first");
+    assert_eq!(named(3), serde_json::json!(["first"]));
+    let each =
+        ["first", "then", "anyway", "also"].map(|id| serde_json::json!({"step": id, "on": ["success", "failure"]}));
+    assert_eq!(named(6), serde_json::json!(each), "`own` is skipped when all goes well");
+    assert_eq!(conditions, [false, true, true, false, true, true, false], "what may follow a skipped step has it too");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{fmt::Write, time::Duration};
 use serde_json::json;
 
 use super::{REQUEST, arguments, one_step, read};
-use crate::{Backoff, Format, Plan, RetryPolicy, RunWhen, StepKind};
+use crate::{Backoff, Format, Outcome, Plan, RetryPolicy, RunWhen, StepKind};
 
 #[test]
 fn the_author_s_form() {
@@ -147,6 +147,33 @@ fn the_format_can_be_named_and_is_else_told_from_the_text() {
     assert!(accepts(Format::Auto, json) && accepts(Format::Yaml, json) && accepts(Format::Json, json));
     assert!(!accepts(Format::Auto, flow) && accepts(Format::Yaml, flow));
     assert!(accepts(Format::Auto, &format!("\u{feff}{yaml}")) && accepts(Format::Auto, &format!("\u{feff}{json}")));
+}
+
+/// A dependency is an id, or an id with outcomes; both come back as they were written.
+#[test]
+fn a_dependency_may_name_its_outcomes() {
+    let text = r#"
+        id: p
+        steps:
+          - {id: a, tool: t}
+          - {id: b, tool: t, for_each: [1]}
+          - {id: c, tool: t, depends_on: [a, {step: b, on: [skipped, success, success]}]}
+          - {id: d, tool: t, run_when: none_failed, depends_on: [{step: a}], arguments: {x: "${b.results[0].state}"}}
+    "#;
+    let plan = Plan::parse(Format::Yaml, text).unwrap();
+    let [_, _, c, d] = plan.steps() else { panic!("{plan:?}") };
+    assert_eq!(c.dependencies(), [0, 1]);
+    let named: Vec<Outcome> = c.outcomes_of("b").unwrap().iter().copied().collect();
+    assert_eq!((c.outcomes_of("a"), named), (None, vec![Outcome::Success, Outcome::Skipped]));
+    assert_eq!((d.run_when(), d.dependencies(), d.outcomes_of("a")), (RunWhen::NoneFailed, &[0, 1][..], None));
+    assert_eq!(Plan::new(plan.to_draft()).unwrap(), plan);
+    let written = serde_json::to_value(plan.to_draft()).unwrap();
+    assert_eq!(written["steps"][2]["depends_on"], json!(["a", {"step": "b", "on": ["success", "skipped"]}]));
+    assert_eq!(Plan::parse(Format::Json, &written.to_string()).unwrap(), plan);
+    let circle =
+        "{id: p, steps: [{id: a, tool: t, depends_on: [{step: b, on: [failure]}]}, {id: b, tool: t, depends_on: [a]}]}";
+    let wrong = Plan::parse(Format::Yaml, circle).unwrap_err();
+    assert!(wrong.to_string().contains("steps[0].depends_on[0]: cyclic dependencies: a → b → a"), "{wrong}");
 }
 
 /// S4-02: a condition makes the steps that it names dependencies, and comes back as it was written.

@@ -119,8 +119,8 @@ fn unknown_fields_are_named_with_the_nearest() {
         ("condition: ${a.result}", "condition: `a` is the step itself"),
         ("condition: ${a}", "condition: `${a}` is not a reference"),
         ("condition: \"'${a.result}' == 'x'\"", "condition: `${a.result}` stands in quotes"),
-        ("run_when: sometimes", "run_when: is `sometimes`, and must be success, failure or always"),
-        ("run_when: 3", "run_when: must be success, failure or always"),
+        ("run_when: sometimes", "run_when: is `sometimes`, and must be success, failure, always or none_failed"),
+        ("run_when: 3", "run_when: must be success, failure, always or none_failed"),
         ("run_when: always", "run_when: says after which ends of other steps this one runs, and it depends on none"),
     ] {
         let wrong = Plan::parse(Format::Yaml, &one_step(field)).unwrap_err();

@@ -189,17 +189,7 @@ impl Fold {
     /// How many of its dependencies a step still waits for.
     pub(super) fn count_open(&mut self, index: usize) {
         use step::State as S;
-        let run_when = self.plan.steps[index].run_when();
-        let is_over = |state| matches!(state, S::Completed | S::Failed | S::Skipped | S::Cancelled);
-        let is_met = |on: &&usize| {
-            let on = &self.picture.steps[**on];
-            let is_asked = on.skip_reason() == v1::SkipReason::Requested;
-            match run_when {
-                RunWhen::Unspecified | RunWhen::Success => on.state() == S::Completed || is_asked,
-                RunWhen::Failure | RunWhen::Always => is_over(on.state()),
-            }
-        };
-        let met = self.dependencies[index].iter().filter(is_met).count();
+        let met = self.dependencies[index].iter().filter(|on| self.is_met(index, **on)).count();
         self.open[index] = self.dependencies[index].len() - met;
         if self.open[index] > 0 && self.picture.steps[index].state() == S::Ready {
             self.picture.steps[index].set_state(S::Pending);

@@ -51,14 +51,42 @@ impl Audit {
         let spec = self.spec(step);
         let dependencies = self.dependencies(step);
         let mut on = dependencies.iter();
+        let has_failed = |&on: &usize| self.failed.contains(&self.root(on));
         match spec.run_when() {
-            RunWhen::Success => on.all(|on| {
-                let by_request = matches!(self.skipped.get(on), Some((SkipReason::Requested, _)));
-                self.completed.contains(on) || by_request
-            }),
+            RunWhen::Success => on.all(|&on| self.has_outcome(step, on)),
             RunWhen::Always => self.dependencies_ended(step),
-            RunWhen::Failure => self.dependencies_ended(step) && on.any(|&on| self.failed.contains(&self.root(on))),
+            RunWhen::Failure => self.dependencies_ended(step) && on.any(has_failed),
+            RunWhen::NoneFailed => self.dependencies_ended(step) && !on.any(has_failed),
         }
+    }
+
+    /// Whether a step has ended with one of the outcomes after which another runs: those that it names, or success. What a person has skipped counts as
+    /// both.
+    pub(super) fn has_outcome(&self, step: usize, on: usize) -> bool {
+        let named = self.spec(step).outcomes_of(&self.ids[on]);
+        let wants = |outcome| named.map_or(outcome == Outcome::Success, |named| named.contains(&outcome));
+        let by_request = matches!(self.skipped.get(&on), Some((SkipReason::Requested, _)));
+        (self.completed.contains(&on) || by_request) && wants(Outcome::Success)
+            || self.failed.contains(&on) && wants(Outcome::Failure)
+            || self.skipped.contains_key(&on) && wants(Outcome::Skipped)
+    }
+
+    /// Whether a step that is skipped because of another would have run after that one's success, and does not run after its end.
+    pub(super) fn needed(&self, step: usize, on: usize) -> bool {
+        let named = self.spec(step).outcomes_of(&self.ids[on]);
+        named.is_none_or(|named| named.contains(&Outcome::Success)) && self.is_kept_by(step, on)
+    }
+
+    /// Whether a step that is skipped because of another does not run after that one's end.
+    pub(super) fn is_kept_by(&self, step: usize, on: usize) -> bool {
+        let depends = self.dependencies(step).contains(&on) && self.ended.contains(&on);
+        depends
+            && match self.spec(step).run_when() {
+                RunWhen::Success => !self.has_outcome(step, on),
+                RunWhen::NoneFailed => self.failed.contains(&self.root(on)),
+                RunWhen::Failure => self.dependencies_ended(step) && !self.may_run(step),
+                RunWhen::Always => false,
+            }
     }
 
     /// The step at which the reason for skipping a step begins.
