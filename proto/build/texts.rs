@@ -26,6 +26,7 @@ enum Mark {
     Labels,
     Exact,
     Schema,
+    Value,
 }
 
 impl Mark {
@@ -36,6 +37,7 @@ impl Mark {
             Self::Json => Some("Json"),
             Self::Labels => Some("Labels"),
             Self::Schema => Some("Schema"),
+            Self::Value => Some("Value"),
             Self::Plain | Self::Exact => None,
         }
     }
@@ -96,6 +98,7 @@ fn mark(field: &FieldDescriptor, option: &ExtensionDescriptor) -> Result<Option<
         4 => Some(Mark::Labels),
         5 => Some(Mark::Exact),
         6 => Some(Mark::Schema),
+        7 => Some(Mark::Value),
         other => return Err(format!("`({OPTION}) = {other}` has no meaning here")),
     };
     let allowed: &[Mark] = if field.is_map() {
@@ -114,7 +117,7 @@ fn mark(field: &FieldDescriptor, option: &ExtensionDescriptor) -> Result<Option<
         }
     } else {
         match field.kind() {
-            Kind::String => &[Mark::Plain, Mark::Words, Mark::Json, Mark::Schema],
+            Kind::String => &[Mark::Plain, Mark::Words, Mark::Json, Mark::Schema, Mark::Value],
             Kind::Bytes => &[Mark::Plain, Mark::Exact],
             Kind::Message(message) if is_unmarkable(&message) => {
                 return Err(format!("{} can contain text that no mark describes", message.full_name()));

@@ -48,7 +48,7 @@ fn generate(messages: &str) -> Result<String, String> {
 #[test]
 fn a_text_field_that_a_method_returns_has_to_be_marked() {
     let hint = |kinds: &str| format!("add `[(belay.v1.text) = …]`, one of {kinds}: see belay/v1/options.proto");
-    let words = hint("TEXT_PLAIN, TEXT_WORDS, TEXT_JSON, TEXT_SCHEMA");
+    let words = hint("TEXT_PLAIN, TEXT_WORDS, TEXT_JSON, TEXT_SCHEMA, TEXT_VALUE");
     let cases = [
         ("message Answer { string a = 1; }", format!("belay.v1.Answer.a: {words}")),
         ("message Answer { oneof one { string a = 1; } }", format!("belay.v1.Answer.a: {words}")),
@@ -100,6 +100,7 @@ fn a_text_of_every_shape_is_visited() {
            In type = 6;
            oneof choice { string text = 7 [(belay.v1.text) = TEXT_WORDS]; In in_part = 8; Empty empty = 9; }
            string schema = 10 [(belay.v1.text) = TEXT_SCHEMA];
+           repeated string values = 11 [(belay.v1.text) = TEXT_VALUE];
            message In { Answer again = 1; }
            message Empty { bool a = 1; }
          }",
@@ -114,6 +115,7 @@ fn a_text_of_every_shape_is_visited() {
         for value in self.named.values_mut() { value.texts(each); }
         if let Some(value) = &mut self.r#type { value.texts(each); }
         let value = &mut self.schema; each(Text::Schema(value));
+        for value in &mut self.values { each(Text::Value(value)); }
         match &mut self.choice {
             Some(crate::v1::answer::Choice::Text(value)) => each(Text::Words(value)),
             Some(crate::v1::answer::Choice::InPart(value)) => value.texts(each),
@@ -155,6 +157,7 @@ fn the_texts_of_an_event_are_visited_and_its_names_are_not() {
     event.texts(&mut |text| {
         visited.push(match text {
             Text::Words(words) => format!("words {words}"),
+            Text::Value(value) => format!("value {value}"),
             Text::Json(json) => format!("json {json}"),
             Text::Schema(schema) => format!("schema {schema}"),
             Text::Labels(labels) => format!("labels {labels:?}"),

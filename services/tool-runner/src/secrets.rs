@@ -215,9 +215,12 @@ impl CallSecrets {
             receipt.files.iter_mut().for_each(|file| file.path = self.text(&file.path));
             receipt.left_out.iter_mut().for_each(|left_out| *left_out = self.text(left_out));
             if let Some(intent) = &mut receipt.intent {
-                intent.command = self.command(&intent.command);
-                let words = [&mut intent.program, &mut intent.working_directory].into_iter();
-                words.chain(&mut intent.environment).chain(&mut intent.paths).for_each(|word| *word = self.text(word));
+                for words in [&mut intent.command, &mut intent.environment, &mut intent.paths] {
+                    *words = self.command(words);
+                }
+                for word in [&mut intent.program, &mut intent.working_directory] {
+                    *word = self.command(std::slice::from_ref(word)).remove(0);
+                }
             }
         }
         let receipt = shown.receipt.as_mut();

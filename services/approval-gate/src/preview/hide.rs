@@ -12,7 +12,7 @@ use belay_redaction::{Found, REDACTED, Redactor, each_string};
 /// Redacts the texts of a message.
 pub(crate) fn hide_texts(redactor: &Redactor, message: &mut impl Texts) {
     message.texts(&mut |text| match text {
-        Text::Words(words) => hide(redactor, words),
+        Text::Words(words) | Text::Value(words) => hide(redactor, words),
         Text::Json(json) => hide_json(redactor, json),
         Text::Schema(schema) => hide_schema(redactor, schema),
         Text::Labels(labels) => labels.values_mut().for_each(|value| hide(redactor, value)),

@@ -172,6 +172,11 @@ impl Redactor {
             || self.may_hide(text)
     }
 
+    /// The same for [`Self::redact_json`] of a string.
+    pub fn may_hide_value(&self, value: &str) -> bool {
+        self.is_whole(value) || self.may_hide(value)
+    }
+
     /// Every secret in the text, in order, without overlaps. They begin and end at character boundaries if the text is UTF-8.
     pub(crate) fn scan(&self, text: &[u8]) -> Vec<Found> {
         let mut found = Vec::new();

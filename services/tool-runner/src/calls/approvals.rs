@@ -352,7 +352,9 @@ impl Calls {
         let secrets = self.ledger.secrets_of_call(waiting);
         let failed = failed.map(|mut failed| {
             failed.texts(&mut |text| match text {
-                Text::Words(words) | Text::Json(words) | Text::Schema(words) => *words = secrets.text(words),
+                Text::Words(words) | Text::Value(words) | Text::Json(words) | Text::Schema(words) => {
+                    *words = secrets.text(words);
+                }
                 Text::Labels(facts) => facts.values_mut().for_each(|fact| *fact = secrets.text(fact)),
             });
             failed

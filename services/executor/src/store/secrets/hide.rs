@@ -15,6 +15,10 @@ pub(super) fn show(redactor: &Redactor, text: Text<'_>) {
 pub(super) fn hide(redactor: &Redactor, text: Text<'_>, found: &mut Vec<String>) -> bool {
     match text {
         Text::Words(words) => hide_words(redactor, words, found),
+        Text::Value(text) => {
+            let hidden = redactor.may_hide_value(text).then(|| hide_json(redactor, &text.as_str().into(), found));
+            hidden.flatten().map(|shown| *text = shown.as_str().unwrap_or(REDACTED).to_owned()).is_some()
+        }
         Text::Json(json) => {
             if !redactor.may_hide_json(json) {
                 return false;

@@ -77,6 +77,7 @@ fn a_message_without_secrets_is_scanned_once_in_place() {
             texts += 1;
             looked_at_closely += match text {
                 Text::Words(words) | Text::Schema(words) => usize::from(sealer.redactor.may_hide(words)),
+                Text::Value(value) => usize::from(sealer.redactor.may_hide_value(value)),
                 Text::Json(json) => usize::from(sealer.redactor.may_hide_json(json)),
                 Text::Labels(labels) => labels.len(),
             };
