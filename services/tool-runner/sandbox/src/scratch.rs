@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Where a command may write outside its workspace: `/tmp` (also `/var/tmp`), [`crate::HOME`] and `/dev/shm`. All are empty when the
-/// command starts and removed when it has ended.
+/// command starts, but for the file for its outputs ([`crate::OUTPUT_VARIABLE`]), and removed when it has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scratch {
     /// The storage of `/tmp` and HOME.

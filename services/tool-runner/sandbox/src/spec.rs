@@ -53,7 +53,7 @@ pub struct Spec {
     pub limits: Option<Limits>,
     /// Whether it may ask while it runs: it gets a pipe for answers and one for questions, as the descriptors that [`ASK_VARIABLE`] names.
     pub asks: bool,
-    /// Whether it may have outputs: it gets an empty file, which [`OUTPUT_VARIABLE`] names, and which [`crate::Running::outputs`] reads.
+    /// Whether it may have outputs: it gets an empty file, which [`OUTPUT_VARIABLE`] names, and which [`crate::RunningCommand::outputs`] reads.
     pub outputs: bool,
 }
 

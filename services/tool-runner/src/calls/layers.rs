@@ -88,7 +88,8 @@ impl Calls {
         let mut secrets = BTreeSet::new();
         for LayerNote { secrets: sealed, .. } in &effect.notes {
             let opened = self.ledger.open_secrets(sealed).ok_or_else(|| {
-                not_begun(&ViewError::Layers { why: "this ledger has not sealed the secrets of its layers".into() })
+                let message = "The call cannot go on from what the step has changed: this ledger has not sealed the secrets of its layers.";
+                (State::Failed, ToolFailure::new(ErrorClass::PreconditionFailed, reasons::LAYER_GONE, message))
             })?;
             secrets.extend(opened);
         }

@@ -72,7 +72,7 @@ pub(super) fn values<'a>(
     Ok((!reader.is_wanted).then_some(outputs))
 }
 
-/// Reads outputs, up to a number of bytes of those that are blobs.
+/// Reads outputs, up to a number of bytes of those that are blobs, and of all that entries of lists have.
 struct Reader<'a> {
     blobs: &'a dyn Blobs,
     read: BTreeSet<(&'a str, u64)>,
@@ -89,16 +89,8 @@ impl<'a> Reader<'a> {
             Payload::Inline(json) => return Ok(Some(Cow::Owned(json.value()))),
             Payload::Blob(blob) => blob,
         };
-        if self.read.insert((&blob.digest, blob.size)) {
-            self.bytes += blob.size;
-        }
-        if self.bytes > MAX_READ_BYTES {
-            let message = format!(
-                "The templates read more than {MAX_READ_BYTES} bytes of outputs, which is the limit, with that of step `{id}`: read \
-                 fewer outputs in one step."
-            );
-            return Err(Failure::new(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, message));
-        }
+        let is_new = self.read.insert((&blob.digest, blob.size));
+        self.count(id, if is_new { blob.size } else { 0 })?;
         match self.blobs.value(blob) {
             BlobValue::Known(value) => Ok(Some(Cow::Borrowed(value))),
             BlobValue::Unreadable(why) => Err(unreadable(id, blob, why)),
@@ -107,6 +99,19 @@ impl<'a> Reader<'a> {
                 Ok(None)
             }
         }
+    }
+
+    /// Adds bytes that are read of the step with this id.
+    fn count(&mut self, id: &str, bytes: u64) -> Result<(), Failure> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes <= MAX_READ_BYTES {
+            return Ok(());
+        }
+        let message = format!(
+            "The templates read more than {MAX_READ_BYTES} bytes of outputs, which is the limit, with that of step `{id}`: read \
+             fewer outputs in one step."
+        );
+        Err(Failure::new(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, message))
     }
 }
 
@@ -129,6 +134,10 @@ fn results<'a>(execution: &'a Execution, list: StepKey, reader: &mut Reader<'a>)
     let mut all = Vec::with_capacity(record.items.current().len());
     for entry in entries.filter(|entry| !entry.commits_step()) {
         let output = entry.output.as_ref().filter(|_| entry.state == StepState::Completed);
+        // A list has many of them, each of which may be small.
+        let inline = output.and_then(Payload::inline).map_or(0, |json| json.as_str().len());
+        let why = entry.failure.as_ref().map_or(0, |failure| failure.message.len());
+        reader.count(&entry.id, (inline + why) as u64)?;
         let value = output.map(|output| reader.value(&entry.id, output)).transpose()?.flatten();
         all.push(result(entry.state, value.as_deref().unwrap_or(&Value::Null), failure(entry)));
     }
@@ -179,4 +188,20 @@ fn failure(record: &StepRecord) -> Value {
 fn unreadable(step: &str, blob: &BlobRef, why: &str) -> Failure {
     let message = format!("The output of step `{step}`, the blob {}, cannot be read: {why}.", blob.digest);
     Failure::new(ErrorClass::Internal, reasons::BLOB_DAMAGED, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NoBlobs;
+
+    #[test]
+    fn what_is_read_of_many_small_outputs_is_bounded_too() {
+        let mut reader = Reader { blobs: &NoBlobs, read: BTreeSet::new(), bytes: 0, is_wanted: false };
+        assert_eq!(reader.count("a", MAX_READ_BYTES - 1), Ok(()));
+        assert_eq!(reader.count("b", 1), Ok(()));
+        let refused = reader.count("c", 1).unwrap_err();
+        assert!(refused.message.contains("with that of step `c`"), "{}", refused.message);
+        assert!(reader.count("d", u64::MAX).is_err());
+    }
 }

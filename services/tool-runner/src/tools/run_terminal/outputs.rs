@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 /// The most bytes of the file.
 const MAX_BYTES: usize = 1 << 20;
 
+/// The deepest nesting of a JSON object of a line: the result is around it, and steps put what they read into their arguments.
+const MAX_DEPTH: usize = 100;
+
 /// The longest name of an output.
 const MAX_NAME_BYTES: usize = 64;
 
@@ -47,6 +50,11 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Map<String, Value>, String> {
         }
         let named = if line.trim_start().starts_with('{') {
             match belay_json::read(line) {
+                Ok(value) if !is_flat(&value, MAX_DEPTH) => {
+                    return Err(format!(
+                        "has JSON in line {number} that is nested deeper than {MAX_DEPTH} levels: flatten it"
+                    ));
+                }
                 Ok(Value::Object(members)) => members.into_iter().collect(),
                 Ok(_) => Vec::new(),
                 Err(refused) => return Err(format!("has JSON in line {number} that cannot be taken: {refused}")),
@@ -72,6 +80,15 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Map<String, Value>, String> {
         }
     }
     Ok(outputs)
+}
+
+/// Whether a value has at most so many levels.
+fn is_flat(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(items) => levels > 0 && items.iter().all(|item| is_flat(item, levels - 1)),
+        Value::Object(members) => levels > 0 && members.values().all(|member| is_flat(member, levels - 1)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
 }
 
 fn is_name(name: &str) -> bool {
@@ -117,6 +134,10 @@ mod tests {
             let refused = parsed(text).expect_err(text);
             assert!(refused.contains(what), "{text}: {refused}");
         }
+        let nested = |levels: usize| format!("{{\"a\": {}{}}}", "[".repeat(levels), "]".repeat(levels));
+        assert!(parsed(&nested(99)).is_ok());
+        assert!(parsed(&nested(100)).unwrap_err().contains("line 1 that is nested deeper than 100 levels"));
+        assert!(parsed(&nested(120)).unwrap_err().contains("nested deeper than 100 levels"));
         assert!(parse(b"a=1\nb=\xff").unwrap_err().contains("line 2"));
         assert!(parse(&vec![b'x'; MAX_BYTES + 1]).unwrap_err().contains("more than 1048576 bytes"));
     }
