@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub enum Text<'a> {
     /// Words.
     Words(&'a mut String),
-    /// One whole value.
+    /// A whole value.
     Value(&'a mut String),
     /// A JSON value as text.
     Json(&'a mut String),

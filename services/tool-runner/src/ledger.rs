@@ -11,9 +11,12 @@ mod entry;
 mod rows;
 mod tables;
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use belay_defects::{Defect, is_planted};
@@ -228,10 +231,10 @@ impl Ledger {
     }
 
     /// Seals the secrets that a call knew for the call that commits its layer.
-    pub(crate) fn seal_secrets(&self, call: &str, secrets: &[String]) -> SealedSecrets {
-        let sealed = match secrets {
-            [] => String::new(),
-            _ => BASE64.encode(&self.sealer.seal(call, Part::Layer, json!(secrets).to_string().as_bytes())),
+    pub(crate) fn seal_secrets(&self, call: &str, secrets: &BTreeSet<String>) -> SealedSecrets {
+        let sealed = match secrets.is_empty() {
+            true => String::new(),
+            false => BASE64.encode(&self.sealer.seal(call, Part::Layer, json!(secrets).to_string().as_bytes())),
         };
         SealedSecrets { call: call.to_owned(), sealed }
     }

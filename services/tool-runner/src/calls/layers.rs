@@ -155,12 +155,12 @@ impl Calls {
 
     /// Removes sets of layers. What cannot be removed now is removed when its workspace is opened next: nothing keeps it any more.
     pub(super) async fn remove_layer_sets(self: &Arc<Self>, sets: Vec<LayerSet>) {
-        for LayerSet { name, workspace, execution } in sets {
-            if let Err(error) = self.ledger.write(Entry::RemovedLayers { set: name.clone() }).await {
+        for set in sets {
+            if let Err(error) = self.ledger.write(Entry::RemovedLayers { set: set.name.clone() }).await {
                 tracing::warn!(%error, "Cannot remove layers of a step from the ledger; they stay until the execution is deleted");
                 return;
             }
-            self.remove_layer_files(LayerSet { name, workspace, execution }).await;
+            self.remove_layer_files(set).await;
         }
     }
 

@@ -339,9 +339,7 @@ impl Calls {
         let found = told.hiding(&told.call.output.found());
         let job = &*found;
         if let Layering::Leaves(leaving) = &mut layering {
-            let known: Vec<String> =
-                job.call.secrets.known().iter().chain(&job.call.started.secrets).cloned().collect();
-            leaving.secrets = self.ledger.seal_secrets(&job.request.name, &known);
+            leaving.secrets = self.ledger.seal_secrets(&job.request.name, job.call.secrets.known());
         }
         let commits_set = match &layering {
             Layering::Commits(effect) => Some(effect.set.clone()),

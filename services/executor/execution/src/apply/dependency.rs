@@ -1,4 +1,4 @@
-//! What the end of a step means for those that depend on it.
+//! The meaning of a step's end for the steps that depend on it.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::{
     state::{StepRecord, Steps},
 };
 
-/// What a step that another depends on means for it.
+/// The meaning of a step for one that depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     /// It has not ended.
@@ -21,7 +21,7 @@ enum Meaning {
 }
 
 impl Steps {
-    /// What `on`, as it is now, means for a step that depends on it. Nothing else decides that.
+    /// The meaning of `on`, as it is now, for a step that depends on it. Nothing else decides that.
     fn meaning(&self, dependent: StepKey, on: StepKey) -> Meaning {
         let (dependent, ended) = (&self[dependent], &self[on]);
         let outcomes = dependent.outcomes_of(&ended.id);
@@ -76,7 +76,7 @@ impl Steps {
     }
 }
 
-/// What an end means for a step that runs after certain outcomes.
+/// The meaning of an end for a step that runs after certain outcomes.
 fn among(outcome: Outcome, counts_as_success: bool, is_wanted: impl Fn(Outcome) -> bool) -> Meaning {
     let wants_success = is_wanted(Outcome::Success);
     if is_wanted(outcome) || counts_as_success && wants_success {
@@ -86,7 +86,7 @@ fn among(outcome: Outcome, counts_as_success: bool, is_wanted: impl Fn(Outcome) 
     Meaning::Unmet(if wants_success { reason(outcome) } else { SkipReason::ConditionFalse })
 }
 
-/// Why a step is skipped that does not run after this end of one that it depends on.
+/// The reason for skipping a step that does not run after this end of one that it depends on.
 fn reason(outcome: Outcome) -> SkipReason {
     match outcome {
         Outcome::Success => SkipReason::ConditionFalse,
@@ -132,7 +132,7 @@ impl Execution {
         Ok(())
     }
 
-    /// One of the steps that `dependent` waits for has ended as it wants; `last` is that step.
+    /// Counts off a step, `last`, that has ended as `dependent` wants.
     fn has_met(&mut self, dependent: StepKey, last: StepKey, time: Timestamp) -> Result<(), String> {
         let record = &mut self.steps[dependent];
         let open = record.open_dependencies.checked_sub(1);
@@ -156,7 +156,7 @@ impl Execution {
         }
     }
 
-    /// What a step that has not started waits for, from the states of all its dependencies: it becomes ready, is marked to be skipped, or waits.
+    /// Decides from the states of all its dependencies what a step that has not started does: it becomes ready, is marked to be skipped, or waits.
     pub(super) fn await_dependencies(&mut self, step: StepKey, time: Timestamp) -> Result<(), String> {
         let record = &self.steps[step];
         if record.runs_for().is_some() {

@@ -157,4 +157,31 @@ mod tests {
         assert_eq!([check, own].map(|key| key.number), [1, 2]);
         assert_eq!(execution.tries(own), 1, "a call of a check is no try of the step's own");
     }
+
+    // All kinds have one family of events, so that only this refuses one that does not fit: the wire cannot say it, a test can.
+    #[test]
+    fn an_event_that_does_not_fit_its_operation_is_refused() {
+        let now = Timestamp::from_micros(5);
+        let plan = "id: p\nsteps: [{id: w, wait: {signal: go}}]";
+        let execution = started(plan, now);
+        let wait = execution.operations().next().expect("it waits").key;
+        let end = ToolCallEnd::Completed { result: Json::from_text("{}").into(), receipt: Receipt::default() };
+        for event in [
+            OperationEvent::Dispatched,
+            OperationEvent::Reported(crate::OperationReport::ChildCreated),
+            OperationEvent::Ended(OperationEnd::ToolCall(end)),
+            OperationEvent::Ended(OperationEnd::Child { end: crate::ChildEnd::Cancelled, spent: None }),
+            OperationEvent::Asked { approval: "a".into(), subject_digest: "sha256:x".into() },
+            OperationEvent::Decided {
+                approval: "a".into(),
+                decision: crate::Decision::Approved,
+                reason: String::new(),
+            },
+        ] {
+            let mut other = execution.clone();
+            let body = Body::Operation { id: execution.operation_id(wait), event };
+            assert!(other.record(now, None, body.clone()).is_err(), "{body:?}");
+            assert_eq!(other, execution, "{body:?}");
+        }
+    }
 }
