@@ -17,12 +17,12 @@ pub struct Action {
     /// The operation.
     pub operation: OperationKey,
     /// What to do.
-    pub verb: Verb,
+    pub required: RequiredAction,
 }
 
 /// What to do for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verb {
+pub enum RequiredAction {
     /// Send the call to the runner under its own name; sending it again attaches to it. A call that was held before it ran is sent with
     /// the grant of its approval.
     Dispatch,
@@ -40,7 +40,7 @@ pub enum Verb {
     Discard,
 }
 
-impl Verb {
+impl RequiredAction {
     /// What is asked of an operation in flight when the execution is stopped.
     pub(crate) fn to_stop(stop: Stop) -> Self {
         if stop == Stop::Killed { Self::Kill } else { Self::Cancel }

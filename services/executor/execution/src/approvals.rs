@@ -7,8 +7,8 @@
 use belay_reasons as reasons;
 
 use crate::{
-    ApprovalMode, ApprovalRequirement, Body, Decided, Decision, Execution, ExecutionState, ExecutionTrigger, Life,
-    Operation, OperationEvent, OperationId, PendingApproval, StepTrigger, Timestamp, state::AttemptEnd, steps,
+    ApprovalMode, ApprovalRequirement, Body, Decided, Decision, Execution, ExecutionState, ExecutionTrigger, Operation,
+    OperationEvent, OperationId, PendingApproval, Phase, StepTrigger, Timestamp, state::AttemptEnd, steps,
 };
 
 impl Execution {
@@ -40,7 +40,7 @@ impl Execution {
         }
         let pending = PendingApproval { requirement: requirement.clone(), since: time, approval: None, decided: None };
         self.update_operation(key, |operation| {
-            operation.life = Life::AwaitingApproval;
+            operation.phase = Phase::AwaitingApproval;
             operation.pending_approval = Some(pending);
         });
         self.settle_approvals(key.step, StepTrigger::CallHeld, time)
@@ -88,9 +88,9 @@ impl Execution {
         if !by_mode && (approval.is_empty() || pending.approval.as_deref() != Some(approval)) {
             return Err(format!("nobody was asked about {id} by the approval `{approval}`"));
         }
-        let life = Operation::life_after(pending, decided.decision);
+        let phase = Operation::phase_after(pending, decided.decision);
         self.update_operation(key, |operation| {
-            operation.life = life;
+            operation.phase = phase;
             if let Some(pending) = &mut operation.pending_approval {
                 pending.decided = Some(decided);
             }
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use crate::{
         Actor, DecideContext, EffectSummary, Event, Json, OperationEnd, OperationEvent, OperationKind, PolicyDecision,
-        StepState, SubjectKind, ToolCallEnd, Verb, Verdict, test_support::started,
+        RequiredAction, StepState, SubjectKind, ToolCallEnd, Verdict, test_support::started,
     };
 
     const NOW: Timestamp = Timestamp::from_micros(5);
@@ -194,7 +194,7 @@ mod tests {
         let mut execution = started("id: p\nsteps: [{id: a, tool: t}, {id: b, tool: t}]", NOW);
         let mut second = execution.operations.iter().next().unwrap().clone();
         second.key.number = 2;
-        let OperationKind::ToolCall(request) = &mut second.work else { unreachable!() };
+        let OperationKind::ToolCall(request) = &mut second.kind else { unreachable!() };
         Arc::make_mut(request).arguments = Json::from_text("2").into();
         let step = second.key.step;
         execution.insert_operation(second);
@@ -236,8 +236,8 @@ mod tests {
         assert!(events.iter().any(dispatched), "{events:?}");
 
         decide(&mut execution, &first, Decision::Denied);
-        let verbs: Vec<_> = execution.actions().into_iter().map(|action| action.verb).collect();
-        assert_eq!(verbs[..2], [Verb::Discard, Verb::Dispatch]);
+        let required: Vec<_> = execution.actions().into_iter().map(|action| action.required).collect();
+        assert_eq!(required[..2], [RequiredAction::Discard, RequiredAction::Dispatch]);
         assert_eq!(state(&execution).0, StepState::Running);
     }
 

@@ -45,7 +45,7 @@ pub(crate) fn by_output(failure: &Failure) -> Failure {
     let what = match class {
         ErrorClass::Crash => "a crash",
         ErrorClass::RateLimit => "a rate limit",
-        ErrorClass::Fatal => "an error that no retry mends",
+        ErrorClass::Fatal => "an error that no retry is_fixable",
         ErrorClass::AgentUnavailable => "a program that is not there",
         _ => return Failure { class, ..failure.clone() },
     };

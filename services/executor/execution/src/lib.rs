@@ -36,7 +36,7 @@ mod totals;
 mod transitions;
 mod window;
 
-pub use action::{Action, DecideContext, Verb};
+pub use action::{Action, DecideContext, RequiredAction};
 pub use amounts::{Amounts, BudgetUnit};
 pub use apply::{ForbiddenChange, IllegalEvent};
 pub use approval::{
@@ -45,7 +45,7 @@ pub use approval::{
 };
 pub use canonical::{Json, digest};
 pub use classify::classify;
-pub use control::{Control, Kept, NewPlan, Refused};
+pub use control::{CarriedOver, Control, NewPlan, Refused};
 pub use decision::Decision;
 pub use event::{
     Actor, Allotment, ApprovalMode, Body, BudgetLevel, BudgetReport, CachedFrom, CallIntent, Child, ChildEnd,
@@ -61,8 +61,8 @@ pub use payload::{
     NoBlobs, Payload, Room,
 };
 pub use state::{
-    Authorization, ChildPause, Execution, FailedAttempt, Life, MAX_SIGNALS, NotRestored, Operation, OperationKey,
-    OperationKind, SNAPSHOT_VERSION, StepKey, StepRole, StepView, Wait, Waiting,
+    Authorization, ChildPause, Execution, FailedAttempt, MAX_SIGNALS, NotRestored, Operation, OperationKey,
+    OperationKind, Phase, SNAPSHOT_VERSION, StepKey, StepRole, StepView, Wait, Waiting,
 };
 pub use steps::question::{MAX_OPEN_QUESTIONS, MAX_QUESTIONS};
 pub use time::Timestamp;

@@ -17,7 +17,7 @@ use belay_journal::{Page, Query};
 use rusqlite::{Connection, Result as Sql};
 
 use self::{
-    choice::{Way, few, way},
+    choice::{Strategy, few, strategy},
     examined::Examined,
     extent::Extent,
     merge::merge,
@@ -31,9 +31,9 @@ pub(crate) fn page(connection: &Connection, query: &Query) -> Sql<Page> {
 
 fn examine(connection: &Connection, query: &Query) -> Sql<Examined> {
     let extent = Extent::of(connection, query)?;
-    let walks = match way(connection, query, &extent)? {
-        Way::Merge(walks) => walks,
-        Way::Sort(walks) => return sort(connection, query, &walks),
+    let walks = match strategy(connection, query, &extent)? {
+        Strategy::Merge(walks) => walks,
+        Strategy::Sort(walks) => return sort(connection, query, &walks),
     };
     let merged = merge(connection, query, walks.clone())?;
     let is_enough = merged.page.next.is_none() || merged.page.rows.len() >= query.limit.div_ceil(4);

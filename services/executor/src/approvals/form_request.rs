@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_execution::{Form, OperationKey, Verb};
+use belay_execution::{Form, OperationKey, RequiredAction};
 use belay_proto::{gate_v1, v1};
 use belay_service_kit::{Retry, status};
 use belay_telemetry::TraceContext;
@@ -46,7 +46,7 @@ impl FormRequest {
             let _fault = fault;
             self.run().await;
         });
-        OperationHandle::new(Verb::RequestApproval, task.abort_handle())
+        OperationHandle::new(RequiredAction::RequestApproval, task.abort_handle())
     }
 
     async fn run(self) {

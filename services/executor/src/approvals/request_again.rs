@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_execution::{OperationKey, Verb};
+use belay_execution::{OperationKey, RequiredAction};
 use belay_proto::gate_v1;
 use belay_service_kit::{Retry, status};
 use belay_telemetry::TraceContext;
@@ -33,7 +33,7 @@ impl RequestAgain {
             let _fault = fault;
             self.run().await;
         });
-        OperationHandle::new(Verb::RequestApproval, task.abort_handle())
+        OperationHandle::new(RequiredAction::RequestApproval, task.abort_handle())
     }
 
     async fn run(self) {

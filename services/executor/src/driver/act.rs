@@ -9,7 +9,7 @@ use std::{
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
     Action, Body, Child, ChildPause, Event, OperationEnd, OperationEvent, OperationKey, OperationKind, RecoveryClass,
-    StepKey, StepView, Timestamp, Verb, WaitCondition, WaitEnd,
+    RequiredAction, StepKey, StepView, Timestamp, WaitCondition, WaitEnd,
 };
 use belay_journal::ParentStep;
 use belay_plan::{PlanStep, StepKind, limits::MAX_DESCRIPTION_CHARS};
@@ -39,17 +39,17 @@ impl Driver {
     /// how the call ended; unless the call is to be killed, which returns the same.
     pub(super) fn act(&mut self) -> Option<Timestamp> {
         let actions = self.execution.actions();
-        let wanted: BTreeMap<OperationKey, Verb> =
-            actions.iter().map(|action| (action.operation, action.verb)).collect();
+        let wanted: BTreeMap<OperationKey, RequiredAction> =
+            actions.iter().map(|action| (action.operation, action.required)).collect();
         self.operations.retain(|call, operation| {
             let wanted = wanted.get(call).copied();
-            wanted == Some(operation.verb) || operation.verb.stops() && wanted != Some(Verb::Kill)
+            wanted == Some(operation.required) || operation.required.stops() && wanted != Some(RequiredAction::Kill)
         });
         let operations = &self.operations;
-        self.blockers.retain_busy(|call| operations.get(call).is_some_and(|operation| !operation.verb.stops()));
+        self.blockers.retain_busy(|call| operations.get(call).is_some_and(|operation| !operation.required.stops()));
         for action in actions {
             if !self.is_under_way(action) {
-                self.start_operation(action.operation, action.verb);
+                self.start_operation(action.operation, action.required);
             }
         }
         self.tell_replies();
@@ -60,11 +60,12 @@ impl Driver {
     pub(super) fn is_under_way(&self, action: Action) -> bool {
         let under_way = self.operations.get(&action.operation);
         under_way.is_some_and(|operation| {
-            operation.verb == action.verb || operation.verb.stops() && action.verb != Verb::Kill
+            operation.required == action.required
+                || operation.required.stops() && action.required != RequiredAction::Kill
         })
     }
 
-    fn start_operation(&mut self, key: OperationKey, verb: Verb) {
+    fn start_operation(&mut self, key: OperationKey, required: RequiredAction) {
         let in_flight = self.execution.operation(key).expect("actions name operations in flight only");
         let created = self.execution.created();
         let id = self.execution.operation_id(key);
@@ -78,14 +79,14 @@ impl Driver {
             let asking = FormRequest { registry, key, request, trace: self.trace.call(&id), updates };
             return drop(self.operations.insert(key, asking.start()));
         }
-        if let OperationKind::Child { child, created, pause } = &in_flight.work {
+        if let OperationKind::Child { child, created, pause } = &in_flight.kind {
             let (child, created, pause) = (child.clone(), *created, *pause);
             self.child_operations += 1;
             let operation = self.child_operation(key, child, created, pause);
-            return drop(self.operations.insert(key, operation.start(verb)));
+            return drop(self.operations.insert(key, operation.start(required)));
         }
         let request = Arc::clone(in_flight.tool_call().expect("only forms, plans and calls of tools need something"));
-        if verb.stops()
+        if required.stops()
             && let Some(pending) = in_flight.pending_approval.as_ref().filter(|pending| pending.decided.is_none())
         {
             self.registry.notify_gate(match pending.approval.clone() {
@@ -109,9 +110,13 @@ impl Driver {
             pending_approval: in_flight.pending_approval.clone(),
             mode: created.approval_mode,
             principal: self.execution.principal().to_owned(),
-            request_reason: if verb == Verb::RequestApproval { self.request_reason(key.step) } else { String::new() },
+            request_reason: if required == RequiredAction::RequestApproval {
+                self.request_reason(key.step)
+            } else {
+                String::new()
+            },
             fence: self.registry.runner_fence(created.shard),
-            maybe_sent: verb.stops() || self.in_doubt.contains_key(&key),
+            maybe_sent: required.stops() || self.in_doubt.contains_key(&key),
             updates: self.update_sender.clone(),
             output: OutputForwarder::new(Arc::clone(&self.feed), id, self.secrets.redactor().clone()),
             retry: Retry::RPC,
@@ -121,12 +126,12 @@ impl Driver {
             waited_for_name: Duration::ZERO,
             has_warned: false,
             delay: match self.blockers.waits_for_machine(key.step) {
-                true => machine_delay(self.execution.tries(key)),
+                true => machine_delay(self.execution.calls_for_purpose(key)),
                 false => Duration::ZERO,
             },
             log_span: Span::current(),
         };
-        self.operations.insert(key, operation.start(verb));
+        self.operations.insert(key, operation.start(required));
     }
 
     fn child_operation(&self, key: OperationKey, child: Child, is_created: bool, pause: ChildPause) -> ChildOperation {

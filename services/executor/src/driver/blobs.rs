@@ -7,8 +7,8 @@ use std::{
 };
 
 use belay_execution::{
-    BlobRef, CallIdentity, DecideContext, Event, Execution, Json, OperationKey, Payload, Receipt, Timestamp,
-    ToolCallEnd, Verb,
+    BlobRef, CallIdentity, DecideContext, Event, Execution, Json, OperationKey, Payload, Receipt, RequiredAction,
+    Timestamp, ToolCallEnd,
 };
 use serde_json::Value;
 
@@ -224,9 +224,11 @@ impl Driver {
                 continue;
             };
             let Payload::Blob(blob) = &call.arguments else { continue };
-            let sends = match action.verb {
-                Verb::Dispatch | Verb::RequestApproval | Verb::Commit => true,
-                Verb::Pause | Verb::Cancel | Verb::Kill | Verb::Discard => false,
+            let sends = match action.required {
+                RequiredAction::Dispatch | RequiredAction::RequestApproval | RequiredAction::Commit => true,
+                RequiredAction::Pause | RequiredAction::Cancel | RequiredAction::Kill | RequiredAction::Discard => {
+                    false
+                }
             };
             if !sends || self.is_under_way(action) {
                 continue;

@@ -31,7 +31,7 @@ pub(super) struct Facts {
     /// How many calls of the attempt conflicted with a commit before.
     pub(super) conflicts: u32,
     /// Whether a call of the attempt was made again before because it failed beside commits.
-    pub(super) failed_beside_commits: bool,
+    pub(super) failed_during_commits: bool,
 }
 
 /// Blocker on the runner's machine that kept a call from running, without a fault of the call.
@@ -93,7 +93,7 @@ pub(super) fn recorded(ended: ToolCallEnd, facts: Facts) -> Recorded {
         }
         ToolCallEnd::Failed { failure, receipt }
             if by_itself
-                && !facts.failed_beside_commits
+                && !facts.failed_during_commits
                 && may_have_read_partial_commits(facts.recovery, &failure, &receipt) =>
         {
             (made_again(&failure, &receipt), None)
@@ -128,7 +128,7 @@ fn made_again(failed: &Failure, receipt: &Receipt) -> ToolCallEnd {
 
 /// The calls that committed meanwhile, for a message.
 fn committers(receipt: &Receipt) -> String {
-    let named: Vec<&str> = receipt.commits_beside.iter().rev().take(3).map(String::as_str).collect();
+    let named: Vec<&str> = receipt.concurrent_commits.iter().rev().take(3).map(String::as_str).collect();
     let more = receipt.commit_count_beside - i64::try_from(named.len()).unwrap_or(i64::MAX);
     match more {
         ..=0 => named.join(", "),
@@ -172,7 +172,7 @@ mod tests {
         is_unapproved: false,
         is_copied: false,
         conflicts: 0,
-        failed_beside_commits: false,
+        failed_during_commits: false,
     };
 
     fn completed() -> ToolCallEnd {
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn a_call_that_failed_beside_commits_is_made_again_once() {
         let beside = |calls: &[&str], count| Receipt {
-            commits_beside: calls.iter().map(|call| (*call).to_owned()).collect(),
+            concurrent_commits: calls.iter().map(|call| (*call).to_owned()).collect(),
             commit_count_beside: count,
             ..Receipt::default()
         };
@@ -296,7 +296,7 @@ mod tests {
         let read = Facts { recovery: Some(RecoveryClass::ReadOnly), ..FIRST };
         assert_ne!(recorded(end(), read).end, end());
         for other in [
-            Facts { failed_beside_commits: true, ..FIRST },
+            Facts { failed_during_commits: true, ..FIRST },
             Facts { was_cancelled: true, ..FIRST },
             Facts { recovery: Some(RecoveryClass::Manual), ..FIRST },
             Facts { recovery: None, ..FIRST },

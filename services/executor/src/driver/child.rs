@@ -10,7 +10,7 @@ use std::sync::Arc;
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
     Actor, Amounts, ApprovalMode, Body, Child, ChildEnd, Control, Created, ErrorClass, Event, ExecutionEvent, Failure,
-    Operation, OperationEnd, OperationEvent, OperationKey, OperationReport, Verb, Workspace,
+    Operation, OperationEnd, OperationEvent, OperationKey, OperationReport, RequiredAction, Workspace,
 };
 use belay_journal::{ExecutionRow, Folder, NewExecution, ParentStep, Refused, TakenMessage};
 use belay_plan::Plan;
@@ -95,24 +95,24 @@ impl From<Status> for Problem {
 }
 
 impl ChildOperation {
-    pub(crate) fn start(self, verb: Verb) -> OperationHandle {
+    pub(crate) fn start(self, required: RequiredAction) -> OperationHandle {
         let number = self.number;
         let fault = ReportFault::new(&self.updates, self.key);
         let task = tokio::spawn(async move {
             let _fault = fault;
-            self.run(verb).await;
-            if verb.stops() {
+            self.run(required).await;
+            if required.stops() {
                 // It stays in flight until the end of the child is recorded.
                 std::future::pending::<()>().await;
             }
         });
-        OperationHandle::numbered(verb, number, task.abort_handle())
+        OperationHandle::numbered(required, number, task.abort_handle())
     }
 
-    async fn run(&self, verb: Verb) {
+    async fn run(&self, required: RequiredAction) {
         let mut retry = Retry::RPC;
         let events = loop {
-            match self.carry_out(verb).await {
+            match self.carry_out(required).await {
                 Ok(events) => break events,
                 Err(Problem::Refused(message)) => {
                     let class = ErrorClass::InvalidArguments;
@@ -143,24 +143,27 @@ impl ChildOperation {
     }
 
     /// Does what the parent needs, and returns what is new about the child.
-    async fn carry_out(&self, verb: Verb) -> Result<Vec<OperationEvent>, Problem> {
-        let (row, is_new) = self.created(verb).await?;
+    async fn carry_out(&self, required: RequiredAction) -> Result<Vec<OperationEvent>, Problem> {
+        let (row, is_new) = self.created(required).await?;
         let mut events = Vec::new();
         if !self.is_created {
             events.push(OperationEvent::Reported(OperationReport::ChildCreated));
         }
-        match verb {
-            Verb::Pause => {
+        match required {
+            RequiredAction::Pause => {
                 let discard_calls = self.discards_calls;
                 let pause = Control::Pause { reason: self.with_parent("paused"), discard_calls, resume_at: None };
                 self.control(&row, pause).await?;
                 events.push(OperationEvent::Reported(OperationReport::ChildPaused));
             }
-            Verb::Cancel | Verb::Kill => {
+            RequiredAction::Cancel | RequiredAction::Kill => {
                 let reason = self.with_parent("cancelled");
-                self.control(&row, Control::Cancel { reason, kill: verb == Verb::Kill }).await?;
+                self.control(&row, Control::Cancel { reason, kill: required == RequiredAction::Kill }).await?;
             }
-            Verb::Dispatch | Verb::RequestApproval | Verb::Commit | Verb::Discard => {
+            RequiredAction::Dispatch
+            | RequiredAction::RequestApproval
+            | RequiredAction::Commit
+            | RequiredAction::Discard => {
                 // An earlier operation may have held it back or paused it, and its request may still be on its way to the child: this one
                 // comes after it.
                 if !is_new {
@@ -181,13 +184,13 @@ impl ChildOperation {
 
     /// The child, and whether this operation has created it. It is created unless it was. One that is to be paused or cancelled is created all the same,
     /// and held back: an earlier operation may be creating it.
-    async fn created(&self, verb: Verb) -> Result<(ExecutionRow, bool), Problem> {
+    async fn created(&self, required: RequiredAction) -> Result<(ExecutionRow, bool), Problem> {
         let (row, is_new) = match self.found().await? {
             Some(row) => (row, false),
             None if self.is_created && !is_planted(Defect::LostChildStartedAgain) => return Err(Problem::Lost),
             None => {
-                let steps = self.room(verb).await?;
-                let is_new = self.create(verb != Verb::Dispatch, steps).await?;
+                let steps = self.room(required).await?;
+                let is_new = self.create(required != RequiredAction::Dispatch, steps).await?;
                 (self.found().await?.ok_or(Problem::Lost)?, is_new)
             }
         };
@@ -206,10 +209,10 @@ impl ChildOperation {
     }
 
     /// Room for the child's steps in memory. One that is held back waits for none: what needs it is to come to an end.
-    async fn room(&self, verb: Verb) -> Result<StepShare, Problem> {
+    async fn room(&self, required: RequiredAction) -> Result<StepShare, Problem> {
         let owner = Owner::of(&self.inherited.principal, Arc::clone(&self.inherited.tree), &self.plan);
         let (mut share, steps) = (self.registry.steps.enter(owner), self.plan.steps().len());
-        if verb != Verb::Dispatch {
+        if required != RequiredAction::Dispatch {
             share.set(steps);
             return Ok(share);
         }

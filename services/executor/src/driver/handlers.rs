@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use belay_execution::{
     Actor, ApprovalRequirement, Body, Control, Decision, Event, ExecutionEvent, ExecutionState, ForbiddenChange,
-    OperationEnd, OperationEvent, OperationKey, OperationReport, PendingApproval, Refused, ToolCallEnd, Verb, WaitEnd,
+    OperationEnd, OperationEvent, OperationKey, OperationReport, PendingApproval, Refused, RequiredAction, ToolCallEnd,
+    WaitEnd,
 };
 use belay_journal::StoreError;
 use belay_proto::v1::{self, approval::State};
@@ -54,7 +55,7 @@ impl Driver {
                 self.blockers.remove(child);
                 let under_way = self.operations.get(&child);
                 let is_replaced = under_way.is_none_or(|operation| operation.number != number);
-                let is_stopping = under_way.is_some_and(|operation| operation.verb.stops());
+                let is_stopping = under_way.is_some_and(|operation| operation.required.stops());
                 if !is_replaced && !is_stopping
                     || news.iter().any(|event| matches!(event, OperationEvent::Ended(OperationEnd::Child { .. })))
                 {
@@ -119,7 +120,11 @@ impl Driver {
                 self.gate_replied(call);
                 self.blockers.clear_services();
                 self.blockers.remove(call);
-                if self.operations.get(&call).is_some_and(|operation| operation.verb == Verb::RequestApproval) {
+                if self
+                    .operations
+                    .get(&call)
+                    .is_some_and(|operation| operation.required == RequiredAction::RequestApproval)
+                {
                     self.operations.remove(&call);
                 }
                 // An answer comes with the decisions.
@@ -145,13 +150,13 @@ impl Driver {
         let step = self.execution.step(key.step);
         let facts = call_end::Facts {
             recovery: self.execution.recovery(key),
-            number: self.execution.tries(key),
-            was_cancelled: self.operations.get(&key).is_some_and(|operation| operation.verb.stops()),
+            number: self.execution.calls_for_purpose(key),
+            was_cancelled: self.operations.get(&key).is_some_and(|operation| operation.required.stops()),
             was_held: pending.is_some(),
             is_unapproved: pending.is_some_and(|pending| approved(pending).is_none()),
             is_copied,
             conflicts: step.conflicts(),
-            failed_beside_commits: step.failed_beside_commits(),
+            failed_during_commits: step.failed_during_commits(),
         };
         let call_end::Recorded { end, needs_acknowledgement, machine_obstacle } = call_end::recorded(ended, facts);
         self.blockers.set_machine(key.step, machine_obstacle, self.registry.now());
@@ -182,7 +187,7 @@ impl Driver {
 
     /// The runner holds a call. Ignored when the call is held for the same subject already, or is being cancelled.
     fn on_held(&mut self, call: OperationKey, requirement: ApprovalRequirement, events: &mut Vec<Event>) {
-        if self.operations.get(&call).is_some_and(|operation| operation.verb.stops()) {
+        if self.operations.get(&call).is_some_and(|operation| operation.required.stops()) {
             return;
         }
         self.operations.remove(&call);

@@ -187,7 +187,7 @@ impl Trace {
         let plan = execution.plan().id();
         let mut draft = Draft {
             name: format!("{} {plan}", operation::INVOKE_WORKFLOW).into(),
-            began: execution.went_on_at().unwrap_or(execution.created_at()),
+            began: execution.resumed_after_end_at().unwrap_or(execution.created_at()),
             attributes: vec![
                 KeyValue::new(semconv::GEN_AI_OPERATION_NAME, operation::INVOKE_WORKFLOW),
                 KeyValue::new(semconv::GEN_AI_WORKFLOW_NAME, plan.to_owned()),
@@ -200,12 +200,13 @@ impl Trace {
         draft
             .attributes
             .extend(labels.map(|(key, value)| KeyValue::new(format!("{}.{key}", semconv::BELAY_LABEL), value.clone())));
-        let Some(went_on_at) = execution.went_on_at() else {
+        let Some(resumed_after_end_at) = execution.resumed_after_end_at() else {
             let kind = if self.caller.is_some() { SpanKind::Server } else { SpanKind::Internal };
             return self.send(self.span.clone(), self.caller.clone(), kind, draft, end, failure);
         };
         // Its own span was sent at its first end.
-        let again = self.telemetry.derived(&self.span, format_args!("{}/again/{}", self.uid, went_on_at.as_micros()));
+        let again =
+            self.telemetry.derived(&self.span, format_args!("{}/again/{}", self.uid, resumed_after_end_at.as_micros()));
         self.send(again, Some(self.span.clone()), SpanKind::Internal, draft, end, failure);
     }
 

@@ -12,7 +12,8 @@ pub(crate) use update::{Busy, Large, SealedResult, Update};
 use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
-    ApprovalMode, Json, OperationKey, PendingApproval, RecoveryClass, ToolCallEnd, ToolCallRequest, Verb, Workspace,
+    ApprovalMode, Json, OperationKey, PendingApproval, RecoveryClass, RequiredAction, ToolCallEnd, ToolCallRequest,
+    Workspace,
 };
 use belay_proto::runner_v1::{self, SessionOperation, session_operation::Operation};
 use belay_service_kit::{Retry, status};
@@ -102,18 +103,22 @@ fn reply_to(end: Result<Box<runner_v1::ToolCall>, tonic::Status>) -> RunnerReply
 struct DriverGone;
 
 impl ToolCallOperation {
-    pub(crate) fn start(self, verb: Verb) -> OperationHandle {
+    pub(crate) fn start(self, required: RequiredAction) -> OperationHandle {
         let link = Arc::clone(self.registry.runner.link());
         // A call that nothing has to be asked for and that does not wait needs no task until something goes wrong.
-        if verb == Verb::Dispatch && self.delay.is_zero() && self.approval().is_none() && link.is_session() {
+        if required == RequiredAction::Dispatch
+            && self.delay.is_zero()
+            && self.approval().is_none()
+            && link.is_session()
+        {
             let (name, request) = (self.name.clone(), self.request_in_session(&self.request.ledger_id, None));
             let running = match link.add(name, request, Box::new(self)) {
                 Ok(in_session) => handle::Running::InSession { _operation: in_session },
                 Err(operation) => handle::Running::Task(operation.continue_with(First::Nothing)),
             };
-            return OperationHandle { verb, number: 0, _running: running };
+            return OperationHandle { required, number: 0, _running: running };
         }
-        OperationHandle::new(verb, Box::new(self).spawn(move |operation| operation.run(verb)))
+        OperationHandle::new(required, Box::new(self).spawn(move |operation| operation.run(required)))
     }
 
     fn spawn<F: Future<Output = ()> + Send + 'static>(
@@ -136,18 +141,18 @@ impl ToolCallOperation {
         drop(self.updates.send(update));
     }
 
-    async fn run(mut self: Box<Self>, verb: Verb) {
-        if verb == Verb::Dispatch && !self.delay.is_zero() {
+    async fn run(mut self: Box<Self>, required: RequiredAction) {
+        if required == RequiredAction::Dispatch && !self.delay.is_zero() {
             tokio::time::sleep(self.delay).await;
         }
-        let update = match verb {
-            Verb::Dispatch => self.dispatch().await,
+        let update = match required {
+            RequiredAction::Dispatch => self.dispatch().await,
             // Boxed: rare operations must not enlarge the future, which is moved for each call when its task starts.
-            Verb::Cancel | Verb::Pause => Box::pin(self.cancel(false)).await,
-            Verb::Kill => Box::pin(self.cancel(true)).await,
-            Verb::RequestApproval => Box::pin(self.request_approval()).await,
-            Verb::Commit => Box::pin(self.commit()).await,
-            Verb::Discard => Box::pin(self.discard()).await,
+            RequiredAction::Cancel | RequiredAction::Pause => Box::pin(self.cancel(false)).await,
+            RequiredAction::Kill => Box::pin(self.cancel(true)).await,
+            RequiredAction::RequestApproval => Box::pin(self.request_approval()).await,
+            RequiredAction::Commit => Box::pin(self.commit()).await,
+            RequiredAction::Discard => Box::pin(self.discard()).await,
         };
         match update {
             Ok(update) => self.report(update),

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
-    Actor, Amounts, ApprovalMode, Body, Created, Event, Execution, ExecutionEvent, Json, Kept, Refused, StepEvent,
-    StepId, Workspace, digest,
+    Actor, Amounts, ApprovalMode, Body, CarriedOver, Created, Event, Execution, ExecutionEvent, Json, Refused,
+    StepEvent, StepId, Workspace, digest,
 };
 use belay_journal::{NewExecution, Refused as NotStored, StartRequest};
 use belay_plan::Plan;
@@ -152,7 +152,7 @@ struct Begun {
 }
 
 fn begun(origin: &ExecutionName, execution: &Execution, from: Option<&StepId>, why: &str) -> Result<Begun, Status> {
-    let kept = execution.kept_by_fork(from).map_err(|refused| match refused {
+    let kept = execution.carried_over_by_fork(from).map_err(|refused| match refused {
         Refused::NoStep(step) => {
             let message = format!("Execution `{}` has no step `{step}`.", origin.id);
             Status::from(status::error(Code::NotFound, reasons::STEP_NOT_FOUND, message))
@@ -168,8 +168,8 @@ fn begun(origin: &ExecutionName, execution: &Execution, from: Option<&StepId>, w
     let (mut taken_over, mut bytes) = (Vec::with_capacity(kept.len()), 0);
     for (step, kept) in kept.into_iter().skip(usize::from(is_planted(Defect::ForkForgetsOutput))) {
         let event = match kept {
-            Kept::Skipped => StepEvent::SkipRequested { reason: why.to_owned() },
-            Kept::Output(output) => {
+            CarriedOver::Skipped => StepEvent::SkipRequested { reason: why.to_owned() },
+            CarriedOver::Output(output) => {
                 bytes += output.size();
                 let inline = output.inline().filter(|_| bytes <= MAX_KEPT_BYTES).ok_or_else(|| {
                     let message = format!(

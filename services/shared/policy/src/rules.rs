@@ -134,9 +134,9 @@ pub(crate) fn directory_name(directory: &str) -> Cow<'_, str> {
 /// A rule that allows a command must name every variable that the command is given, because a variable can change what a program does
 /// (`RUSTC_WRAPPER` for `cargo`). A rule that prompts or denies matches if it names any of them.
 pub(crate) fn fits_environment(rule: &Rule, environment: &[String], meets: impl Fn(&str) -> bool) -> bool {
-    let lets_run = rule.decide == Verdict::Auto && !rule.programs.is_empty();
+    let satisfies = rule.decide == Verdict::Auto && !rule.programs.is_empty();
     match rule.env.is_empty() {
-        _ if lets_run => environment.iter().all(|name| meets(name)),
+        _ if satisfies => environment.iter().all(|name| meets(name)),
         true => true,
         false => environment.iter().any(|name| meets(name)),
     }

@@ -81,7 +81,7 @@ async fn no_call_waits_for_a_running_call() {
     let slow = slow.await.unwrap().unwrap();
     assert_eq!(state(&slow), State::Completed);
     let receipt = slow.receipt.unwrap();
-    assert_eq!(receipt.commits_beside, ["a", "b", "c"].map(name));
+    assert_eq!(receipt.concurrent_commits, ["a", "b", "c"].map(name));
     assert_eq!(receipt.commit_count_beside, 3);
     let alone = runner.run("alone", CHANGE, json!([["write", "f", "3"]])).await;
     assert_eq!(alone.receipt.unwrap().commit_count_beside, 0);

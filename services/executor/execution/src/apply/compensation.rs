@@ -16,7 +16,7 @@ pub(super) fn apply(execution: &mut Execution, steps: &[StepId], time: Timestamp
     for id in steps {
         let step = execution.named(id)?;
         let record = &execution.steps[step];
-        if !record.is_to_undo() || record.compensation.is_some() {
+        if !record.needs_undo() || record.compensation.is_some() {
             return Err(format!("step `{id}` has done nothing, says not how it is undone, or is named twice"));
         }
         let (known, spec) = (execution.steps.len(), Arc::clone(&record.spec));
@@ -40,7 +40,7 @@ pub(super) fn apply(execution: &mut Execution, steps: &[StepId], time: Timestamp
 impl StepRecord {
     /// Whether it has done something that its plan says how to undo. Its call may have completed where the step has not: what was checked after it did
     /// not hold. A step without an attempt, whose output was given, has done nothing here, nor has one whose output is an earlier result.
-    fn is_to_undo(&self) -> bool {
+    fn needs_undo(&self) -> bool {
         self.state.is_terminal()
             && self.attempt > 0
             && self.completed_by > 0
@@ -63,7 +63,7 @@ impl Execution {
             return Vec::new();
         }
         let mut undone: Vec<_> =
-            self.steps.iter().map(|(_, record)| record).filter(|record| record.is_to_undo()).collect();
+            self.steps.iter().map(|(_, record)| record).filter(|record| record.needs_undo()).collect();
         undone.sort_by_key(|record| std::cmp::Reverse(record.completed_by));
         undone.into_iter().map(|record| record.id.clone()).collect()
     }

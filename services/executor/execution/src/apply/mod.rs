@@ -221,7 +221,7 @@ impl Execution {
 
     /// Checks that a step's next operation has this position.
     pub(crate) fn check_is_next(&self, key: OperationKey) -> Result<(), String> {
-        if key != self.next_operation(key.step) || !self.steps[key.step].is_to_request() {
+        if key != self.next_operation(key.step) || !self.steps[key.step].needs_operation() {
             let (record, OperationKey { attempt, number, .. }) = (&self.steps[key.step], key);
             let (last_attempt, last) = (record.attempt, record.operations);
             return Err(format!("`{}` {attempt}.{number} does not follow {last_attempt}.{last}", record.id));

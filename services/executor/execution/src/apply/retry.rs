@@ -82,7 +82,7 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
     }
     if has_ended {
         (execution.stop, execution.ended_at) = (None, None);
-        execution.went_on_at = Some(time);
+        execution.resumed_after_end_at = Some(time);
         execution.forget_compensation();
     }
     execution.first_failure = execution.earliest_failure();

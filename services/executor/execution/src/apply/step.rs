@@ -51,11 +51,11 @@ pub(super) fn apply(
             }
             // One that waits for its next attempt goes on waiting, for one that is due.
             match is_requested {
-                true => execution.goes_on_by_request()?,
+                true => execution.resume_after_request()?,
                 false => execution.transition_step(step, StepTrigger::FallbackSwitched, time)?,
             }
             execution.update_step(step, |record| {
-                (record.call, record.attempts_of_others) = (record.call + 1, attempt);
+                (record.call, record.attempts_before_call) = (record.call + 1, attempt);
                 record.not_before = Some(time);
                 // The failure of one that waits for its next attempt is known.
                 if !is_requested {
@@ -137,7 +137,7 @@ pub(super) fn apply(
             }
             check(execution, step, attempt, StepTrigger::Resolved)?;
             execution.transition_step(step, StepTrigger::Resolved, time)?;
-            execution.goes_on_by_request()?;
+            execution.resume_after_request()?;
             execution.update_step(step, |record| {
                 record.attempt_started_at = Some(time);
                 if *resolution == Resolution::Failed {
@@ -150,24 +150,24 @@ pub(super) fn apply(
         }
         StepEvent::SkipRequested { .. } => {
             check_not_running(execution, step, attempt)?;
-            execution.goes_on_by_request()?;
+            execution.resume_after_request()?;
             execution.update_step(step, |record| record.end = Some(AttemptEnd::SkipRequested));
         }
         StepEvent::OutputSet { output, .. } => {
             check_not_running(execution, step, attempt)?;
-            execution.goes_on_by_request()?;
+            execution.resume_after_request()?;
             execution.update_step(step, |record| {
                 (record.end, record.output) = (Some(AttemptEnd::Completed), Some(output.clone().into()));
             });
         }
         StepEvent::RetryAdvanced { .. } => {
             check_backs_off(execution, step, attempt)?;
-            execution.goes_on_by_request()?;
+            execution.resume_after_request()?;
             execution.update_step(step, |record| record.not_before = record.not_before.map(|until| until.min(time)));
         }
         StepEvent::RetryCancelled { .. } => {
             check_backs_off(execution, step, attempt)?;
-            execution.goes_on_by_request()?;
+            execution.resume_after_request()?;
             execution.update_step(step, |record| {
                 record.end = record.failure.as_deref().cloned().map(AttemptEnd::Denied);
             });
@@ -232,7 +232,7 @@ fn check(execution: &Execution, step: StepKey, attempt: u32, by: StepTrigger) ->
     if attempt != record.attempt {
         return Err(format!("attempt {attempt} of step `{id}` is not the one under way, which is {}", record.attempt));
     }
-    let to_request = record.is_to_request();
+    let to_request = record.needs_operation();
     let leads_there = match (record.state, by) {
         (
             StepState::Pending | StepState::Ready | StepState::Running | StepState::BackingOff,
@@ -265,7 +265,7 @@ fn started(execution: &mut Execution, step: StepKey, attempt: u32, time: Timesta
     execution.check_can_start()?;
     let record = &execution.steps[step];
     let id = &record.id;
-    if attempt != record.attempt + 1 || record.is_to_request() {
+    if attempt != record.attempt + 1 || record.needs_operation() {
         return Err(format!("attempt {attempt} of step `{id}` does not follow attempt {}", record.attempt));
     }
     if let Some(&on) = record.dependencies.iter().find(|&&on| !execution.steps[on].state.is_terminal()) {
@@ -280,8 +280,8 @@ fn started(execution: &mut Execution, step: StepKey, attempt: u32, time: Timesta
     execution.transition_step(step, StepTrigger::Started, time)?;
     execution.update_step(step, |record| {
         (record.attempt, record.operations) = (attempt, 0);
-        (record.operations_of_others, record.questions, record.checked) = (0, 0, 0);
-        (record.conflicts, record.failed_beside) = (0, false);
+        (record.operations_before_purpose, record.questions, record.checked) = (0, 0, 0);
+        (record.conflicts, record.failed_during_commits) = (0, false);
         record.not_before = None;
         record.attempt_started_at = Some(time);
         record.started_at.get_or_insert(time);
@@ -300,7 +300,7 @@ fn end(execution: &mut Execution, step: StepKey, time: Timestamp) {
 
 impl Execution {
     /// A request about a step lets an execution go on that only waited for approvals.
-    pub(super) fn goes_on_by_request(&mut self) -> Result<(), String> {
+    pub(super) fn resume_after_request(&mut self) -> Result<(), String> {
         match self.state {
             ExecutionState::AwaitingApproval => self.transition_execution(ExecutionTrigger::StepResolved, None),
             _ => Ok(()),

@@ -19,7 +19,7 @@ pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Time
     if let Some(change) = execution.forbidden_change(&updated.plan) {
         return Err(change.to_string());
     }
-    execution.goes_on_by_request()?;
+    execution.resume_after_request()?;
     execution.revision = updated.revision;
     execution.deadline = updated.deadline;
     if execution.plan().budget() != updated.plan.budget() {

@@ -7,7 +7,7 @@ use crate::{Execution, Payload, SkipReason, StepId, StepKey, StepState, StepView
 
 /// How a step begins in an execution that is forked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept<'a> {
+pub enum CarriedOver<'a> {
     /// It has completed, with this output.
     Output(&'a Payload),
     /// A principal has skipped it.
@@ -20,9 +20,10 @@ impl Execution {
     ///
     /// # Errors
     /// [`Refused::NoStep`] for a step that the plan does not have, [`Refused::NothingToRetry`] when nothing would run.
-    pub fn kept_by_fork(&self, from: Option<&StepId>) -> Result<Vec<(&StepId, Kept<'_>)>, Refused> {
+    pub fn carried_over_by_fork(&self, from: Option<&StepId>) -> Result<Vec<(&StepId, CarriedOver<'_>)>, Refused> {
         let planned = || self.steps().filter(|step| self.is_planned(step.key));
-        let mut again: BTreeSet<StepKey> = planned().filter(|step| kept(step).is_none()).map(|step| step.key).collect();
+        let mut again: BTreeSet<StepKey> =
+            planned().filter(|step| carried_over(step).is_none()).map(|step| step.key).collect();
         if let Some(from) = from {
             let refused = || Refused::NoStep(from.clone());
             let key = self.step_key(from).ok_or_else(refused)?;
@@ -37,7 +38,7 @@ impl Execution {
             dependents.extend(self.steps[step].dependents.iter().filter(|&&dependent| again.insert(dependent)));
         }
         let taken = planned().filter(|step| !again.contains(&step.key));
-        Ok(taken.filter_map(|step| Some((step.id(), kept(&step)?))).collect())
+        Ok(taken.filter_map(|step| Some((step.id(), carried_over(&step)?))).collect())
     }
 
     /// Whether it is a step of the plan, and not one for an entry of a list or one that undoes another.
@@ -47,12 +48,12 @@ impl Execution {
     }
 }
 
-fn kept<'a>(step: &StepView<'a>) -> Option<Kept<'a>> {
+fn carried_over<'a>(step: &StepView<'a>) -> Option<CarriedOver<'a>> {
     match (step.state(), step.skipped()) {
         (StepState::Completed, _) if step.compensation() != Some(StepState::Completed) => {
-            step.output().map(Kept::Output)
+            step.output().map(CarriedOver::Output)
         }
-        (StepState::Skipped, Some((SkipReason::Requested, _))) => Some(Kept::Skipped),
+        (StepState::Skipped, Some((SkipReason::Requested, _))) => Some(CarriedOver::Skipped),
         _ => None,
     }
 }

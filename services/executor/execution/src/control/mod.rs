@@ -4,7 +4,7 @@ mod fork;
 mod retry;
 mod update;
 
-pub use fork::Kept;
+pub use fork::CarriedOver;
 
 use belay_plan::Plan;
 use thiserror::Error;

@@ -32,7 +32,7 @@ impl Execution {
                     StepEvent::Skipped { reason, because, progress }
                 }
                 StepState::Ready | StepState::BackingOff => StepEvent::Cancelled { progress },
-                StepState::Running if record.is_to_request() && !record.has_entries() => {
+                StepState::Running if record.needs_operation() && !record.has_entries() => {
                     StepEvent::Cancelled { progress }
                 }
                 StepState::OutcomeUnknown => StepEvent::Failed {
@@ -61,7 +61,7 @@ impl Execution {
     /// Ends the steps that run for each entry of a list, after those for the entries, whichever of these end together.
     fn drain_lists(&self) -> Vec<Body> {
         let lists = self.steps.iter().filter(|(_, record)| record.state == StepState::Running && record.has_entries());
-        let open = lists.filter(|(_, record)| record.is_to_request());
+        let open = lists.filter(|(_, record)| record.needs_operation());
         let cancelled = open.enumerate().map(|(before, (step, record))| {
             self.about(step, record.attempt, StepEvent::Cancelled { progress: self.progress(before + 1) })
         });

@@ -63,8 +63,9 @@ impl Execution {
 
     fn needed(&self) -> impl Iterator<Item = Action> + '_ {
         let operations = self.operations.iter().filter(|_| !self.state.is_terminal());
-        operations
-            .filter_map(|operation| Some(Action { operation: operation.key, verb: steps::action(self, operation)? }))
+        operations.filter_map(|operation| {
+            Some(Action { operation: operation.key, required: steps::action(self, operation)? })
+        })
     }
 
     /// When a retry, a wait or the deadline is due next; `None` when none is pending.
@@ -257,7 +258,7 @@ impl Execution {
             return Some(self.fail(step, Failure::new(ErrorClass::Timeout, reasons::STEP_TIMEOUT, message)));
         }
         let record = &self.steps[step];
-        match record.is_to_request() {
+        match record.needs_operation() {
             true => steps::next(self, step, context, blobs),
             false => self.start(step, blobs),
         }

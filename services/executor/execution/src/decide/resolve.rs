@@ -47,7 +47,7 @@ impl Execution {
 
     fn retry_or_fail(&self, step: StepKey, failure: &Failure, now: Timestamp) -> StepEvent {
         let record = &self.steps[step];
-        let (attempt, retry) = (record.attempt - record.attempts_of_others, record.spec.retry());
+        let (attempt, retry) = (record.attempt - record.attempts_before_call, record.spec.retry());
         let fail = |failure| StepEvent::Failed { failure, progress: self.progress_with(step) };
         let failure = &if retry.by_output { classify::by_output(failure) } else { failure.clone() };
         if self.stop.is_some() {
@@ -84,10 +84,10 @@ impl Execution {
     /// another call does not mend: a denial stays one, and what failed for good did (S1-20).
     fn fallback(&self, step: StepKey, failure: &Failure, now: Timestamp) -> Option<StepEvent> {
         let record = &self.steps[step];
-        let mends = failure.class.is_retryable() || failure.class == ErrorClass::AgentUnavailable;
+        let is_fixable = failure.class.is_retryable() || failure.class == ErrorClass::AgentUnavailable;
         let has_time = self.step_deadline(step).is_none_or(|deadline| deadline > now);
         let from = record.current_call()?.tool.clone();
-        let to = record.next_call().filter(|_| mends && has_time)?.tool.clone();
+        let to = record.next_call().filter(|_| is_fixable && has_time)?.tool.clone();
         Some(StepEvent::FallbackSwitched { failure: failure.clone(), from, to, reason: String::new() })
     }
 

@@ -126,7 +126,7 @@ pub struct Receipt {
     /// Whether the workspace is a directory in which people work as well.
     pub live_base: bool,
     /// The last of the calls that committed in the workspace while this one ran.
-    pub commits_beside: Vec<String>,
+    pub concurrent_commits: Vec<String>,
     /// The number of those commits.
     pub commit_count_beside: i64,
     /// The special files that the call left and that were not committed, the first of them only.

@@ -11,7 +11,7 @@ use std::{
 
 use belay_plan::{Plan, StepSpec};
 
-use super::{Execution, Life, OpenOperations, Operation, OperationKey, Operations, StepKey, StepRecord, Steps};
+use super::{Execution, OpenOperations, Operation, OperationKey, Operations, Phase, StepKey, StepRecord, Steps};
 use crate::{StepState, Timestamp};
 
 /// The indexes.
@@ -84,7 +84,7 @@ impl StepClass {
             StepState::Ready | StepState::Running => {
                 let OpenOperations { all, awaiting, queued } = record.open;
                 let none_can_run = all > 0 && awaiting + queued == all;
-                let to_request = record.is_to_request();
+                let to_request = record.needs_operation();
                 Self {
                     holds_slot: slot && !none_can_run,
                     idles_slot: slot && to_request,
@@ -122,12 +122,12 @@ struct OperationClass {
 
 impl OperationClass {
     fn of(operation: &Operation) -> Self {
-        let is = |life| operation.life == life;
+        let is = |phase| operation.phase == phase;
         let condition = operation.wait();
         let requested = operation.requested_approval().is_some();
         Self {
-            queued: is(Life::Queued),
-            approval_to_request: operation.is_to_request(),
+            queued: is(Phase::Queued),
+            approval_to_request: operation.needs_approval_request(),
             approval_requested: requested,
             timer: condition.and_then(crate::WaitCondition::until),
             waits_for_signal: condition.is_some_and(|condition| condition.signal().is_some()),
@@ -135,8 +135,8 @@ impl OperationClass {
             is_question: condition.is_some_and(|condition| condition.question().is_some()),
             open: OpenOperations {
                 all: 1,
-                awaiting: u32::from(is(Life::AwaitingApproval)),
-                queued: u32::from(is(Life::Queued)),
+                awaiting: u32::from(is(Phase::AwaitingApproval)),
+                queued: u32::from(is(Phase::Queued)),
             },
         }
     }

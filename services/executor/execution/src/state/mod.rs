@@ -24,7 +24,7 @@ pub(crate) use self::{
     signals::Signals,
 };
 pub use self::{
-    operation::{ChildPause, Life, Operation, OperationKey, OperationKind, Wait},
+    operation::{ChildPause, Operation, OperationKey, OperationKind, Phase, Wait},
     record::{Authorization, FailedAttempt, StepKey, StepRole},
     signals::MAX_SIGNALS,
     snapshot::{NotRestored, SNAPSHOT_VERSION},
@@ -54,7 +54,7 @@ pub struct Execution {
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) ended_at: Option<Timestamp>,
     /// When it last went on after its end.
-    pub(crate) went_on_at: Option<Timestamp>,
+    pub(crate) resumed_after_end_at: Option<Timestamp>,
     /// When its time limit ends it.
     pub(crate) deadline: Option<Timestamp>,
     /// Since when it is in `AwaitingApproval`; `None` in other states.
@@ -290,7 +290,7 @@ impl<'a> StepView<'a> {
     pub fn max_attempts(&self) -> u32 {
         let attempts = if self.record.has_entries() { 1 } else { self.record.spec.retry().max_attempts };
         // A rate limit that is queued for later has made more of them.
-        self.record.attempts_of_others.saturating_add(attempts).max(self.record.attempt)
+        self.record.attempts_before_call.saturating_add(attempts).max(self.record.attempt)
     }
 
     /// When its first attempt started.
@@ -349,8 +349,8 @@ impl<'a> StepView<'a> {
     }
 
     /// Whether a call with that purpose was made again because it failed while others committed.
-    pub fn failed_beside_commits(&self) -> bool {
-        self.record.failed_beside
+    pub fn failed_during_commits(&self) -> bool {
+        self.record.failed_during_commits
     }
 
     /// Its operations in flight.
@@ -422,7 +422,7 @@ impl Execution {
             last_time: time,
             started_at: None,
             ended_at: None,
-            went_on_at: None,
+            resumed_after_end_at: None,
             deadline,
             awaiting_since: None,
             waited: Duration::ZERO,
@@ -515,8 +515,8 @@ impl Execution {
     }
 
     /// When it last went on after its end, because a principal had steps run again; `None` when that never was.
-    pub fn went_on_at(&self) -> Option<Timestamp> {
-        self.went_on_at
+    pub fn resumed_after_end_at(&self) -> Option<Timestamp> {
+        self.resumed_after_end_at
     }
 
     /// When its time limit ends it.
@@ -591,8 +591,8 @@ impl Execution {
     }
 
     /// Which of the operations in its attempt with its purpose, the step's own or that of a check, one is; from 1.
-    pub fn tries(&self, key: OperationKey) -> u32 {
-        key.number - self.steps[key.step].operations_of_others
+    pub fn calls_for_purpose(&self, key: OperationKey) -> u32 {
+        key.number - self.steps[key.step].operations_before_purpose
     }
 
     /// The id of an operation at this position.

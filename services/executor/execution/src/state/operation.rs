@@ -27,9 +27,9 @@ pub struct Operation {
     /// When its intent was recorded.
     pub since: Timestamp,
     /// What it does.
-    pub work: OperationKind,
+    pub kind: OperationKind,
     /// How far it is.
-    pub life: Life,
+    pub phase: Phase,
     /// The approval that it waits for or waited for.
     pub pending_approval: Option<PendingApproval>,
     /// The outcomes of the questions that it has asked, by their ids: the tool runner is told until it knows.
@@ -78,7 +78,7 @@ pub struct Wait {
 
 /// How far an operation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Life {
+pub enum Phase {
     /// It may be running; sending it again attaches to it.
     Dispatched,
     /// It waits for an approval.
@@ -93,13 +93,13 @@ pub enum Life {
 
 impl Operation {
     /// An operation whose intent is recorded.
-    pub(crate) fn new(key: OperationKey, since: Timestamp, work: OperationKind, life: Life) -> Self {
-        Self { key, since, work, life, pending_approval: None, replies: BTreeMap::new() }
+    pub(crate) fn new(key: OperationKey, since: Timestamp, kind: OperationKind, phase: Phase) -> Self {
+        Self { key, since, kind, phase, pending_approval: None, replies: BTreeMap::new() }
     }
 
     /// The call's request; `None` for other operations.
     pub fn tool_call(&self) -> Option<&Arc<ToolCallRequest>> {
-        match &self.work {
+        match &self.kind {
             OperationKind::ToolCall(request) => Some(request),
             OperationKind::Wait(_) | OperationKind::Child { .. } => None,
         }
@@ -107,7 +107,7 @@ impl Operation {
 
     /// What the wait waits for; `None` for other operations.
     pub fn wait(&self) -> Option<&WaitCondition> {
-        match &self.work {
+        match &self.kind {
             OperationKind::Wait(wait) => Some(&wait.condition),
             OperationKind::ToolCall(_) | OperationKind::Child { .. } => None,
         }
@@ -115,7 +115,7 @@ impl Operation {
 
     /// The execution of its step's plan; `None` for other operations.
     pub fn child(&self) -> Option<&Child> {
-        match &self.work {
+        match &self.kind {
             OperationKind::Child { child, .. } => Some(child),
             OperationKind::ToolCall(_) | OperationKind::Wait(_) => None,
         }
@@ -123,7 +123,7 @@ impl Operation {
 
     /// Whether it is the execution of its step's plan, and that is known to have been created.
     pub fn is_created_child(&self) -> bool {
-        matches!(self.work, OperationKind::Child { created: true, .. })
+        matches!(self.kind, OperationKind::Child { created: true, .. })
     }
 
     /// The approval that it waits for, once it has been requested.
@@ -133,7 +133,7 @@ impl Operation {
 
     /// The name of its form at the gate, once the gate asks for the answer.
     pub fn requested_answer(&self) -> Option<&str> {
-        match &self.work {
+        match &self.kind {
             OperationKind::Wait(wait) => wait.approval.as_deref(),
             OperationKind::ToolCall(_) | OperationKind::Child { .. } => None,
         }
@@ -151,7 +151,7 @@ impl Operation {
     /// What it waits for, when it is a wait.
     pub fn waiting(&self) -> Option<Waiting> {
         let since = self.since;
-        match &self.work {
+        match &self.kind {
             OperationKind::ToolCall(_) | OperationKind::Child { .. } => None,
             OperationKind::Wait(wait) => Some(match wait.condition {
                 WaitCondition::Time { until } => Waiting::Time { since, until },
@@ -164,17 +164,17 @@ impl Operation {
     }
 
     /// Whether its approval is still to be requested.
-    pub(crate) fn is_to_request(&self) -> bool {
+    pub(crate) fn needs_approval_request(&self) -> bool {
         let unrequested = |pending: &PendingApproval| pending.approval.is_none() && pending.decided.is_none();
         self.pending_approval.as_ref().is_some_and(unrequested)
     }
 
     /// Where a decision about its approval takes it.
-    pub(crate) fn life_after(pending: &PendingApproval, decision: Decision) -> Life {
+    pub(crate) fn phase_after(pending: &PendingApproval, decision: Decision) -> Phase {
         match (pending.requirement.kind, decision) {
-            (SubjectKind::Call, Decision::Approved) => Life::Queued,
+            (SubjectKind::Call, Decision::Approved) => Phase::Queued,
             (SubjectKind::Effect, Decision::Approved)
-            | (_, Decision::Denied | Decision::Skipped | Decision::Expired) => Life::Decided,
+            | (_, Decision::Denied | Decision::Skipped | Decision::Expired) => Phase::Decided,
         }
     }
 }
@@ -182,7 +182,7 @@ impl Operation {
 impl Operation {
     /// The amounts that are held for it.
     pub(crate) fn held(&self) -> Amounts {
-        match &self.work {
+        match &self.kind {
             // Nothing is said of what was not limited when it began, and may be by now.
             OperationKind::ToolCall(request) => Amounts {
                 calls: request.held.calls.max(1),
@@ -199,7 +199,7 @@ impl Operation {
     /// The amounts that it has used when it ends: nothing when it is a call that was to be approved before it ran and has not been sent since.
     pub(crate) fn used(&self, output_bytes: u64) -> Amounts {
         let is_before = |pending: &PendingApproval| pending.requirement.kind == SubjectKind::Call;
-        let waited = self.pending_approval.as_ref().is_some_and(is_before) && self.life != Life::Dispatched;
+        let waited = self.pending_approval.as_ref().is_some_and(is_before) && self.phase != Phase::Dispatched;
         if waited { Amounts::default() } else { Amounts { calls: 1, output_bytes } }
     }
 

@@ -104,11 +104,11 @@ pub(crate) struct StepRecord {
     /// Which of its calls it makes: 0 for its own, 1 for the first that takes its place.
     pub(crate) call: usize,
     /// How many attempts had been made when that call took the place of the one before, or when it was last made to run again.
-    pub(crate) attempts_of_others: u32,
+    pub(crate) attempts_before_call: u32,
     /// Operations of this attempt so far.
     pub(crate) operations: u32,
     /// How many of those were made before what it does now: for its checks, or as its own call.
-    pub(crate) operations_of_others: u32,
+    pub(crate) operations_before_purpose: u32,
     /// How many questions its last call has asked: each is an operation.
     pub(crate) questions: u32,
     /// How far its attempt is: how many of its preconditions hold, its own call, and of its postconditions.
@@ -116,7 +116,7 @@ pub(crate) struct StepRecord {
     /// Calls for what it does now that conflicted with another commit.
     pub(crate) conflicts: u32,
     /// Whether a call for what it does now failed while others committed, and was made again for that reason.
-    pub(crate) failed_beside: bool,
+    pub(crate) failed_during_commits: bool,
     /// Dependencies that have not ended as it wants.
     pub(crate) open_dependencies: usize,
     pub(crate) started_at: Option<Timestamp>,
@@ -161,7 +161,7 @@ impl StepRecord {
     }
 
     /// Whether its attempt has started and its next operation is still to be requested.
-    pub(crate) fn is_to_request(&self) -> bool {
+    pub(crate) fn needs_operation(&self) -> bool {
         matches!(self.state, StepState::Ready | StepState::Running)
             && self.has_started()
             && self.open.all == 0
@@ -348,13 +348,13 @@ impl StepRecord {
             attempt: 0,
             attempts_before: 0,
             call: 0,
-            attempts_of_others: 0,
+            attempts_before_call: 0,
             operations: 0,
-            operations_of_others: 0,
+            operations_before_purpose: 0,
             questions: 0,
             checked: 0,
             conflicts: 0,
-            failed_beside: false,
+            failed_during_commits: false,
             open_dependencies,
             started_at: None,
             attempt_started_at: None,
@@ -378,11 +378,11 @@ impl StepRecord {
 
     /// Forgets how it ended: it waits for its dependencies as if it had not run. What is kept of it are its failed attempts, and their number.
     pub(crate) fn reset(&mut self, time: Timestamp) {
-        (self.attempts_before, self.call, self.attempts_of_others) = (self.attempt, 0, self.attempt);
+        (self.attempts_before, self.call, self.attempts_before_call) = (self.attempt, 0, self.attempt);
         (self.items.listed, self.items.open) = (None, 0);
         (self.compensation, self.completed_by) = (None, 0);
         (self.state, self.since) = (StepState::Pending, time);
-        (self.conflicts, self.failed_beside, self.checked) = (0, false, 0);
+        (self.conflicts, self.failed_during_commits, self.checked) = (0, false, 0);
         (self.started_at, self.attempt_started_at, self.ended_at, self.not_before) = (None, None, None, None);
         self.waited = Duration::ZERO;
         (self.output, self.failure, self.authorization) = (None, None, None);

@@ -46,7 +46,7 @@ struct Snapshot {
     last_time: Timestamp,
     started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
-    went_on_at: Option<Timestamp>,
+    resumed_after_end_at: Option<Timestamp>,
     deadline: Option<Timestamp>,
     awaiting_since: Option<Timestamp>,
     waited: Duration,
@@ -74,16 +74,16 @@ struct StepSnapshot {
     listed: Option<usize>,
     open_items: usize,
     call: usize,
-    attempts_of_others: u32,
+    attempts_before_call: u32,
     state: StepState,
     attempt: u32,
     attempts_before: u32,
     operations: u32,
-    operations_of_others: u32,
+    operations_before_purpose: u32,
     questions: u32,
     checked: usize,
     conflicts: u32,
-    failed_beside: bool,
+    failed_during_commits: bool,
     open_dependencies: usize,
     started_at: Option<Timestamp>,
     attempt_started_at: Option<Timestamp>,
@@ -122,7 +122,7 @@ impl StepSnapshot {
             compensation,
             completed_by,
             call,
-            attempts_of_others,
+            attempts_before_call,
             dependencies,
             dependents: _,
             open: _,
@@ -130,11 +130,11 @@ impl StepSnapshot {
             attempt,
             attempts_before,
             operations,
-            operations_of_others,
+            operations_before_purpose,
             questions,
             checked,
             conflicts,
-            failed_beside,
+            failed_during_commits,
             open_dependencies,
             started_at,
             attempt_started_at,
@@ -165,16 +165,16 @@ impl StepSnapshot {
             listed: *listed,
             open_items: *open_items,
             call: *call,
-            attempts_of_others: *attempts_of_others,
+            attempts_before_call: *attempts_before_call,
             state: *state,
             attempt: *attempt,
             attempts_before: *attempts_before,
             operations: *operations,
-            operations_of_others: *operations_of_others,
+            operations_before_purpose: *operations_before_purpose,
             questions: *questions,
             checked: *checked,
             conflicts: *conflicts,
-            failed_beside: *failed_beside,
+            failed_during_commits: *failed_during_commits,
             open_dependencies: *open_dependencies,
             started_at: *started_at,
             attempt_started_at: *attempt_started_at,
@@ -203,16 +203,16 @@ impl StepSnapshot {
             listed,
             open_items,
             call,
-            attempts_of_others,
+            attempts_before_call,
             state,
             attempt,
             attempts_before,
             operations,
-            operations_of_others,
+            operations_before_purpose,
             questions,
             checked,
             conflicts,
-            failed_beside,
+            failed_during_commits,
             open_dependencies,
             started_at,
             attempt_started_at,
@@ -233,14 +233,15 @@ impl StepSnapshot {
         } = self;
         (record.items.listed, record.items.open) = (listed, open_items);
         (record.compensation, record.completed_by) = (compensation, completed_by);
-        (record.call, record.attempts_of_others) = (call, attempts_of_others);
+        (record.call, record.attempts_before_call) = (call, attempts_before_call);
         record.state = state;
         record.attempt = attempt;
         record.attempts_before = attempts_before;
-        (record.operations, record.operations_of_others, record.checked) = (operations, operations_of_others, checked);
+        (record.operations, record.operations_before_purpose, record.checked) =
+            (operations, operations_before_purpose, checked);
         record.questions = questions;
         record.conflicts = conflicts;
-        record.failed_beside = failed_beside;
+        record.failed_during_commits = failed_during_commits;
         record.open_dependencies = open_dependencies;
         record.started_at = started_at;
         record.attempt_started_at = attempt_started_at;
@@ -308,7 +309,7 @@ impl Execution {
             last_time,
             started_at,
             ended_at,
-            went_on_at,
+            resumed_after_end_at,
             deadline,
             awaiting_since,
             waited,
@@ -337,7 +338,7 @@ impl Execution {
             last_time: *last_time,
             started_at: *started_at,
             ended_at: *ended_at,
-            went_on_at: *went_on_at,
+            resumed_after_end_at: *resumed_after_end_at,
             deadline: *deadline,
             awaiting_since: *awaiting_since,
             waited: *waited,
@@ -392,7 +393,7 @@ impl Execution {
             last_time,
             started_at,
             ended_at,
-            went_on_at,
+            resumed_after_end_at,
             deadline,
             awaiting_since,
             waited,
@@ -420,7 +421,7 @@ impl Execution {
             last_time,
             started_at,
             ended_at,
-            went_on_at,
+            resumed_after_end_at,
             deadline,
             awaiting_since,
             waited,

@@ -128,7 +128,8 @@ pub(super) fn passed(execution: &mut Execution, step: StepKey, place: Option<Che
     let sequence = execution.last_sequence + 1;
     execution.update_step(step, |record| {
         record.checked = 1 + record.position(place);
-        (record.operations_of_others, record.conflicts, record.failed_beside) = (record.operations, 0, false);
+        (record.operations_before_purpose, record.conflicts, record.failed_during_commits) =
+            (record.operations, 0, false);
         record.questions = 0;
         if place.is_none() {
             record.completed_by = sequence;
@@ -151,7 +152,7 @@ pub(crate) fn resolved(execution: &mut Execution, step: StepKey, result: Payload
         }
         // What a check returned is of no use to other steps.
         (false, _) => execution.update_step(step, |record| {
-            (record.checked, record.operations_of_others) = (record.checked + 1, record.operations);
+            (record.checked, record.operations_before_purpose) = (record.checked + 1, record.operations);
             record.questions = 0;
         }),
     }

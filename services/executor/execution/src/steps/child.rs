@@ -9,9 +9,9 @@ use belay_reasons as reasons;
 
 use super::outputs::values;
 use crate::{
-    Amounts, Blobs, Body, Child, ChildEnd, ChildPause, DecideContext, ErrorClass, Execution, Failure, Json, Life,
-    Operation, OperationEvent, OperationId, OperationKey, OperationKind, OperationReport, StepKey, StepState,
-    StepTrigger, Timestamp, Verb, Work, event::child_id, state::AttemptEnd,
+    Amounts, Blobs, Body, Child, ChildEnd, ChildPause, DecideContext, ErrorClass, Execution, Failure, Json, Operation,
+    OperationEvent, OperationId, OperationKey, OperationKind, OperationReport, Phase, RequiredAction, StepKey,
+    StepState, StepTrigger, Timestamp, Work, event::child_id, state::AttemptEnd,
 };
 
 /// A child is to be started.
@@ -32,8 +32,8 @@ pub(super) fn started(
         execution.transition_step(step, StepTrigger::OperationRequested, time)?;
     }
     execution.update_step(step, |record| record.operations = key.number);
-    let work = OperationKind::Child { child: child.clone(), created: false, pause: ChildPause::Runs };
-    execution.insert_operation(Operation::new(key, time, work, Life::Dispatched));
+    let kind = OperationKind::Child { child: child.clone(), created: false, pause: ChildPause::Runs };
+    execution.insert_operation(Operation::new(key, time, kind, Phase::Dispatched));
     Ok(())
 }
 
@@ -43,7 +43,7 @@ fn in_flight<'a>(
     id: &OperationId,
 ) -> Result<(&'a Operation, &'a Child, bool, ChildPause), String> {
     let operation = execution.in_flight(id)?;
-    let OperationKind::Child { child, created, pause } = &operation.work else {
+    let OperationKind::Child { child, created, pause } = &operation.kind else {
         return Err(format!("{id} is not an execution of a plan"));
     };
     Ok((operation, child, *created, *pause))
@@ -63,8 +63,8 @@ fn created(execution: &mut Execution, id: &OperationId) -> Result<(), String> {
     if was_created {
         return Err(format!("{id} is created already"));
     }
-    let (key, work) = (operation.key, OperationKind::Child { child: child.clone(), created: true, pause });
-    execution.update_operation(key, |operation| operation.work = work);
+    let (key, kind) = (operation.key, OperationKind::Child { child: child.clone(), created: true, pause });
+    execution.update_operation(key, |operation| operation.kind = kind);
     Ok(())
 }
 
@@ -73,8 +73,8 @@ fn set_pause(execution: &mut Execution, id: &OperationId, pause: ChildPause) -> 
     if before == pause || (pause == ChildPause::Paused) != execution.paused.is_some() {
         return Err(format!("{id} is not to be paused or resumed"));
     }
-    let (key, work) = (operation.key, OperationKind::Child { child: child.clone(), created, pause });
-    execution.update_operation(key, |operation| operation.work = work);
+    let (key, kind) = (operation.key, OperationKind::Child { child: child.clone(), created, pause });
+    execution.update_operation(key, |operation| operation.kind = kind);
     Ok(())
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn forget_pauses(execution: &mut Execution) {
         execution.operations().filter(|operation| operation.child().is_some()).map(|operation| operation.key).collect();
     for key in children {
         execution.update_operation(key, |operation| {
-            if let OperationKind::Child { pause, .. } = &mut operation.work {
+            if let OperationKind::Child { pause, .. } = &mut operation.kind {
                 *pause = ChildPause::Unknown;
             }
         });
@@ -157,10 +157,10 @@ pub(super) fn next(
 }
 
 /// It is created, paused and resumed with this execution, and cancelled with it. Its end is sent, so that waiting for it needs nothing.
-pub(crate) fn action(execution: &Execution, created: bool, pause: ChildPause) -> Option<Verb> {
+pub(crate) fn action(execution: &Execution, created: bool, pause: ChildPause) -> Option<RequiredAction> {
     match (execution.stop, &execution.paused) {
-        (Some(stop), _) => Some(Verb::to_stop(stop)),
-        (None, Some(_)) => (pause != ChildPause::Paused).then_some(Verb::Pause),
-        (None, None) => (!created || pause != ChildPause::Runs).then_some(Verb::Dispatch),
+        (Some(stop), _) => Some(RequiredAction::to_stop(stop)),
+        (None, Some(_)) => (pause != ChildPause::Paused).then_some(RequiredAction::Pause),
+        (None, None) => (!created || pause != ChildPause::Runs).then_some(RequiredAction::Dispatch),
     }
 }

@@ -224,7 +224,7 @@ fn some_failed(first: &StepRecord, count: usize, all: usize, entries: &str) -> F
 fn check(execution: &Execution, step: StepKey, attempt: u32) -> Result<&StepRecord, String> {
     execution.check_can_start()?;
     let record = &execution.steps[step];
-    if !record.has_entries() || attempt != record.attempt || !record.is_to_request() {
+    if !record.has_entries() || attempt != record.attempt || !record.needs_operation() {
         return Err(format!(
             "step `{}`, which is {:?} in attempt {}, does not run for each entry of a list now",
             record.id, record.state, record.attempt
@@ -252,7 +252,7 @@ pub(crate) fn listed(
     let mut open = 0;
     for (item, &of_item) in items.iter().zip(&known).skip(done) {
         let record = &execution.steps[of_item];
-        if record.stays_for(item) {
+        if record.unchanged_for(item) {
             continue;
         }
         if record.state.is_terminal() {
@@ -340,14 +340,14 @@ fn commit_skipped(execution: &mut Execution, step: StepKey, whole: StepKey) {
         Some((SkipReason::ApprovalSkipped | SkipReason::NonInteractive, _)) => AttemptEnd::Skipped,
         _ => return,
     };
-    if record.commits_step() && execution.stop.is_none() && execution.steps[whole].is_to_request() {
+    if record.commits_step() && execution.stop.is_none() && execution.steps[whole].needs_operation() {
         execution.update_step(whole, |record| record.end = Some(end));
     }
 }
 
 impl StepRecord {
     /// Whether a step that has ended for an entry of a list need not run for this entry.
-    fn stays_for(&self, item: &Json) -> bool {
+    fn unchanged_for(&self, item: &Json) -> bool {
         let by_a_person = matches!(
             self.skipped,
             Some((SkipReason::Requested | SkipReason::ApprovalSkipped | SkipReason::NonInteractive, _))

@@ -20,7 +20,7 @@ use belay_plan::StepKind;
 
 use crate::{
     Actor, Blobs, Body, DecideContext, Decided, Execution, Operation, OperationEnd, OperationEvent, OperationId,
-    OperationKey, OperationKind, RecoveryClass, StepKey, Timestamp, ToolFacts, Verb, Work, state::StepRecord,
+    OperationKey, OperationKind, RecoveryClass, RequiredAction, StepKey, Timestamp, ToolFacts, Work, state::StepRecord,
 };
 
 /// The event with which a started step requests its next operation, or fails; `None` while it needs a blob that is not at hand.
@@ -107,8 +107,8 @@ impl Execution {
 }
 
 /// What the driver has to do for an operation in flight; `None` when there is nothing to do.
-pub(crate) fn action(execution: &Execution, operation: &Operation) -> Option<Verb> {
-    match &operation.work {
+pub(crate) fn action(execution: &Execution, operation: &Operation) -> Option<RequiredAction> {
+    match &operation.kind {
         OperationKind::ToolCall(_) => tool::action(execution, operation),
         OperationKind::Wait(wait) => wait::action(execution, wait),
         OperationKind::Child { created, pause, .. } => child::action(execution, *created, *pause),
@@ -155,7 +155,7 @@ mod tests {
         let own = in_flight(&execution);
         assert_eq!(execution.recovery(own), Some(RecoveryClass::Transactional));
         assert_eq!([check, own].map(|key| key.number), [1, 2]);
-        assert_eq!(execution.tries(own), 1, "a call of a check is no try of the step's own");
+        assert_eq!(execution.calls_for_purpose(own), 1, "a call of a check is no try of the step's own");
     }
 
     // All kinds have one family of events, so that only this refuses one that does not fit: the wire cannot say it, a test can.

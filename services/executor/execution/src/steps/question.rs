@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Actor, Body, Execution, Form, Life, OperationEnd, OperationEvent, OperationId, OperationKey, QuestionReply,
+    Actor, Body, Execution, Form, OperationEnd, OperationEvent, OperationId, OperationKey, Phase, QuestionReply,
     Timestamp, WaitCondition, WaitEnd, Work,
     steps::wait::{insert, may_decline},
 };
@@ -110,7 +110,7 @@ pub(crate) fn withdrawn(execution: &Execution) -> Option<Body> {
 
 /// Whether a call runs, as far as is known.
 fn runs(execution: &Execution, call: OperationKey) -> bool {
-    execution.operations.get(call).is_some_and(|call| call.tool_call().is_some() && call.life == Life::Dispatched)
+    execution.operations.get(call).is_some_and(|call| call.tool_call().is_some() && call.phase == Phase::Dispatched)
 }
 
 /// The open questions of a call, each with its id.
@@ -163,8 +163,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        DecideContext, Event, ExecutionEvent, Form, Json, OperationEvent, Receipt, StepState, ToolCallEnd, Verb,
-        test_support::started,
+        DecideContext, Event, ExecutionEvent, Form, Json, OperationEvent, Receipt, RequiredAction, StepState,
+        ToolCallEnd, test_support::started,
     };
 
     const NOW: Timestamp = Timestamp::from_micros(5);
@@ -210,8 +210,8 @@ mod tests {
         }))
     }
 
-    fn verbs(execution: &Execution) -> Vec<(u32, Verb)> {
-        execution.actions().into_iter().map(|action| (action.operation.number, action.verb)).collect()
+    fn required(execution: &Execution) -> Vec<(u32, RequiredAction)> {
+        execution.actions().into_iter().map(|action| (action.operation.number, action.required)).collect()
     }
 
     // B-25: a call and its questions are in flight side by side, each with an end of its own; the step runs all the while.
@@ -224,8 +224,9 @@ mod tests {
         assert!(advance(&mut execution, NOW).is_empty());
         let step = execution.steps().next().unwrap();
         assert_eq!((step.state(), step.waiting().is_some()), (StepState::Running, true));
-        let wanted = [(1, Verb::Dispatch), (2, Verb::RequestApproval), (3, Verb::RequestApproval)];
-        assert_eq!(verbs(&execution), wanted);
+        let wanted =
+            [(1, RequiredAction::Dispatch), (2, RequiredAction::RequestApproval), (3, RequiredAction::RequestApproval)];
+        assert_eq!(required(&execution), wanted);
         assert!(execution.ask(key(&execution, 1), "2", form("t"), None).is_none(), "the runner repeats what is open");
         assert!(!execution.is_parked(), "the call runs");
 
@@ -332,7 +333,7 @@ mod tests {
         let mut execution = started("id: p\nsteps: [{id: a, tool: t}]", NOW);
         asks(&mut execution, 1, None).unwrap();
         asks(&mut execution, 2, None).unwrap();
-        assert_eq!(execution.tries(key(&execution, 1)), 1);
+        assert_eq!(execution.calls_for_purpose(key(&execution, 1)), 1);
         let end = ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() };
         execution
             .record(
@@ -342,6 +343,6 @@ mod tests {
             )
             .unwrap();
         advance(&mut execution, NOW);
-        assert_eq!(execution.tries(key(&execution, 4)), 2);
+        assert_eq!(execution.calls_for_purpose(key(&execution, 4)), 2);
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use belay_reasons as reasons;
 
 use crate::{
-    Decision, Execution, Life, Operation, OperationId, OperationKey, OperationKind, StepState, StepTrigger,
-    SubjectKind, Timestamp, ToolCallEnd, ToolCallRequest, Verb,
+    Decision, Execution, Operation, OperationId, OperationKey, OperationKind, Phase, RequiredAction, StepState,
+    StepTrigger, SubjectKind, Timestamp, ToolCallEnd, ToolCallRequest,
     state::{AttemptEnd, Authorization},
     steps::checks,
 };
@@ -38,12 +38,12 @@ pub(super) fn requested(
     }
     execution.update_step(step, |record| {
         (record.operations, record.checked) = (key.number, checked);
-        record.operations_of_others += std::mem::take(&mut record.questions);
+        record.operations_before_purpose += std::mem::take(&mut record.questions);
         record.remember_call(request);
     });
     execution.ledger_id.clone_from(&request.ledger_id);
-    let work = OperationKind::ToolCall(Arc::clone(request));
-    execution.insert_operation(Operation::new(key, time, work, Life::Dispatched));
+    let kind = OperationKind::ToolCall(Arc::clone(request));
+    execution.insert_operation(Operation::new(key, time, kind, Phase::Dispatched));
     Ok(())
 }
 
@@ -51,14 +51,14 @@ pub(super) fn requested(
 pub(super) fn dispatched(execution: &mut Execution, id: &OperationId) -> Result<(), String> {
     execution.check_can_start()?;
     let operation = call_in_flight(execution, id)?;
-    let (key, life) = (operation.key, operation.life);
-    if life != Life::Queued {
+    let (key, phase) = (operation.key, operation.phase);
+    if phase != Phase::Queued {
         return Err(format!("{id} does not wait for a slot"));
     }
     if !execution.has_slot_to_dispatch() {
         return Err(format!("{id} has to wait for a slot"));
     }
-    execution.update_operation(key, |operation| operation.life = Life::Dispatched);
+    execution.update_operation(key, |operation| operation.phase = Phase::Dispatched);
     Ok(())
 }
 
@@ -130,7 +130,7 @@ fn end_call(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time
             let reason = failure.as_ref().map(|failure| failure.reason.as_str());
             execution.update_step(key.step, |record| match reason {
                 Some(reasons::CONFLICT) => record.conflicts += 1,
-                Some(reasons::FAILED_BESIDE_COMMITS) => record.failed_beside = true,
+                Some(reasons::FAILED_BESIDE_COMMITS) => record.failed_during_commits = true,
                 _ => {}
             });
             if execution.stop.is_some() {
@@ -149,26 +149,28 @@ fn end_call(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time
 }
 
 /// While the execution is paused, a held call needs nothing, even if it is decided meanwhile.
-pub(crate) fn action(execution: &Execution, operation: &Operation) -> Option<Verb> {
+pub(crate) fn action(execution: &Execution, operation: &Operation) -> Option<RequiredAction> {
     if let Some(stop) = execution.stop {
-        return Some(Verb::to_stop(stop));
+        return Some(RequiredAction::to_stop(stop));
     }
     let paused = execution.paused.as_ref();
-    match operation.life {
-        Life::Dispatched => match paused {
+    match operation.phase {
+        Phase::Dispatched => match paused {
             // It runs again, and a person waits at a terminal for the pause.
-            Some(paused) if paused.discard_calls => Some(Verb::Kill),
-            Some(_) | None => Some(Verb::Dispatch),
+            Some(paused) if paused.discard_calls => Some(RequiredAction::Kill),
+            Some(_) | None => Some(RequiredAction::Dispatch),
         },
-        Life::AwaitingApproval => (paused.is_none() && operation.is_to_request()).then_some(Verb::RequestApproval),
-        Life::Decided => {
+        Phase::AwaitingApproval => {
+            (paused.is_none() && operation.needs_approval_request()).then_some(RequiredAction::RequestApproval)
+        }
+        Phase::Decided => {
             let pending = operation.pending_approval.as_ref().filter(|_| paused.is_none())?;
             match (pending.decision()?, pending.requirement.kind) {
-                (Decision::Approved, SubjectKind::Effect) => Some(Verb::Commit),
-                (Decision::Approved, SubjectKind::Call) => Some(Verb::Dispatch),
-                (Decision::Denied | Decision::Skipped | Decision::Expired, _) => Some(Verb::Discard),
+                (Decision::Approved, SubjectKind::Effect) => Some(RequiredAction::Commit),
+                (Decision::Approved, SubjectKind::Call) => Some(RequiredAction::Dispatch),
+                (Decision::Denied | Decision::Skipped | Decision::Expired, _) => Some(RequiredAction::Discard),
             }
         }
-        Life::Queued | Life::Waiting => None,
+        Phase::Queued | Phase::Waiting => None,
     }
 }

@@ -10,9 +10,9 @@ use belay_reasons as reasons;
 use serde_json::Value;
 
 use crate::{
-    Actor, ApprovalMode, Blobs, Body, DecideContext, Decision, ErrorClass, Execution, Failure, Form, Json, Life,
-    Operation, OperationEnd, OperationEvent, OperationId, OperationKey, OperationKind, StepKey, StepTrigger, Timestamp,
-    Verb, Wait, WaitCondition, WaitEnd, Work,
+    Actor, ApprovalMode, Blobs, Body, DecideContext, Decision, ErrorClass, Execution, Failure, Form, Json, Operation,
+    OperationEnd, OperationEvent, OperationId, OperationKey, OperationKind, Phase, RequiredAction, StepKey,
+    StepTrigger, Timestamp, Wait, WaitCondition, WaitEnd, Work,
     state::AttemptEnd,
     steps::outputs::{Values, values},
 };
@@ -38,8 +38,8 @@ pub(super) fn started(
 
 /// Puts a wait in flight.
 pub(super) fn insert(execution: &mut Execution, key: OperationKey, condition: &WaitCondition, time: Timestamp) {
-    let work = OperationKind::Wait(Wait { condition: condition.clone(), approval: None });
-    execution.insert_operation(Operation::new(key, time, work, Life::Waiting));
+    let kind = OperationKind::Wait(Wait { condition: condition.clone(), approval: None });
+    execution.insert_operation(Operation::new(key, time, kind, Phase::Waiting));
 }
 
 /// A wait has ended.
@@ -52,7 +52,7 @@ pub(super) fn ended(
 ) -> Result<(), String> {
     let operation = execution.in_flight(id)?;
     let key = operation.key;
-    let OperationKind::Wait(Wait { condition, approval }) = &operation.work else {
+    let OperationKind::Wait(Wait { condition, approval }) = &operation.kind else {
         return Err(format!("{id} is not a wait"));
     };
     let (output, end) = match (end, condition) {
@@ -104,7 +104,7 @@ pub(super) fn ended(
 pub(crate) fn asked(execution: &mut Execution, id: &OperationId, approval: &str, digest: &str) -> Result<(), String> {
     let operation = execution.in_flight(id)?;
     let key = operation.key;
-    let OperationKind::Wait(wait) = &operation.work else { return Err(format!("{id} is not a wait")) };
+    let OperationKind::Wait(wait) = &operation.kind else { return Err(format!("{id} is not a wait")) };
     let form = wait.condition.form().ok_or_else(|| format!("{id} waits for no answer"))?;
     if form.subject_digest != digest {
         return Err(format!("{id} waits for an answer to {}, and was asked about as {digest}", form.subject_digest));
@@ -112,8 +112,8 @@ pub(crate) fn asked(execution: &mut Execution, id: &OperationId, approval: &str,
     if approval.is_empty() || wait.approval.is_some() {
         return Err(format!("nothing is to be asked about {id}"));
     }
-    let work = OperationKind::Wait(Wait { approval: Some(approval.to_owned()), ..wait.clone() });
-    execution.update_operation(key, |operation| operation.work = work);
+    let kind = OperationKind::Wait(Wait { approval: Some(approval.to_owned()), ..wait.clone() });
+    execution.update_operation(key, |operation| operation.kind = kind);
     Ok(())
 }
 
@@ -218,11 +218,11 @@ pub(crate) fn next(
 }
 
 /// A form is to be asked at the gate; other waits need nothing of a service. The call that asks a question runs also while the execution is paused.
-pub(crate) fn action(execution: &Execution, wait: &Wait) -> Option<Verb> {
+pub(crate) fn action(execution: &Execution, wait: &Wait) -> Option<RequiredAction> {
     let is_held_up = execution.paused.is_some() && wait.condition.question().is_none();
     let goes_on = !is_held_up && execution.stop.is_none() && declined_by_mode(execution).is_none();
     let is_to_ask = wait.condition.form().is_some() && wait.approval.is_none();
-    (goes_on && is_to_ask).then_some(Verb::RequestApproval)
+    (goes_on && is_to_ask).then_some(RequiredAction::RequestApproval)
 }
 
 /// The end of the first wait that can end now: a form by a mode that asks no person, else a wait by its signal, else by its time.
@@ -266,7 +266,7 @@ fn has_turn(execution: &Execution, wait: OperationKey) -> bool {
 
 /// The end of the first wait of an execution that is being stopped.
 pub(crate) fn cancelled(execution: &Execution) -> Option<Body> {
-    let wait = execution.operations.iter().find(|operation| matches!(operation.work, OperationKind::Wait(_)))?;
+    let wait = execution.operations.iter().find(|operation| matches!(operation.kind, OperationKind::Wait(_)))?;
     let event = OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Cancelled));
     Some(Body::Operation { id: execution.operation_id(wait.key), event })
 }

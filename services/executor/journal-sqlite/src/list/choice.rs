@@ -11,7 +11,7 @@ const MAX_SORTED: usize = 16_384;
 
 /// How a page is found.
 #[derive(Debug)]
-pub(super) enum Way {
+pub(super) enum Strategy {
     /// The walks are in the order of the list.
     Merge(Vec<Walk>),
     /// The walks find so few executions that all of them are read and sorted.
@@ -19,7 +19,7 @@ pub(super) enum Way {
 }
 
 /// Chooses the walks with the fewest candidates.
-pub(super) fn way(connection: &Connection, query: &Query, extent: &Extent) -> Sql<Way> {
+pub(super) fn strategy(connection: &Connection, query: &Query, extent: &Extent) -> Sql<Strategy> {
     // Every walk but those by labels keeps to these.
     let is_of_kind = |any: &&AnyOf| matches!(any.0[..], [Condition::HasParent(_)]);
     let is_only = query.filter.iter().filter(|any| !is_of_kind(any)).count() == 1;
@@ -27,7 +27,7 @@ pub(super) fn way(connection: &Connection, query: &Query, extent: &Extent) -> Sq
     for any in &query.filter {
         let Some(walks) = extent.walks(connection, any, query.order.by)? else { continue };
         if in_order(query, &walks) && is_only && !is_of_kind(&any) {
-            return Ok(Way::Merge(walks));
+            return Ok(Strategy::Merge(walks));
         }
         let count = (count(connection, &walks, MAX_EXAMINED)?, likely_count(any));
         let is_walked = in_order(query, &walks) || count.0 <= MAX_EXAMINED;
@@ -36,9 +36,9 @@ pub(super) fn way(connection: &Connection, query: &Query, extent: &Extent) -> Sq
         }
     }
     Ok(match best {
-        Some((_, walks)) if in_order(query, &walks) => Way::Merge(walks),
-        Some((_, walks)) => Way::Sort(walks),
-        None => Way::Merge(extent.whole(query.order.by)),
+        Some((_, walks)) if in_order(query, &walks) => Strategy::Merge(walks),
+        Some((_, walks)) => Strategy::Sort(walks),
+        None => Strategy::Merge(extent.whole(query.order.by)),
     })
 }
 

@@ -8,7 +8,7 @@ use belay_sqlite::{Location, Store, Threads};
 use rusqlite::{Connection, types::Value};
 
 use super::{
-    choice::{Way, way},
+    choice::{Strategy, strategy},
     examine,
     examined::Examined,
     extent::{Extent, MAX_WALKS},
@@ -89,9 +89,9 @@ fn query(filter: Vec<Vec<Condition>>) -> Query {
 
 /// How a page is found, as `merge state` or `sort id`; several walks of one index are counted.
 fn found(connection: &Connection, query: &Query) -> String {
-    let (how, walks) = match way(connection, query, &Extent::of(connection, query).unwrap()).unwrap() {
-        Way::Merge(walks) => ("merge", walks),
-        Way::Sort(walks) => ("sort", walks),
+    let (how, walks) = match strategy(connection, query, &Extent::of(connection, query).unwrap()).unwrap() {
+        Strategy::Merge(walks) => ("merge", walks),
+        Strategy::Sort(walks) => ("sort", walks),
     };
     let index = |walk: &Walk| {
         let index = walk.table.split(" INDEXED BY execution_").nth(1);

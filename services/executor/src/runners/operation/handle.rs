@@ -1,6 +1,6 @@
 //! Handles of running operations.
 
-use belay_execution::{OperationKey, Verb};
+use belay_execution::{OperationKey, RequiredAction};
 use tokio::{sync::mpsc, task::AbortHandle};
 
 use super::Update;
@@ -9,7 +9,7 @@ use crate::runners::link::InSession;
 /// A running operation; dropping the handle aborts it. The runner forgets a call once its end is stored here, so an operation that sent the
 /// call after that would run it again.
 pub(crate) struct OperationHandle {
-    pub(crate) verb: Verb,
+    pub(crate) required: RequiredAction,
     /// Distinguishes it from those that it replaced; 0 where they need not be.
     pub(crate) number: u64,
     pub(super) _running: Running,
@@ -25,13 +25,13 @@ pub(super) enum Running {
 }
 
 impl OperationHandle {
-    pub(crate) fn new(verb: Verb, task: AbortHandle) -> Self {
-        Self::numbered(verb, 0, task)
+    pub(crate) fn new(required: RequiredAction, task: AbortHandle) -> Self {
+        Self::numbered(required, 0, task)
     }
 
     /// A handle of an operation whose reports are told from those of the one that it replaces.
-    pub(crate) fn numbered(verb: Verb, number: u64, task: AbortHandle) -> Self {
-        Self { verb, number, _running: Running::Task(task) }
+    pub(crate) fn numbered(required: RequiredAction, number: u64, task: AbortHandle) -> Self {
+        Self { required, number, _running: Running::Task(task) }
     }
 }
 

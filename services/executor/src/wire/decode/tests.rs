@@ -51,7 +51,7 @@ fn events_come_back_as_they_were() {
         grant_nonce: "n".into(),
         enforced: vec!["landlock".into()],
         live_base: true,
-        commits_beside: vec!["namespaces/n/executions/e/steps/b/calls/1.1".into()],
+        concurrent_commits: vec!["namespaces/n/executions/e/steps/b/calls/1.1".into()],
         commit_count_beside: 7,
         left_out: vec!["run/app.sock (a socket)".into()],
         left_out_count: 2,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use belay_execution::{
     ApprovalMode, Body, DecideContext, Decision, ErrorClass, Event, Execution, ExecutionEvent, ExecutionState,
-    OperationEvent, OperationId, StepState, Verb, Waiting,
+    OperationEvent, OperationId, RequiredAction, StepState, Waiting,
 };
 
 use crate::support::{START, Story, act_of, action, call, is, requirement, story, without_recoveries};
@@ -43,7 +43,7 @@ fn an_effect_is_committed_once_it_is_approved() {
     let approved = play.just_after(is::decided);
     assert_eq!((asked.waited(), approved.waited()), (Duration::ZERO, Duration::from_secs(60)));
     assert_eq!(play.execution.waited(), Duration::from_secs(60));
-    assert_eq!(action(&approved), (call("delete", 1, 1), Verb::Commit));
+    assert_eq!(action(&approved), (call("delete", 1, 1), RequiredAction::Commit));
     assert_eq!(approved.in_doubt(), [operation]);
 }
 
@@ -61,7 +61,7 @@ fn a_call_is_let_run_and_then_asked_about_its_effect() {
         ]
     );
     assert_eq!(play.just_after(is::decided).actions(), [], "it waits for a slot");
-    assert_eq!(action(&play.just_after(is::dispatched)), (first(), Verb::Dispatch));
+    assert_eq!(action(&play.just_after(is::dispatched)), (first(), RequiredAction::Dispatch));
 }
 
 // S2-X-07: a no ends the step, with the person's words for whoever wrote the plan. It is not tried again.
@@ -82,7 +82,7 @@ fn a_no_fails_the_step_and_says_why() {
     assert_eq!(failure.message, "denied by ann: as I see it");
     let denied = play.just_after(is::decided);
     assert_eq!(denied.waited(), Duration::from_secs(3), "another step ran during the first second of the step's wait");
-    assert_eq!(action(&denied), (first(), Verb::Discard));
+    assert_eq!(action(&denied), (first(), RequiredAction::Discard));
 }
 
 // B-04: where a policy sets a limit, nobody's answer is a no.
@@ -296,7 +296,7 @@ fn a_pause_after_the_decision_stops_the_commit() {
     record(&mut paused, "pause");
     assert!(paused.is_parked());
     record(&mut paused, "resume");
-    assert_eq!(action(&paused), (first(), Verb::Commit));
+    assert_eq!(action(&paused), (first(), RequiredAction::Commit));
     assert_eq!(
         story("a").replies("a: ok effect:denied:4s").acts("2s pause; 9s resume").picture()[3..],
         ["5s a DENIED", "9s resumed, a failed APPROVAL_DENIED, FAILED"]
@@ -342,7 +342,7 @@ fn stopping_stops_what_waits() {
         ["5s cancel requested, b skipped CANCELLED, a call 1.1 stopped, a cancelled, CANCELLED"]
     );
     let asked = cancelled.just_after(is::cancel_requested);
-    assert_eq!(action(&asked), (first(), Verb::Cancel));
+    assert_eq!(action(&asked), (first(), RequiredAction::Cancel));
     assert_eq!(
         held().limit("5s").picture()[2..],
         ["5s out of time, b skipped TIMED_OUT, a call 1.1 stopped, a cancelled, TIMED_OUT"]
@@ -434,7 +434,7 @@ fn what_cannot_be_is_refused() {
     let the_same = found(is::held);
     let mut forgotten = approved.clone();
     accept(&mut forgotten, &the_same);
-    assert!(forgotten.actions().iter().any(|action| action.verb == Verb::RequestApproval));
+    assert!(forgotten.actions().iter().any(|action| action.required == RequiredAction::RequestApproval));
     assert_eq!(refusal(&forgotten, the_same), "`a` 1.1 is held for this already");
 
     let denied = story("a; b").replies("a: ok effect:denied:4s").play().just_after(is::decided);

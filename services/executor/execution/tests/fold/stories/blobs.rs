@@ -7,7 +7,7 @@ use std::{
 
 use belay_execution::{
     BlobRef, BlobValue, Blobs, Body, DecideContext, Evaluated, Execution, Json, OperationEnd, OperationEvent,
-    OperationId, OperationKind, Payload, Receipt, StepState, ToolCallEnd, Verb, Work,
+    OperationId, OperationKind, Payload, Receipt, RequiredAction, StepState, ToolCallEnd, Work,
 };
 use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde_json::{Value, json};
@@ -112,7 +112,10 @@ fn a_template_reads_out_of_blobs_once_they_are_at_hand() {
     let Some(arguments) = request.arguments.blob() else { panic!("{request:?}") };
     let written = blobs.stored.borrow()[&*arguments.digest].clone();
     assert_eq!(written, json!({"both": format!("{} {}", "a".repeat(MAX_INLINE), "b".repeat(MAX_INLINE)), "n": 1}));
-    assert_eq!(execution.actions().iter().map(|action| action.verb).collect::<Vec<_>>(), [Verb::Dispatch]);
+    assert_eq!(
+        execution.actions().iter().map(|action| action.required).collect::<Vec<_>>(),
+        [RequiredAction::Dispatch]
+    );
 }
 
 /// B-09, B-21: a blob that cannot be read is named, and nothing stands in for it.
@@ -167,7 +170,7 @@ fn results_of_entries_are_read_out_of_blobs() {
         assert!(blobs.get() > 0 || is_decided, "it waits for nothing");
     }
     let operation = execution.operations().next().unwrap();
-    let OperationKind::ToolCall(request) = &operation.work else { panic!("{operation:?}") };
+    let OperationKind::ToolCall(request) = &operation.kind else { panic!("{operation:?}") };
     assert_eq!(
         request.arguments.inline().map(Json::value),
         Some(json!({"n": "z", "of": {"text": "y", "n": "y"}})),

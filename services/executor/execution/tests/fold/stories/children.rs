@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use belay_execution::{
     Actor, Body, ChildEnd, Control, Created, Event, Execution, ExecutionEvent, ExecutionState, OperationEnd,
-    OperationEvent, OperationReport, StepState, Verb, Waiting, Work,
+    OperationEvent, OperationReport, RequiredAction, StepState, Waiting, Work,
 };
 use belay_plan::{Backoff, Format, Plan, RetryPolicy};
 use serde_json::json;
@@ -32,7 +32,7 @@ fn a_step_carries_out_a_plan() {
     let child = running.operation_key(&call("build", 1, 1)).unwrap();
     let step = running.steps().nth(1).unwrap();
     assert_eq!(step.waiting(), Some(Waiting::Child { since: running.last_time(), child }));
-    assert_eq!(action(&running), (call("build", 1, 1), Verb::Dispatch));
+    assert_eq!(action(&running), (call("build", 1, 1), RequiredAction::Dispatch));
     assert!(!running.is_parked(), "the executor waits for its end");
     let started = running.operation(child).unwrap().child().unwrap();
     assert!(started.execution.starts_with("build-"), "{started:?}");
@@ -127,7 +127,7 @@ fn a_plan_is_paused_and_goes_on_with_its_parent() {
         ]
     );
     let pausing = play.just_after(|body| matches!(body, Body::Execution(ExecutionEvent::Paused { .. })));
-    assert_eq!(action(&pausing), (call("build", 1, 1), Verb::Pause));
+    assert_eq!(action(&pausing), (call("build", 1, 1), RequiredAction::Pause));
     let paused = play.just_after(|body| {
         matches!(body, Body::Operation { event: OperationEvent::Reported(OperationReport::ChildPaused), .. })
     });
@@ -149,13 +149,13 @@ fn a_plan_goes_on_after_a_pause_that_was_never_recorded() {
         Body::from(ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, by_budget: false })
     };
     execution.record(now, by(), resumed()).unwrap();
-    assert_eq!(action(&execution), (call("build", 1, 1), Verb::Dispatch), "it may be paused");
+    assert_eq!(action(&execution), (call("build", 1, 1), RequiredAction::Dispatch), "it may be paused");
     assert!(
         execution.record(now, None, told(OperationEvent::Reported(OperationReport::ChildPaused))).is_err(),
         "it goes on"
     );
     execution.record(now, by(), paused()).unwrap();
-    assert_eq!(action(&execution), (call("build", 1, 1), Verb::Pause), "it may run");
+    assert_eq!(action(&execution), (call("build", 1, 1), RequiredAction::Pause), "it may run");
     assert!(
         execution.record(now, None, told(OperationEvent::Reported(OperationReport::ChildResumed))).is_err(),
         "it is to pause"
@@ -163,7 +163,11 @@ fn a_plan_goes_on_after_a_pause_that_was_never_recorded() {
     execution.record(now, None, told(OperationEvent::Reported(OperationReport::ChildPaused))).unwrap();
     execution.record(now, by(), resumed()).unwrap();
     execution.record(now, by(), paused()).unwrap();
-    assert_eq!(action(&execution), (call("build", 1, 1), Verb::Pause), "an end of its pause may be under way");
+    assert_eq!(
+        action(&execution),
+        (call("build", 1, 1), RequiredAction::Pause),
+        "an end of its pause may be under way"
+    );
     execution.record(now, by(), resumed()).unwrap();
     execution.record(now, None, told(OperationEvent::Reported(OperationReport::ChildResumed))).unwrap();
     assert!(execution.is_parked(), "it is known to run");
@@ -210,7 +214,7 @@ fn a_plan_that_ends_during_a_pause_is_recorded_in_it() {
     });
     assert!(created.is_parked() && created.waits_for_children());
     let started = play.just_after(is::child_requested);
-    assert_eq!(action(&started), (call("build", 1, 1), Verb::Dispatch));
+    assert_eq!(action(&started), (call("build", 1, 1), RequiredAction::Dispatch));
     assert!(!started.waits_for_children());
 }
 

@@ -1,15 +1,15 @@
 //! What another execution takes over from one.
 
-use belay_execution::{Execution, Kept, Refused, StepId};
+use belay_execution::{CarriedOver, Execution, Refused, StepId};
 
 use crate::support::{is, story};
 
 fn kept(execution: &Execution, from: Option<&str>) -> Result<Vec<String>, Refused> {
     let from = from.map(Into::into);
-    let kept = execution.kept_by_fork(from.as_ref())?;
-    let word = |(step, kept): (&StepId, Kept<'_>)| match kept {
-        Kept::Output(output) => format!("{step} {}", output.inline().unwrap().as_str()),
-        Kept::Skipped => format!("{step} skipped"),
+    let kept = execution.carried_over_by_fork(from.as_ref())?;
+    let word = |(step, kept): (&StepId, CarriedOver<'_>)| match kept {
+        CarriedOver::Output(output) => format!("{step} {}", output.inline().unwrap().as_str()),
+        CarriedOver::Skipped => format!("{step} skipped"),
     };
     Ok(kept.into_iter().map(word).collect())
 }

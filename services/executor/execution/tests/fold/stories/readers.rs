@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use belay_execution::{
     Actor, ApprovalMode, Body, DecideContext, Decided, Decision, ErrorClass, Execution, ExecutionEvent, ExecutionState,
-    Failure, Json, OperationEnd, OperationEvent, Payload, PendingApproval, Receipt, Timestamp, ToolCallEnd, Verb,
-    WaitCondition, WaitEnd, Waiting, Work,
+    Failure, Json, OperationEnd, OperationEvent, Payload, PendingApproval, Receipt, RequiredAction, Timestamp,
+    ToolCallEnd, WaitCondition, WaitEnd, Waiting, Work,
 };
 
 use crate::support::{Outcome, START, call, is, requirement, story};
@@ -26,7 +26,7 @@ fn times_attempts_and_waits_are_those_of_the_story() {
     assert_eq!(a.ended_at(), execution.ended_at());
     assert_eq!((execution.started_at(), execution.ended_at()), (Some(after(0)), Some(after(13))));
     assert_eq!((execution.last_time(), a.waited()), (after(13), Duration::from_secs(5)));
-    assert_eq!((a.conflicts(), a.failed_beside_commits()), (1, false));
+    assert_eq!((a.conflicts(), a.failed_during_commits()), (1, false));
     let failed: Vec<_> = a.failed_attempts().iter().map(|failed| (failed.attempt, failed.ended_at)).collect();
     assert_eq!(failed, [(1, after(1))]);
     let authorization = a.authorization().expect("a person approved it");
@@ -77,7 +77,7 @@ fn a_call_that_failed_beside_commits_is_made_again() {
     let play = story("a").outcomes("a", [Outcome::Cancelled(Some(beside))]).play();
     assert_eq!(play.execution.state(), ExecutionState::Completed);
     let a = play.execution.steps().next().unwrap();
-    assert_eq!((a.attempt(), a.conflicts(), a.failed_beside_commits()), (1, 0, true));
+    assert_eq!((a.attempt(), a.conflicts(), a.failed_during_commits()), (1, 0, true));
     assert!(a.failed_attempts().is_empty());
 }
 
@@ -186,7 +186,9 @@ fn a_wait_that_ended_early_is_no_history() {
 fn a_form_is_asked_only_while_the_execution_goes_on() {
     let play = story("ask").asks("ask", "?").play();
     let to_ask = play.just_after(is::wait_requested);
-    let asks = |execution: &Execution| execution.actions().iter().any(|action| action.verb == Verb::RequestApproval);
+    let asks = |execution: &Execution| {
+        execution.actions().iter().any(|action| action.required == RequiredAction::RequestApproval)
+    };
     let after_event = |event: ExecutionEvent| {
         let mut execution = to_ask.clone();
         execution.record(START, Some(Actor::new("person")), event).unwrap();

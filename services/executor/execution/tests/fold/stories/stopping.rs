@@ -1,6 +1,6 @@
 //! Stop on an error, cancellation and the time limit.
 
-use belay_execution::{ExecutionState, Verb, Waiting};
+use belay_execution::{ExecutionState, RequiredAction, Waiting};
 
 use crate::support::{act_of, action, call, is, story};
 
@@ -140,7 +140,7 @@ fn cancelling_waits_for_the_call_and_not_for_a_person() {
     assert_eq!(cancelling.waiting(), []);
     assert_eq!(
         (action(&paused), action(&cancelling)),
-        ((call("a", 1, 1), Verb::Dispatch), (call("a", 1, 1), Verb::Cancel))
+        ((call("a", 1, 1), RequiredAction::Dispatch), (call("a", 1, 1), RequiredAction::Cancel))
     );
 }
 
@@ -184,12 +184,12 @@ fn a_cancellation_can_become_a_kill() {
     let discarding = story("a").acts("0.5s pause discarding; 9s resume").play();
     assert_eq!(
         action(&discarding.just_after(is::paused)),
-        (call("a", 1, 1), Verb::Kill),
+        (call("a", 1, 1), RequiredAction::Kill),
         "it runs again: nothing waits for it"
     );
     let killed = |body: &_| is::cancel_requested(body) && *body == act_of("kill").1;
-    assert_eq!(action(&play.just_after(is::cancel_requested)), (call("a", 1, 1), Verb::Cancel));
-    assert_eq!(action(&play.just_after(killed)), (call("a", 1, 1), Verb::Kill));
+    assert_eq!(action(&play.just_after(is::cancel_requested)), (call("a", 1, 1), RequiredAction::Cancel));
+    assert_eq!(action(&play.just_after(killed)), (call("a", 1, 1), RequiredAction::Kill));
     assert_eq!(play.state(), ExecutionState::Completed, "it could not be stopped any more");
     let play = story("a").replies("a: ok! 9s").acts("1s kill; 2s kill; 3s cancel").play();
     assert_eq!(play.refused, ["it is being killed", "it is being killed"]);

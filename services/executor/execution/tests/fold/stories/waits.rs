@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use belay_execution::{
     ApprovalMode, Body, DecideContext, Decision, ExecutionState, Json, MAX_SIGNALS, OperationEnd, OperationEvent,
-    StepState, Verb, WaitCondition, WaitEnd, Waiting, Work,
+    RequiredAction, StepState, WaitCondition, WaitEnd, Waiting, Work,
 };
 
 use crate::support::{START, act_of, action, call, is, story};
@@ -196,7 +196,11 @@ fn a_step_waits_for_an_answer() {
     assert_eq!(play.execution.steps().nth(1).unwrap().output(), Some(&Json::from_text(r#"{"n":3}"#).into()));
 
     let to_ask = play.just_after(is::wait_requested);
-    assert_eq!(action(&to_ask), (call("ask", 1, 1), Verb::RequestApproval), "until the gate has confirmed it");
+    assert_eq!(
+        action(&to_ask),
+        (call("ask", 1, 1), RequiredAction::RequestApproval),
+        "until the gate has confirmed it"
+    );
     assert!(to_ask.in_doubt().is_empty());
     let asked = play.just_after(is::approval_requested);
     assert!(asked.is_parked() && asked.actions().is_empty() && asked.wake_at().is_none());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use belay_execution::{
     Amounts, Body, ChildEnd, ChildPause, ErrorClass, Execution, Failure, Json, Operation, OperationEnd, OperationEvent,
-    OperationId, OperationKind, OperationReport, Timestamp, Verb,
+    OperationId, OperationKind, OperationReport, RequiredAction, Timestamp,
 };
 use serde_json::Value;
 
@@ -26,19 +26,29 @@ pub(crate) struct Children(BTreeMap<OperationId, Running>);
 
 impl Children {
     /// What the driver has to do for a child.
-    pub(crate) fn perform(&mut self, id: &OperationId, operation: &Operation, verb: Verb, now: Timestamp) {
+    pub(crate) fn perform(
+        &mut self,
+        id: &OperationId,
+        operation: &Operation,
+        required: RequiredAction,
+        now: Timestamp,
+    ) {
         let inputs = inputs_of(operation);
         let takes = std::time::Duration::from_secs(inputs["takes"].as_u64().unwrap_or(1));
         let start = || Running { ends: now.saturating_add(takes), is_paused: false, is_cancelled: false };
         let running = self.0.entry(id.clone()).or_insert_with(start);
-        match verb {
-            Verb::Dispatch if running.is_paused => (running.is_paused, running.ends) = (false, running.ends.max(now)),
-            Verb::Dispatch => {}
-            Verb::Pause => running.is_paused = true,
-            Verb::Cancel | Verb::Kill if !running.is_cancelled => (running.is_cancelled, running.ends) = (true, now),
-            Verb::Cancel | Verb::Kill => {}
-            Verb::RequestApproval | Verb::Commit | Verb::Discard => {
-                panic!("{verb:?} is not for the execution of a plan")
+        match required {
+            RequiredAction::Dispatch if running.is_paused => {
+                (running.is_paused, running.ends) = (false, running.ends.max(now))
+            }
+            RequiredAction::Dispatch => {}
+            RequiredAction::Pause => running.is_paused = true,
+            RequiredAction::Cancel | RequiredAction::Kill if !running.is_cancelled => {
+                (running.is_cancelled, running.ends) = (true, now)
+            }
+            RequiredAction::Cancel | RequiredAction::Kill => {}
+            RequiredAction::RequestApproval | RequiredAction::Commit | RequiredAction::Discard => {
+                panic!("{required:?} is not for the execution of a plan")
             }
         }
     }
@@ -49,7 +59,7 @@ impl Children {
         execution: &'a Execution,
     ) -> impl Iterator<Item = (Timestamp, Happening)> + 'a {
         execution.operations().filter_map(|operation| {
-            let OperationKind::Child { created, pause, .. } = &operation.work else { return None };
+            let OperationKind::Child { created, pause, .. } = &operation.kind else { return None };
             let id = execution.operation_id(operation.key);
             let running = self.0.get(&id)?;
             let about = |event| (None, Body::Operation { id: id.clone(), event });

@@ -7,8 +7,8 @@ use std::{
 
 use belay_execution::{
     Action, Actor, ApprovalMode, Body, Control, Created, DecideContext, Decision, Event, Execution, ExecutionEvent,
-    ExecutionState, NewPlan, OperationEnd, OperationEvent, OperationKey, OperationKind, RecoveryClass, StepState,
-    StepView, Timestamp, ToolFacts, Verb, WaitEnd,
+    ExecutionState, NewPlan, OperationEnd, OperationEvent, OperationKey, OperationKind, RecoveryClass, RequiredAction,
+    StepState, StepView, Timestamp, ToolFacts, WaitEnd,
 };
 use belay_plan::{Budget, Check, OnExhausted, Outcome, Plan, RunWhen, StepDraft, StepKind, StepKindDraft, ToolStep};
 
@@ -250,7 +250,7 @@ impl Play {
     fn happenings(&self) -> impl Iterator<Item = (Timestamp, Happening)> {
         let actions: BTreeSet<Action> = self.execution.actions().into_iter().collect();
         let stopped =
-            move |operation| actions.iter().any(|action| action.operation == operation && action.verb.stops());
+            move |operation| actions.iter().any(|action| action.operation == operation && action.required.stops());
         let calls = self.execution.operations().filter_map(move |operation| {
             let id = self.execution.operation_id(operation.key);
             self.runner.next(&id, operation.pending_approval.as_ref(), stopped(operation.key))
@@ -381,7 +381,7 @@ impl Play {
 
     fn perform(&mut self) {
         let actions = self.execution.actions();
-        let running = actions.iter().filter(|action| action.verb == Verb::Dispatch).count();
+        let running = actions.iter().filter(|action| action.required == RequiredAction::Dispatch).count();
         assert!(running <= self.execution.plan().parallelism(), "more calls run at once than the plan allows");
         assert_eq!(actions, self.execution.actions(), "asking twice gave two answers");
         if self.state() == ExecutionState::Running {
@@ -391,17 +391,17 @@ impl Play {
             };
             assert!(!self.execution.steps().any(|step| waits_for_slot(&step)), "a wait needs no slot");
         }
-        for Action { operation, verb } in actions {
+        for Action { operation, required } in actions {
             let call = &self.execution.operation_id(operation);
             let operation = self.execution.operation(operation).expect("only operations in flight need something");
-            let request = match &operation.work {
+            let request = match &operation.kind {
                 OperationKind::ToolCall(request) => request,
                 OperationKind::Child { .. } => {
-                    self.children.perform(call, operation, verb, self.now);
+                    self.children.perform(call, operation, required, self.now);
                     continue;
                 }
                 OperationKind::Wait(wait) => {
-                    assert_eq!(verb, Verb::RequestApproval);
+                    assert_eq!(required, RequiredAction::RequestApproval);
                     let form = wait.condition.form().expect("only a form is asked");
                     let (approval, subject_digest) = (format!("form {call}"), form.subject_digest.clone());
                     let event = OperationEvent::Asked { approval, subject_digest };
@@ -412,16 +412,16 @@ impl Play {
                 }
             };
             let pending = operation.pending_approval.as_ref();
-            match verb {
-                Verb::Dispatch => {
+            match required {
+                RequiredAction::Dispatch => {
                     let granted = pending.is_some_and(|pending| pending.decision() == Some(Decision::Approved));
                     self.runner.send(call, request, granted, self.now);
                 }
-                Verb::Pause => panic!("a call is not paused"),
-                Verb::Cancel | Verb::Kill => self.runner.stop(call, self.now),
-                Verb::RequestApproval => self.runner.ask(call, self.now),
-                Verb::Commit => self.runner.commit(call, self.now),
-                Verb::Discard => {
+                RequiredAction::Pause => panic!("a call is not paused"),
+                RequiredAction::Cancel | RequiredAction::Kill => self.runner.stop(call, self.now),
+                RequiredAction::RequestApproval => self.runner.ask(call, self.now),
+                RequiredAction::Commit => self.runner.commit(call, self.now),
+                RequiredAction::Discard => {
                     let failure = pending.and_then(|pending| pending.denial(self.execution.created().approval_mode));
                     self.runner.discard(call, failure.expect("only what was turned down is given up"), self.now);
                 }

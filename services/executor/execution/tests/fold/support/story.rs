@@ -5,8 +5,8 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use belay_execution::{
     Actor, ApprovalMode, ApprovalRequirement, Body, Created, Decision, EffectSummary, ErrorClass, Execution,
     ExecutionEvent, Failure, Json, LastOutput, OperationEnd, OperationEvent, OperationId, PlanUpdated, PolicyDecision,
-    Resolution, Retried, RetryRequest, SignalReceived, StepEvent, SubjectKind, ToolCallRequest, Verb, Verdict, WaitEnd,
-    Work,
+    RequiredAction, Resolution, Retried, RetryRequest, SignalReceived, StepEvent, SubjectKind, ToolCallRequest,
+    Verdict, WaitEnd, Work,
 };
 use belay_plan::{
     Backoff, Budget, CallDraft, Dependency, Effects, Escalation, FormDraft, Input, OnError, Outcome as StepOutcome,
@@ -557,7 +557,7 @@ pub(crate) fn requirement(subject_digest: &str) -> ApprovalRequirement {
 
 /// The only thing that the driver has to do.
 #[track_caller]
-pub(crate) fn action(execution: &Execution) -> (OperationId, Verb) {
+pub(crate) fn action(execution: &Execution) -> (OperationId, RequiredAction) {
     let [action] = execution.actions()[..] else { panic!("to do: {:?}", execution.actions()) };
-    (execution.operation_id(action.operation), action.verb)
+    (execution.operation_id(action.operation), action.required)
 }
