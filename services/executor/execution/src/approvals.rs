@@ -8,7 +8,7 @@ use belay_reasons as reasons;
 
 use crate::{
     ApprovalMode, ApprovalRequirement, Body, Decided, Decision, Execution, ExecutionState, ExecutionTrigger, Operation,
-    OperationEvent, OperationId, PendingApproval, Phase, StepTrigger, Timestamp, state::AttemptEnd, steps,
+    OperationEvent, OperationId, PendingApproval, Phase, StepTrigger, Timestamp, Violation, state::AttemptEnd, steps,
 };
 
 impl Execution {
@@ -18,23 +18,23 @@ impl Execution {
         id: &OperationId,
         requirement: &ApprovalRequirement,
         time: Timestamp,
-    ) -> Result<(), String> {
+    ) -> Result<(), Violation> {
         self.check_not_stopped(id)?;
         let operation = self.in_flight(id)?;
         let key = operation.key;
         if operation.requested_approval().is_some() {
-            return Err(format!("{id} waits for a decision, and cannot be held anew before it"));
+            return Err(Violation::Undecided(id.clone()));
         }
         match operation.pending_approval.as_ref().map(|pending| (pending, pending.decision())) {
             Some((_, Some(Decision::Denied | Decision::Skipped | Decision::Expired))) => {
-                return Err(format!("{id} was turned down, and cannot be held anew"));
+                return Err(Violation::TurnedDown(id.clone()));
             }
             // A gate that lost its store does not know about the approval: a person has to approve again.
             Some((_, Some(Decision::Approved))) | None => {}
             Some((pending, None)) => {
                 let known = &pending.requirement;
                 if (known.kind, &known.subject_digest) == (requirement.kind, &requirement.subject_digest) {
-                    return Err(format!("{id} is held for this already"));
+                    return Err(Violation::HeldBefore(id.clone()));
                 }
             }
         }
@@ -47,7 +47,7 @@ impl Execution {
     }
 
     /// The gate asks a person, for the approval of a held call or for the answer to a form.
-    pub(crate) fn asked(&mut self, id: &OperationId, approval: &str, digest: &str) -> Result<(), String> {
+    pub(crate) fn asked(&mut self, id: &OperationId, approval: &str, digest: &str) -> Result<(), Violation> {
         let operation = self.in_flight(id)?;
         let (key, is_wait) = (operation.key, operation.wait().is_some());
         self.check_not_stopped(id)?;
@@ -57,10 +57,14 @@ impl Execution {
         let pending = self.pending(id)?;
         let held_for = &pending.requirement.subject_digest;
         if held_for != digest {
-            return Err(format!("{id} is held for {held_for}, and was asked about as {digest}"));
+            return Err(Violation::OtherSubject {
+                operation: id.clone(),
+                subject: held_for.clone(),
+                asked: digest.to_owned(),
+            });
         }
         if approval.is_empty() || !self.index.approval_to_request.contains(&key) {
-            return Err(format!("nothing is to be asked about {id}"));
+            return Err(Violation::NothingToAsk(id.clone()));
         }
         self.update_operation(key, |operation| {
             if let Some(pending) = &mut operation.pending_approval {
@@ -77,16 +81,16 @@ impl Execution {
         approval: &str,
         decided: Decided,
         time: Timestamp,
-    ) -> Result<(), String> {
+    ) -> Result<(), Violation> {
         let key = self.in_flight(id)?.key;
         self.check_not_stopped(id)?;
         let pending = self.pending(id)?;
         if pending.decided.is_some() {
-            return Err(format!("it was decided about {id} before"));
+            return Err(Violation::DecidedBefore(id.clone()));
         }
         let by_mode = self.mode_decision().is_some() && approval.is_empty() && decided.decision != Decision::Approved;
         if !by_mode && (approval.is_empty() || pending.approval.as_deref() != Some(approval)) {
-            return Err(format!("nobody was asked about {id} by the approval `{approval}`"));
+            return Err(Violation::NotAsked { operation: id.clone(), approval: approval.to_owned() });
         }
         let phase = Operation::phase_after(pending, decided.decision);
         self.update_operation(key, |operation| {
@@ -116,15 +120,15 @@ impl Execution {
     }
 
     /// Checks whether a call can end this way, and returns the end to record. Changes nothing.
-    pub(crate) fn check_end(&self, id: &OperationId, end: AttemptEnd) -> Result<AttemptEnd, String> {
+    pub(crate) fn check_end(&self, id: &OperationId, end: AttemptEnd) -> Result<AttemptEnd, Violation> {
         let operation = self.in_flight(id)?;
         let Some(pending) = &operation.pending_approval else { return Ok(end) };
         if self.stop.is_none() && operation.requested_approval().is_some() {
-            return Err(format!("{id} waits for a decision, and cannot end before it"));
+            return Err(Violation::Undecided(id.clone()));
         }
         match (end, pending.decision()) {
             (AttemptEnd::Completed, decision) if decision != Some(Decision::Approved) => {
-                Err(format!("{id} was held, and nobody has approved it"))
+                Err(Violation::NotApproved(id.clone()))
             }
             (AttemptEnd::Denied(_), Some(Decision::Skipped)) => Ok(AttemptEnd::Skipped),
             (end, _) => Ok(end),
@@ -149,17 +153,17 @@ impl Execution {
     }
 
     /// The operation that an event names, which must be in flight.
-    pub(crate) fn in_flight(&self, id: &OperationId) -> Result<&Operation, String> {
+    pub(crate) fn in_flight(&self, id: &OperationId) -> Result<&Operation, Violation> {
         let operation = self.operation_key(id).and_then(|key| self.operations.get(key));
-        operation.ok_or_else(|| format!("{id} is not in flight"))
+        operation.ok_or_else(|| Violation::NotInFlight(id.clone()))
     }
 
-    fn pending(&self, id: &OperationId) -> Result<&PendingApproval, String> {
-        self.in_flight(id)?.pending_approval.as_ref().ok_or_else(|| format!("{id} is not held"))
+    fn pending(&self, id: &OperationId) -> Result<&PendingApproval, Violation> {
+        self.in_flight(id)?.pending_approval.as_ref().ok_or_else(|| Violation::NotHeld(id.clone()))
     }
 
-    pub(crate) fn check_not_stopped(&self, id: &OperationId) -> Result<(), String> {
-        if self.stop.is_some() { Err(format!("{id} is being stopped")) } else { Ok(()) }
+    pub(crate) fn check_not_stopped(&self, id: &OperationId) -> Result<(), Violation> {
+        if self.stop.is_some() { Err(Violation::BeingStopped(id.clone())) } else { Ok(()) }
     }
 }
 

@@ -15,7 +15,7 @@ use belay_reasons as reasons;
 
 use crate::{
     Admission, Allotment, Amounts, Blobs, Body, BudgetLevel, BudgetReport, BudgetUnit, ErrorClass, Execution,
-    ExecutionEvent, Failure, Operation, StepKey,
+    ExecutionEvent, Failure, Operation, StepKey, Violation,
     event::OUTPUT_HELD,
     state::{Account, AccountKey, DueReports},
     steps,
@@ -189,7 +189,7 @@ impl Execution {
     }
 
     /// Takes note of a report.
-    pub(crate) fn reported(&mut self, report: &BudgetReport) -> Result<(), String> {
+    pub(crate) fn reported(&mut self, report: &BudgetReport) -> Result<(), Violation> {
         let account = report.step.as_ref().map(|step| self.named(step)).transpose()?;
         let (unit, level) = (report.unit, report.level);
         let is_exhausted =
@@ -199,7 +199,7 @@ impl Execution {
             BudgetLevel::Warning | BudgetLevel::Overrun => self.due_reports.contains(&(account, unit, level)),
         };
         if !is_due || self.report(account, unit, level) != *report {
-            return Err(format!("this is no report that is due: {report:?}"));
+            return Err(Violation::ReportNotDue(Box::new(report.clone())));
         }
         self.due_reports.remove(&(account, unit, level));
         self.account_mut(account).reported.push((unit, level));

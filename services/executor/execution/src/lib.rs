@@ -34,6 +34,7 @@ mod steps;
 mod time;
 mod totals;
 mod transitions;
+mod violation;
 mod window;
 
 pub use action::{Action, DecideContext, RequiredAction};
@@ -70,6 +71,7 @@ pub use totals::Totals;
 pub use transitions::{
     EXECUTION_TRANSITIONS, ExecutionState, ExecutionTrigger, STEP_TRANSITIONS, StepState, StepTrigger,
 };
+pub use violation::Violation;
 pub use window::{NamespaceHold, Period, Window};
 
 #[cfg(test)]

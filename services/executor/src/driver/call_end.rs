@@ -111,7 +111,7 @@ fn may_have_read_partial_commits(recovery: Option<RecoveryClass>, failure: &Fail
     leaves_nothing
         // It has completed, and only its result is lost.
         && receipt.effect_digest.is_empty()
-        && receipt.commit_count_beside > 0
+        && receipt.concurrent_commit_count > 0
         && receipt.grant_nonce.is_empty()
         && failure.class != ErrorClass::Timeout
 }
@@ -129,7 +129,7 @@ fn made_again(failed: &Failure, receipt: &Receipt) -> ToolCallEnd {
 /// The calls that committed meanwhile, for a message.
 fn committers(receipt: &Receipt) -> String {
     let named: Vec<&str> = receipt.concurrent_commits.iter().rev().take(3).map(String::as_str).collect();
-    let more = receipt.commit_count_beside - i64::try_from(named.len()).unwrap_or(i64::MAX);
+    let more = receipt.concurrent_commit_count - i64::try_from(named.len()).unwrap_or(i64::MAX);
     match more {
         ..=0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),
@@ -278,7 +278,7 @@ mod tests {
     fn a_call_that_failed_beside_commits_is_made_again_once() {
         let beside = |calls: &[&str], count| Receipt {
             concurrent_commits: calls.iter().map(|call| (*call).to_owned()).collect(),
-            commit_count_beside: count,
+            concurrent_commit_count: count,
             ..Receipt::default()
         };
         let end = || failed(ErrorClass::Fatal, beside(&["a", "b"], 2));

@@ -373,7 +373,8 @@ impl Calls {
         };
         self.clear_later(&guard);
         let ConcurrentCommits { calls, count } = window.concurrent();
-        (receipt.concurrent_commits, receipt.commit_count_beside) = (calls, i64::try_from(count).unwrap_or(i64::MAX));
+        (receipt.concurrent_commits, receipt.concurrent_commit_count) =
+            (calls, i64::try_from(count).unwrap_or(i64::MAX));
         // What a call that commits an effect leaves in its caches is merged with the commit.
         let commits = matches!(examined, EffectOutcome::Staged(_));
         // What a call of a step has left in caches may come from files that are never committed.

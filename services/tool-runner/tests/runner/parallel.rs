@@ -82,9 +82,9 @@ async fn no_call_waits_for_a_running_call() {
     assert_eq!(state(&slow), State::Completed);
     let receipt = slow.receipt.unwrap();
     assert_eq!(receipt.concurrent_commits, ["a", "b", "c"].map(name));
-    assert_eq!(receipt.commit_count_beside, 3);
+    assert_eq!(receipt.concurrent_commit_count, 3);
     let alone = runner.run("alone", CHANGE, json!([["write", "f", "3"]])).await;
-    assert_eq!(alone.receipt.unwrap().commit_count_beside, 0);
+    assert_eq!(alone.receipt.unwrap().concurrent_commit_count, 0);
 }
 
 /// B-17: a call that touches a path that another commit has touched meanwhile, or its parent, gets a conflict that names that commit, even
@@ -143,7 +143,7 @@ async fn an_exclusive_call_blocks_commits_only() {
     assert!(bench.tree().is_empty());
     bench.signals.resume.add_permits(1);
     let alone = alone.await.unwrap().unwrap();
-    assert_eq!((state(&alone), alone.receipt.unwrap().commit_count_beside), (State::Completed, 0));
+    assert_eq!((state(&alone), alone.receipt.unwrap().concurrent_commit_count), (State::Completed, 0));
     assert_eq!(state(&other.await.unwrap().unwrap()), State::Completed);
     bench.signals.has_run(runs + 1).await;
     bench.signals.resume.add_permits(1);

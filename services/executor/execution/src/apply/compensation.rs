@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::{
-    Execution, ExecutionTrigger, StepId, StepKey, StepTrigger, Timestamp,
+    Execution, ExecutionTrigger, StepId, StepKey, StepTrigger, Timestamp, Violation,
     state::{Compensation, StepRecord, Stop},
 };
 
-pub(super) fn apply(execution: &mut Execution, steps: &[StepId], time: Timestamp) -> Result<(), String> {
+pub(super) fn apply(execution: &mut Execution, steps: &[StepId], time: Timestamp) -> Result<(), Violation> {
     if execution.paused.is_some() || !execution.has_nothing_left() || execution.compensation.is_some() {
-        return Err("nothing is undone while the execution is paused, while something runs, or twice".into());
+        return Err(Violation::MayNotUndo);
     }
     execution.transition_execution(ExecutionTrigger::CompensationStarted, None)?;
     let mut before = None;
@@ -17,10 +17,10 @@ pub(super) fn apply(execution: &mut Execution, steps: &[StepId], time: Timestamp
         let step = execution.named(id)?;
         let record = &execution.steps[step];
         if !record.needs_undo() || record.compensation.is_some() {
-            return Err(format!("step `{id}` has done nothing, says not how it is undone, or is named twice"));
+            return Err(Violation::NothingToUndo(id.clone()));
         }
         let (known, spec) = (execution.steps.len(), Arc::clone(&record.spec));
-        let undoes = execution.steps.compensation(step, time).map_err(|id| format!("two steps have the id `{id}`"))?;
+        let undoes = execution.steps.compensation(step, time).map_err(Violation::DuplicateStep)?;
         if undoes.position() == known {
             execution.index_appended(undoes);
         } else {
@@ -83,7 +83,7 @@ impl Execution {
     }
 
     /// A step that undoes another waits for the one before it.
-    fn undo_after(&mut self, undoes: StepKey, before: Option<StepKey>, time: Timestamp) -> Result<(), String> {
+    fn undo_after(&mut self, undoes: StepKey, before: Option<StepKey>, time: Timestamp) -> Result<(), Violation> {
         let record = &mut self.steps[undoes];
         (record.dependencies, record.dependents) = (before.into_iter().collect(), Vec::new());
         record.open_dependencies = record.dependencies.len();

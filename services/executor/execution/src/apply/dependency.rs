@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use belay_plan::{Outcome, RunWhen};
 
 use crate::{
-    Execution, SkipReason, StepKey, StepState, StepTrigger, Timestamp,
+    Execution, SkipReason, StepKey, StepState, StepTrigger, Timestamp, Violation,
     state::{StepRecord, Steps},
 };
 
@@ -112,7 +112,7 @@ impl StepRecord {
 impl Execution {
     /// A step has ended: those that depend on it have one less to wait for, or are to be skipped. Once the execution is being stopped nothing starts, and
     /// the stop is the reason.
-    pub(super) fn dependency_ended(&mut self, step: StepKey, time: Timestamp) -> Result<(), String> {
+    pub(super) fn dependency_ended(&mut self, step: StepKey, time: Timestamp) -> Result<(), Violation> {
         let ended = &self.steps[step];
         let has_done = ended.state == StepState::Completed || ended.is_skipped_by_request();
         if self.stop.is_some() && !has_done {
@@ -133,11 +133,10 @@ impl Execution {
     }
 
     /// Counts off a step, `last`, that has ended as `dependent` wants.
-    fn has_met(&mut self, dependent: StepKey, last: StepKey, time: Timestamp) -> Result<(), String> {
+    fn has_met(&mut self, dependent: StepKey, last: StepKey, time: Timestamp) -> Result<(), Violation> {
         let record = &mut self.steps[dependent];
         let open = record.open_dependencies.checked_sub(1);
-        record.open_dependencies =
-            open.ok_or_else(|| format!("step `{}` waits for no step that could end", record.id))?;
+        record.open_dependencies = open.ok_or_else(|| Violation::NoOpenDependency(record.id.clone()))?;
         if record.open_dependencies > 0 {
             return Ok(());
         }
@@ -157,7 +156,7 @@ impl Execution {
     }
 
     /// Decides from the states of all its dependencies what a step that has not started does: it becomes ready, is marked to be skipped, or waits.
-    pub(super) fn await_dependencies(&mut self, step: StepKey, time: Timestamp) -> Result<(), String> {
+    pub(super) fn await_dependencies(&mut self, step: StepKey, time: Timestamp) -> Result<(), Violation> {
         let record = &self.steps[step];
         if record.runs_for().is_some() {
             // It waits for the list.

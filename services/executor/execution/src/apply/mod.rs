@@ -16,19 +16,20 @@ use thiserror::Error;
 use crate::{
     Actor, Body, Control, Event, Execution, ExecutionEvent, ExecutionState, ExecutionTrigger, MAX_SIGNALS,
     OperationKey, StepId, StepKey, StepState, StepTrigger, Timestamp,
-    state::{AttemptEnd, PausedBy, Stop},
+    state::{AttemptEnd, PausedBy, StepRecord, Stop},
     steps,
     transitions::{execution_transition, step_transition},
+    violation::Violation,
 };
 
 /// An event that cannot follow the events before it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("event {sequence} cannot be: {what}")]
+#[error("event {sequence} cannot be: {violation}")]
 pub struct IllegalEvent {
     /// The event's sequence number.
     pub sequence: u64,
-    /// Why it is illegal.
-    pub what: String,
+    /// The rule that it violates.
+    pub violation: Violation,
 }
 
 impl Execution {
@@ -39,7 +40,7 @@ impl Execution {
     /// version wrote it.
     pub fn replay(events: impl IntoIterator<Item = Event>) -> Result<Self, IllegalEvent> {
         let mut events = events.into_iter();
-        let first = events.next().ok_or(IllegalEvent { sequence: 1, what: "the list of events is empty".into() })?;
+        let first = events.next().ok_or(IllegalEvent { sequence: 1, violation: Violation::NoEvents })?;
         let mut execution = Self::create(first)?;
         for event in events {
             execution.apply(&event)?;
@@ -53,9 +54,9 @@ impl Execution {
     /// [`IllegalEvent`] when the event is not `Created` with sequence 1.
     pub fn create(first: Event) -> Result<Self, IllegalEvent> {
         let Event { sequence: 1, time, actor, body: Body::Execution(ExecutionEvent::Created(created)) } = first else {
-            return Err(IllegalEvent { sequence: first.sequence, what: "the first event must be `created`".into() });
+            return Err(IllegalEvent { sequence: first.sequence, violation: Violation::NotCreated });
         };
-        let twice = |id: StepId| IllegalEvent { sequence: 1, what: format!("two steps have the id `{id}`") };
+        let twice = |id| IllegalEvent { sequence: 1, violation: Violation::DuplicateStep(id) };
         Self::new(*created, actor.unwrap_or_default(), time).map_err(twice)
     }
 
@@ -65,9 +66,9 @@ impl Execution {
     /// [`IllegalEvent`] when a sequence number is missing, the transition does not exist, or the event contradicts the state of its step or
     /// its operation. The execution must not be used after that.
     pub fn apply(&mut self, event: &Event) -> Result<(), IllegalEvent> {
-        let illegal = |what: String| IllegalEvent { sequence: event.sequence, what };
+        let illegal = |violation| IllegalEvent { sequence: event.sequence, violation };
         if event.sequence != self.last_sequence + 1 {
-            return Err(illegal(format!("the event before it is {}", self.last_sequence)));
+            return Err(illegal(Violation::NotNextInSequence { last: self.last_sequence }));
         }
         self.apply_body(event).map_err(illegal)?;
         self.measure_wait(event.time);
@@ -76,7 +77,7 @@ impl Execution {
         Ok(())
     }
 
-    fn apply_body(&mut self, event: &Event) -> Result<(), String> {
+    fn apply_body(&mut self, event: &Event) -> Result<(), Violation> {
         let (time, actor) = (event.time, event.actor.as_ref());
         match &event.body {
             Body::Execution(kind) => self.apply_execution(event.sequence, time, actor, kind),
@@ -96,13 +97,13 @@ impl Execution {
         time: Timestamp,
         actor: Option<&Actor>,
         event: &ExecutionEvent,
-    ) -> Result<(), String> {
+    ) -> Result<(), Violation> {
         use ExecutionEvent as E;
         match event {
-            E::Created(_) => return Err("`created` comes first and once".into()),
+            E::Created(_) => return Err(Violation::CreatedTwice),
             E::Started => {
                 if self.started_at.is_some() {
-                    return Err("it has started before".into());
+                    return Err(Violation::StartedBefore);
                 }
                 self.transition_execution(ExecutionTrigger::Started, None)?;
                 self.started_at = Some(time);
@@ -136,7 +137,7 @@ impl Execution {
                     false => (ExecutionTrigger::CancelRequested, Stop::Cancelled),
                 };
                 if self.stop == Some(Stop::Killed) {
-                    return Err("it is being killed".into());
+                    return Err(Violation::BeingKilled);
                 }
                 self.transition_execution(trigger, None)?;
                 self.paused = None;
@@ -144,10 +145,10 @@ impl Execution {
             }
             E::SignalReceived(received) => {
                 if self.state.is_terminal() {
-                    return Err("an execution that ended takes no signal".into());
+                    return Err(Violation::Ended);
                 }
                 if self.signals.len() == MAX_SIGNALS {
-                    return Err(format!("it keeps {MAX_SIGNALS} signals already"));
+                    return Err(Violation::TooManySignals);
                 }
                 self.signals.push(&received.signal, sequence, received.payload.clone());
             }
@@ -161,19 +162,19 @@ impl Execution {
             }
             E::AwaitingApproval => {
                 if !self.only_awaits_approvals() {
-                    return Err("something can go on without a decision".into());
+                    return Err(Violation::MayProceed);
                 }
                 self.transition_execution(ExecutionTrigger::AwaitingApproval, None)?;
             }
             E::Recovered { .. } => {
                 if self.state.is_terminal() {
-                    return Err("an execution that ended cannot be recovered".into());
+                    return Err(Violation::Ended);
                 }
             }
             E::Finished(finished) => {
                 self.transition_execution(ExecutionTrigger::Finished, Some(finished.state))?;
                 if !self.has_nothing_left() || finished.totals != self.totals {
-                    return Err(format!("of its steps this is known: {:?}", self.totals));
+                    return Err(Violation::OtherTotals { totals: self.totals });
                 }
                 self.paused = None;
                 self.ended_at = Some(time);
@@ -195,9 +196,9 @@ impl Execution {
         &mut self,
         by: ExecutionTrigger,
         to: Option<ExecutionState>,
-    ) -> Result<(), String> {
-        self.state = execution_transition(self.state, by, to)
-            .ok_or_else(|| format!("an execution that is {:?} has no move {by:?}", self.state))?;
+    ) -> Result<(), Violation> {
+        self.state =
+            execution_transition(self.state, by, to).ok_or(Violation::ExecutionMove { from: self.state, by })?;
         Ok(())
     }
 
@@ -207,32 +208,34 @@ impl Execution {
     }
 
     /// The step that an event names.
-    pub(crate) fn named(&self, id: &StepId) -> Result<StepKey, String> {
-        self.steps.key(id).ok_or_else(|| format!("there is no step `{id}`"))
+    pub(crate) fn named(&self, id: &StepId) -> Result<StepKey, Violation> {
+        self.steps.key(id).ok_or_else(|| Violation::NoStep(id.clone()))
     }
 
     /// Returns an error before the execution has started, while it is paused, and once it is being stopped: nothing may start then.
-    pub(crate) fn check_can_start(&self) -> Result<(), String> {
+    pub(crate) fn check_can_start(&self) -> Result<(), Violation> {
         if self.started_at.is_none() || self.paused.is_some() || self.stop.is_some() {
-            return Err("nothing may start now".into());
+            return Err(Violation::MayNotStart);
         }
         Ok(())
     }
 
     /// Checks that a step's next operation has this position.
-    pub(crate) fn check_is_next(&self, key: OperationKey) -> Result<(), String> {
+    pub(crate) fn check_is_next(&self, key: OperationKey) -> Result<(), Violation> {
         if key != self.next_operation(key.step) || !self.steps[key.step].needs_operation() {
-            let (record, OperationKey { attempt, number, .. }) = (&self.steps[key.step], key);
-            let (last_attempt, last) = (record.attempt, record.operations);
-            return Err(format!("`{}` {attempt}.{number} does not follow {last_attempt}.{last}", record.id));
+            let StepRecord { attempt, operations: last, .. } = self.steps[key.step];
+            return Err(Violation::NotNextOperation { operation: self.operation_id(key), attempt, last });
         }
         self.check_can_start()
     }
 
-    pub(crate) fn transition_step(&mut self, step: StepKey, by: StepTrigger, time: Timestamp) -> Result<(), String> {
+    pub(crate) fn transition_step(&mut self, step: StepKey, by: StepTrigger, time: Timestamp) -> Result<(), Violation> {
         let from = self.steps[step].state;
-        let to = step_transition(from, by)
-            .ok_or_else(|| format!("step `{}`, which is {from:?}, has no move {by:?}", self.steps[step].id))?;
+        let to = step_transition(from, by).ok_or_else(|| Violation::StepMove {
+            step: self.steps[step].id.clone(),
+            from,
+            by,
+        })?;
         self.update_step(step, |record| {
             if from == StepState::AwaitingApproval {
                 record.waited += time.since(record.since);
@@ -243,7 +246,12 @@ impl Execution {
     }
 
     /// A step waits for approvals exactly while all its operations do; `by` is what moves it out of that.
-    pub(crate) fn settle_approvals(&mut self, step: StepKey, by: StepTrigger, time: Timestamp) -> Result<(), String> {
+    pub(crate) fn settle_approvals(
+        &mut self,
+        step: StepKey,
+        by: StepTrigger,
+        time: Timestamp,
+    ) -> Result<(), Violation> {
         let record = &self.steps[step];
         let all_await = record.open.all > 0 && record.open.awaiting == record.open.all;
         match (record.state, all_await) {
@@ -254,13 +262,18 @@ impl Execution {
     }
 
     /// Removes an operation that has ended; the step's attempt goes on.
-    pub(crate) fn drop_operation(&mut self, key: OperationKey, time: Timestamp) -> Result<(), String> {
+    pub(crate) fn drop_operation(&mut self, key: OperationKey, time: Timestamp) -> Result<(), Violation> {
         self.remove_operation(key);
         self.settle_approvals(key.step, StepTrigger::CallEnded, time)
     }
 
     /// Ends an operation; what that means for its step is decided next.
-    pub(crate) fn end_operation(&mut self, key: OperationKey, end: AttemptEnd, time: Timestamp) -> Result<(), String> {
+    pub(crate) fn end_operation(
+        &mut self,
+        key: OperationKey,
+        end: AttemptEnd,
+        time: Timestamp,
+    ) -> Result<(), Violation> {
         self.drop_operation(key, time)?;
         self.update_step(key.step, |record| record.end = Some(end));
         Ok(())

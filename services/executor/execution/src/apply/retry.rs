@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use crate::{
     EscalationRetry, Execution, ExecutionState, ExecutionTrigger, Retried, StepKey, StepState, StepTrigger, Timestamp,
+    Violation,
     state::{PausedBy, Stop},
 };
 
-pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestamp) -> Result<(), String> {
+pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestamp) -> Result<(), Violation> {
     let has_ended = execution.state.is_terminal();
     // What a failure has stopped has ended by now.
     let goes_on = retried.escalation.is_some() || execution.waits_for_retry();
@@ -16,33 +17,36 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
         stop => stop.is_some(),
     };
     if !has_ended && (is_stopped || execution.compensation.is_some()) {
-        return Err("nothing runs again while the execution is being stopped".into());
+        return Err(Violation::Stopping);
     }
     if retried.escalation.is_some() && (has_ended || execution.paused.is_some() || !execution.has_nothing_left()) {
-        return Err("an escalation has steps run again when all have ended, and the execution has not".into());
+        return Err(Violation::EscalatedEarly);
     }
     let named = retried.steps.iter().map(|id| execution.named(id)).collect::<Result<Vec<_>, _>>()?;
     let steps: BTreeSet<StepKey> = named.iter().copied().collect();
-    if steps.is_empty() || steps.len() != named.len() {
-        return Err("it names no step that runs again, or one twice".into());
+    if steps.is_empty() {
+        return Err(Violation::NothingToRetry);
+    }
+    if steps.len() != named.len() {
+        return Err(Violation::NamedTwice);
     }
     let mut waiting = BTreeSet::new();
     for &step in &steps {
         let record = &execution.steps[step];
-        if !record.state.is_terminal() || record.is_removed() || record.compensates().is_some() {
-            return Err(format!("step `{}` has not ended, or the plan no longer has it", record.id));
+        if record.is_removed() || record.compensates().is_some() {
+            return Err(Violation::NotPlanned(record.id.clone()));
+        }
+        if !record.state.is_terminal() {
+            return Err(Violation::NotEnded { step: record.id.clone(), state: record.state });
         }
         if let Some(list) = execution.steps[step].runs_for().filter(|list| !steps.contains(list)) {
-            let list = &execution.steps[list].id;
-            return Err(format!(
-                "step `{}` runs for an entry of the list of `{list}`, which does not run again",
-                record.id
-            ));
+            let list = execution.steps[list].id.clone();
+            return Err(Violation::ListStays { step: record.id.clone(), list });
         }
         for &dependent in execution.steps[step].dependents.iter().filter(|dependent| !steps.contains(dependent)) {
             let record = &execution.steps[dependent];
             if !record.waits_to_start() {
-                return Err(format!("step `{}` depends on one that runs again, and has started", record.id));
+                return Err(Violation::DependentStarted(record.id.clone()));
             }
             waiting.insert(dependent);
         }
@@ -92,7 +96,7 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
 
 impl Execution {
     /// Takes a step that has ended back to its beginning.
-    pub(crate) fn run_again(&mut self, step: StepKey, time: Timestamp) -> Result<(), String> {
+    pub(crate) fn run_again(&mut self, step: StepKey, time: Timestamp) -> Result<(), Violation> {
         let state = self.steps[step].state;
         self.count(step, |totals| {
             let counter = match state {

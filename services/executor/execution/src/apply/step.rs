@@ -5,7 +5,7 @@ use belay_reasons as reasons;
 
 use crate::{
     ErrorClass, Execution, ExecutionState, ExecutionTrigger, Failure, Resolution, SkipReason, StepEvent, StepId,
-    StepKey, StepState, StepTrigger, Timestamp,
+    StepKey, StepState, StepTrigger, Timestamp, Violation,
     state::{AttemptEnd, Stop},
     steps,
 };
@@ -16,7 +16,7 @@ pub(super) fn apply(
     attempt: u32,
     event: &StepEvent,
     time: Timestamp,
-) -> Result<(), String> {
+) -> Result<(), Violation> {
     let step = execution.named(id)?;
     match event {
         StepEvent::Started => started(execution, step, attempt, time)?,
@@ -44,10 +44,10 @@ pub(super) fn apply(
             let are_next =
                 [tool(record.current_call()), tool(record.next_call())] == [from, to].map(|tool| Some(tool.clone()));
             if !are_next {
-                return Err(format!("no call of `{to}` takes the place of the one of `{from}` of step `{id}`"));
+                return Err(Violation::NoFallback { step: id.clone(), from: from.clone(), to: to.clone() });
             }
             if is_requested && record.failure.as_deref() != Some(failure) {
-                return Err(format!("the last attempt of step `{id}` failed in another way"));
+                return Err(Violation::OtherFailure(id.clone()));
             }
             // One that waits for its next attempt goes on waiting, for one that is due.
             match is_requested {
@@ -108,15 +108,15 @@ pub(super) fn apply(
             let is_of_dependency = matches!(reason, SkipReason::DependencyFailed | SkipReason::DependencySkipped);
             let depends_on = |on: StepKey| record.dependencies.contains(&on) || record.runs_for() == Some(on);
             if is_of_dependency && !because.is_some_and(depends_on) {
-                return Err(format!("step `{id}` depends on no step because of which it is skipped"));
+                return Err(Violation::NoSkipCause(id.clone()));
             }
             if record.has_started()
                 && !matches!(record.end, Some(AttemptEnd::Skipped | AttemptEnd::SkipRequested | AttemptEnd::Removed))
             {
-                return Err(format!("step `{id}` has started, and can no longer be skipped"));
+                return Err(Violation::SkippedLate(id.clone()));
             }
             if *reason == SkipReason::PlanUpdated && !record.is_being_removed() {
-                return Err(format!("step `{id}` is one that the plan still has"));
+                return Err(Violation::StillPlanned(id.clone()));
             }
             execution.transition_step(step, StepTrigger::Skipped, time)?;
             end(execution, step, time);
@@ -133,7 +133,7 @@ pub(super) fn apply(
         }
         StepEvent::Resolved { resolution, reason } => {
             if execution.stop.is_some() {
-                return Err("the execution is being stopped, which resolves its steps".to_owned());
+                return Err(Violation::Stopping);
             }
             check(execution, step, attempt, StepTrigger::Resolved)?;
             execution.transition_step(step, StepTrigger::Resolved, time)?;
@@ -200,37 +200,34 @@ fn resolved_as_failed(reason: &str) -> Failure {
 }
 
 /// Checks that a request can end a step or take it out of its wait for the next attempt: it has nothing in flight.
-fn check_not_running(execution: &Execution, step: StepKey, attempt: u32) -> Result<(), String> {
+fn check_not_running(execution: &Execution, step: StepKey, attempt: u32) -> Result<(), Violation> {
     let record = &execution.steps[step];
-    let (id, state) = (&record.id, record.state);
+    let state = record.state;
     if execution.stop.is_some() || execution.state.is_terminal() {
-        return Err("the execution has ended or is being stopped, which ends its steps".to_owned());
+        return Err(Violation::Stopping);
     }
     let has_nothing = matches!(state, StepState::Pending | StepState::Ready | StepState::BackingOff);
     if attempt != record.attempt || !has_nothing || record.end.is_some() {
-        return Err(format!(
-            "step `{id}`, which is {state:?} in attempt {}, is not one that waits to start",
-            record.attempt
-        ));
+        return Err(Violation::NotWaiting { step: record.id.clone(), state, attempt: record.attempt });
     }
     Ok(())
 }
 
-fn check_backs_off(execution: &Execution, step: StepKey, attempt: u32) -> Result<(), String> {
+fn check_backs_off(execution: &Execution, step: StepKey, attempt: u32) -> Result<(), Violation> {
     check_not_running(execution, step, attempt)?;
     match execution.steps[step].state {
         StepState::BackingOff => Ok(()),
-        state => Err(format!("step `{}`, which is {state:?}, waits for no attempt", execution.steps[step].id)),
+        state => Err(Violation::NoNextAttempt { step: execution.steps[step].id.clone(), state }),
     }
 }
 
 /// Checks what the table of transitions cannot express: an event must name the step's current attempt, and must follow from how the step's
 /// operation ended.
-fn check(execution: &Execution, step: StepKey, attempt: u32, by: StepTrigger) -> Result<(), String> {
+fn check(execution: &Execution, step: StepKey, attempt: u32, by: StepTrigger) -> Result<(), Violation> {
     let record = &execution.steps[step];
-    let id = &record.id;
     if attempt != record.attempt {
-        return Err(format!("attempt {attempt} of step `{id}` is not the one under way, which is {}", record.attempt));
+        let (step, current) = (record.id.clone(), record.attempt);
+        return Err(Violation::OtherAttempt { step, attempt, current });
     }
     let to_request = record.needs_operation();
     let leads_there = match (record.state, by) {
@@ -255,27 +252,25 @@ fn check(execution: &Execution, step: StepKey, attempt: u32, by: StepTrigger) ->
         _ => true,
     };
     if !leads_there {
-        let state = record.state;
-        return Err(format!("step `{id}`, which is {state:?}, has no operation whose end leads to the move {by:?}"));
+        return Err(Violation::NoEnd { step: record.id.clone(), state: record.state, by });
     }
     Ok(())
 }
 
-fn started(execution: &mut Execution, step: StepKey, attempt: u32, time: Timestamp) -> Result<(), String> {
+fn started(execution: &mut Execution, step: StepKey, attempt: u32, time: Timestamp) -> Result<(), Violation> {
     execution.check_can_start()?;
     let record = &execution.steps[step];
     let id = &record.id;
     if attempt != record.attempt + 1 || record.needs_operation() {
-        return Err(format!("attempt {attempt} of step `{id}` does not follow attempt {}", record.attempt));
+        return Err(Violation::NotNextAttempt { step: id.clone(), attempt, last: record.attempt });
     }
     if let Some(&on) = record.dependencies.iter().find(|&&on| !execution.steps[on].state.is_terminal()) {
-        let on = &execution.steps[on].id;
-        return Err(format!("step `{id}` started before step `{on}`, which it depends on, had ended"));
+        return Err(Violation::DependencyOpen { step: id.clone(), on: execution.steps[on].id.clone() });
     }
     if !record.has_started()
         && let Some(resource) = record.resources().iter().find(|one| !execution.index.is_free(execution.plan(), one))
     {
-        return Err(format!("step `{id}` uses the resource `{resource}`, which as many steps use as may"));
+        return Err(Violation::ResourceInUse { step: id.clone(), resource: resource.clone() });
     }
     execution.transition_step(step, StepTrigger::Started, time)?;
     execution.update_step(step, |record| {
@@ -300,7 +295,7 @@ fn end(execution: &mut Execution, step: StepKey, time: Timestamp) {
 
 impl Execution {
     /// A request about a step lets an execution go on that only waited for approvals.
-    pub(super) fn resume_after_request(&mut self) -> Result<(), String> {
+    pub(super) fn resume_after_request(&mut self) -> Result<(), Violation> {
         match self.state {
             ExecutionState::AwaitingApproval => self.transition_execution(ExecutionTrigger::StepResolved, None),
             _ => Ok(()),

@@ -2,22 +2,27 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use belay_plan::{StepDraft, StepSpec};
+use belay_plan::{Input, StepDraft, StepSpec};
 
 use crate::{
-    Execution, PlanUpdated, SkipReason, StepKey, StepRole, StepState, StepTrigger, Timestamp,
+    Execution, PlanUpdated, SkipReason, StepKey, StepRole, StepState, StepTrigger, Timestamp, Violation,
     state::{AttemptEnd, Revised, StepRecord},
 };
 
-pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Timestamp) -> Result<(), String> {
+pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Timestamp) -> Result<(), Violation> {
     if execution.state.is_terminal() || execution.stop.is_some() || execution.compensation.is_some() {
-        return Err("the execution has ended, is being stopped, or what it did is being undone".into());
+        return Err(Violation::Stopping);
     }
     if updated.revision != execution.revision + 1 {
-        return Err(format!("the plan has revision {}", execution.revision));
+        return Err(Violation::OtherRevision(execution.revision));
     }
     if let Some(change) = execution.forbidden_change(&updated.plan) {
-        return Err(change.to_string());
+        return Err(change.into());
+    }
+    let given = execution.created.inputs.value();
+    let is_missing = |(name, input): &(&String, &Input)| input.default.is_none() && given.get(name.as_str()).is_none();
+    if let Some((name, _)) = updated.plan.inputs().iter().find(is_missing) {
+        return Err(Violation::NoInput(name.clone()));
     }
     execution.resume_after_request()?;
     execution.revision = updated.revision;
@@ -54,7 +59,7 @@ pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Time
         execution.replace_spec(step, spec);
     }
     execution.totals.total += added.len();
-    execution.steps.append(&added, time).map_err(|id| format!("two steps have the id `{id}`"))?;
+    execution.steps.append(&added, time).map_err(Violation::DuplicateStep)?;
     execution.steps.connect(&updated.plan);
     execution.index_new();
     execution.recount_budgets();

@@ -10,9 +10,9 @@ use belay_plan::Plan;
 use thiserror::Error;
 
 use crate::{
-    Actor, Body, Event, Execution, ExecutionEvent, ExecutionState, ExecutionTrigger, ForbiddenChange, Json,
-    MAX_SIGNALS, Resolution, RetryChange, RetryRequest, SignalReceived, StepEvent, StepId, StepKey, StepState,
-    Timestamp, ToolFacts, digest, state::Stop, transitions::execution_transition,
+    Actor, Body, Event, Execution, ExecutionEvent, ExecutionState, ForbiddenChange, IllegalEvent, Json, MAX_SIGNALS,
+    Resolution, RetryChange, RetryRequest, SignalReceived, StepEvent, StepId, StepKey, StepState, Timestamp, ToolFacts,
+    Violation, digest,
 };
 
 /// A request of a principal.
@@ -161,6 +161,28 @@ pub enum Refused {
     OtherRevision(u32),
 }
 
+impl Refused {
+    /// The refusal of a request to an execution in this state, whose event violates a rule. `from` is the step from which steps are to run again.
+    fn by(violation: Violation, state: ExecutionState, from: Option<&StepId>) -> Self {
+        use Violation as V;
+        match violation {
+            V::Ended => Self::Ended,
+            V::TooManySignals => Self::TooManySignals,
+            V::NoStep(step) | V::NotPlanned(step) => Self::NoStep(step),
+            V::StepMove { from: state, .. } | V::NotWaiting { state, .. } | V::NoNextAttempt { state, .. } => {
+                Self::WrongStepState(state)
+            }
+            V::NothingToRetry => Self::NothingToRetry,
+            V::NotEnded { step, state } if from == Some(&step) => Self::WrongStepState(state),
+            V::NotEnded { step, .. } | V::DependentStarted(step) => Self::DependentRuns(step),
+            V::Change(change) => Self::PlanChange(change),
+            V::NoInput(name) => Self::NoInput(name),
+            // The others are about the execution as a whole, or about events that no request records.
+            _ => Self::WrongState(state),
+        }
+    }
+}
+
 impl Control {
     /// The request that this event records; `None` for events that nobody asked for.
     pub(crate) fn of(event: &Body) -> Option<Self> {
@@ -280,23 +302,6 @@ impl Control {
         };
         digest(serde_json::Value::from(parts).to_string().as_bytes())
     }
-
-    /// The state transition that it makes; `None` for a request that makes none.
-    fn trigger(&self) -> Option<ExecutionTrigger> {
-        match self {
-            Self::Pause { .. } => Some(ExecutionTrigger::Paused),
-            Self::Resume => Some(ExecutionTrigger::Resumed),
-            Self::Cancel { kill: false, .. } => Some(ExecutionTrigger::CancelRequested),
-            Self::Cancel { kill: true, .. } => Some(ExecutionTrigger::KillRequested),
-            Self::Signal { .. }
-            | Self::ResolveStep { .. }
-            | Self::Retry { .. }
-            | Self::UpdatePlan { .. }
-            | Self::SkipStep { .. }
-            | Self::SetStepOutput { .. }
-            | Self::ChangeRetry { .. } => None,
-        }
-    }
 }
 
 impl Execution {
@@ -319,12 +324,10 @@ impl Execution {
         if self.state.is_terminal() && !self.created.parent_step.is_empty() {
             return Err(Refused::EndedForStep(self.created.parent_step.clone()));
         }
-        match control.trigger() {
-            Some(by) if execution_transition(self.state, by, None).is_none() => {
-                return Err(Refused::WrongState(self.state));
-            }
-            Some(_) | None => {}
-        }
+        let from = match &control {
+            Control::Retry { request, .. } => request.from.clone(),
+            _ => None,
+        };
         let bodies: Vec<Body> = match control {
             Control::Pause { resume_at: Some(at), .. } if at <= now => return Err(Refused::ResumeTimePassed),
             Control::Pause { reason, discard_calls, resume_at } => {
@@ -339,31 +342,29 @@ impl Execution {
                 Vec::new()
             }
             Control::Resume => vec![ExecutionEvent::Resumed.into()],
-            Control::Cancel { .. } if self.stop == Some(Stop::Killed) => return Err(Refused::WrongState(self.state)),
             Control::Cancel { reason, kill } => vec![ExecutionEvent::CancelRequested { reason, kill }.into()],
-            Control::Signal { .. } if self.signals.len() >= MAX_SIGNALS => return Err(Refused::TooManySignals),
             Control::Signal { signal, payload } => {
                 vec![ExecutionEvent::SignalReceived(SignalReceived { signal, payload }).into()]
             }
             Control::ResolveStep { step, resolution, reason } => {
-                let key = self.step_in(&step, &[StepState::OutcomeUnknown])?;
+                let key = self.step_named(&step)?;
                 vec![self.about_step(key, StepEvent::Resolved { resolution, reason })]
             }
             Control::Retry { request, plan } => self.retried(now, &actor, request, plan)?,
             Control::UpdatePlan { revision: Some(of), .. } if of != self.revision => {
                 return Err(Refused::OtherRevision(self.revision));
             }
-            Control::UpdatePlan { plan, revision: _, reason } => vec![self.updated(now, plan, reason)?],
+            Control::UpdatePlan { plan, revision: _, reason } => vec![self.updated(now, plan, reason)],
             Control::SkipStep { step, reason } => {
-                let key = self.step_in(&step, NOT_RUNNING)?;
+                let key = self.step_named(&step)?;
                 vec![self.about_step(key, StepEvent::SkipRequested { reason })]
             }
             Control::SetStepOutput { step, output, reason } => {
-                let key = self.step_in(&step, NOT_RUNNING)?;
+                let key = self.step_named(&step)?;
                 vec![self.about_step(key, StepEvent::OutputSet { output, reason })]
             }
             Control::ChangeRetry { step, change, reason } => {
-                let key = self.step_in(&step, &[StepState::BackingOff])?;
+                let key = self.step_named(&step)?;
                 vec![self.about_step(
                     key,
                     match change {
@@ -377,36 +378,30 @@ impl Execution {
         // The first event is that of the request; those that follow from it have its principal, and no id.
         let rest = Actor { request_id: String::new(), ..actor.clone() };
         let actors = std::iter::once(actor).chain(std::iter::repeat(rest));
-        self.record_all(now, bodies.into_iter().zip(actors).collect())
+        self.record_all(now, bodies.into_iter().zip(actors).collect(), from.as_ref())
     }
 
-    /// Records the events of a request, all of them or none: a request that the checks let through and [`Execution::apply`] does not is refused, and the execution goes on.
-    fn record_all(&mut self, now: Timestamp, bodies: Vec<(Body, Actor)>) -> Result<Vec<Event>, Refused> {
+    /// Records the events of a request, all of them or none. Nothing but [`Execution::apply`] judges whether they can be.
+    fn record_all(
+        &mut self,
+        now: Timestamp,
+        bodies: Vec<(Body, Actor)>,
+        from: Option<&StepId>,
+    ) -> Result<Vec<Event>, Refused> {
+        let state = self.state;
         let before = (bodies.len() > 1).then(|| self.clone());
-        let mut events = Vec::with_capacity(bodies.len());
-        for (body, actor) in bodies {
-            match self.record(now, Some(actor), body) {
-                Ok(event) => events.push(event),
-                Err(illegal) => {
-                    debug_assert!(false, "the checks of requests are those of `apply`: {illegal}");
-                    if let Some(before) = before {
-                        *self = before;
-                    }
-                    return Err(Refused::WrongState(self.state));
-                }
+        let recorded: Result<Vec<Event>, IllegalEvent> =
+            bodies.into_iter().map(|(body, actor)| self.record(now, Some(actor), body)).collect();
+        recorded.map_err(|illegal| {
+            if let Some(before) = before {
+                *self = before;
             }
-        }
-        Ok(events)
+            Refused::by(illegal.violation, state, from)
+        })
     }
 
-    /// The step with this id, which has to be in one of these states.
-    fn step_in(&self, step: &StepId, states: &[StepState]) -> Result<StepKey, Refused> {
-        let key = self.step_key(step).ok_or_else(|| Refused::NoStep(step.clone()))?;
-        match self.step(key).state() {
-            state if !states.contains(&state) => Err(Refused::WrongStepState(state)),
-            _ if self.stop.is_some() => Err(Refused::WrongState(self.state)),
-            _ => Ok(key),
-        }
+    fn step_named(&self, step: &StepId) -> Result<StepKey, Refused> {
+        self.step_key(step).ok_or_else(|| Refused::NoStep(step.clone()))
     }
 
     /// The event with which a step that waits for its next attempt goes to its next call.
@@ -423,6 +418,3 @@ impl Execution {
         Body::Step { step: view.id().clone(), attempt: view.attempt(), event }
     }
 }
-
-/// The states of a step that waits to start, or for its next attempt.
-const NOT_RUNNING: &[StepState] = &[StepState::Pending, StepState::Ready, StepState::BackingOff];

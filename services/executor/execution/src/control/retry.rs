@@ -22,11 +22,8 @@ impl Execution {
         plan: Option<NewPlan>,
     ) -> Result<Vec<Body>, Refused> {
         let has_ended = self.state.is_terminal();
-        let is_stopped = self.stop.is_some() && !self.waits_for_retry();
-        if !has_ended && (is_stopped || self.compensation.is_some()) {
-            return Err(Refused::WrongState(self.state));
-        }
-        let steps = self.to_retry(&request)?;
+        let from = request.from.clone();
+        let steps = self.to_retry(from.as_ref())?;
         // The steps for the entries of a list are skipped, and not the step that collects what they have done.
         let failed = |key: &&StepKey| {
             self.steps[**key].items.steps.is_empty()
@@ -51,10 +48,9 @@ impl Execution {
             let mut then = self.clone();
             for event in &events {
                 let recorded = then.record(now, Some(actor.clone()), event.clone());
-                debug_assert!(recorded.is_ok(), "the checks of requests are those of `apply`: {recorded:?}");
-                recorded.map_err(|_| Refused::WrongState(self.state))?;
+                recorded.map_err(|illegal| Refused::by(illegal.violation, self.state, from.as_ref()))?;
             }
-            events.push(then.updated(now, plan, reason.clone())?);
+            events.push(then.updated(now, plan, reason.clone()));
         }
         // The plan has paused it for just this.
         let goes_on = self.is_escalated && self.paused.is_some() && !request_pauses;
@@ -84,7 +80,7 @@ impl Execution {
         if self.paused.is_some() {
             return Some(Vec::new());
         }
-        if may_retry && let Ok(steps) = self.to_retry(&RetryRequest::default()) {
+        if may_retry && let Ok(steps) = self.to_retry(None) {
             let resume_at = now.saturating_add(backoff.delay(self.escalations));
             let escalation = Some(EscalationRetry { number: self.escalations + 1, retries: *retries, resume_at });
             let (steps, request, deadline) = (self.ids(steps), RetryRequest::default(), self.deadline);
@@ -112,37 +108,18 @@ impl Execution {
         failed.all(|(_, record)| record.failure.as_ref().is_some_and(|failure| failure.class.is_retryable()))
     }
 
-    /// The steps that run again: those that did not complete, the one that the request names, and all that depend on them.
-    fn to_retry(&self, request: &RetryRequest) -> Result<BTreeSet<StepKey>, Refused> {
-        let mut steps: BTreeSet<StepKey> =
-            self.steps().filter(|step| self.is_retried(step)).map(|step| step.key).collect();
-        if let Some(from) = &request.from {
-            let key = self.step_key(from).ok_or_else(|| Refused::NoStep(from.clone()))?;
-            match self.steps[key].state {
-                _ if self.steps[key].is_removed() || self.steps[key].compensates().is_some() => {
-                    return Err(Refused::NoStep(from.clone()));
-                }
-                state if state.is_terminal() => drop(steps.insert(key)),
-                state => return Err(Refused::WrongStepState(state)),
-            }
-        }
-        if steps.is_empty() {
-            return Err(Refused::NothingToRetry);
-        }
-        let from = request.from.as_ref().and_then(|id| self.step_key(id));
-        self.add_lists(&mut steps, from)?;
+    /// The steps that run again: those that did not complete, the one that a request names, and all that depend on them. Whether they can is for
+    /// [`Execution::apply`] to say.
+    fn to_retry(&self, from: Option<&StepId>) -> Result<BTreeSet<StepKey>, Refused> {
+        let from = from.map(|id| self.step_named(id)).transpose()?;
+        let retried = self.steps().filter(|step| self.is_retried(step)).map(|step| step.key);
+        let mut steps: BTreeSet<StepKey> = retried.chain(from).collect();
+        self.add_lists(&mut steps, from);
         let mut dependents: Vec<StepKey> = steps.iter().copied().collect();
         while let Some(step) = dependents.pop() {
-            for &dependent in &self.steps[step].dependents {
-                let record = &self.steps[dependent];
-                if record.state.is_terminal() {
-                    if steps.insert(dependent) {
-                        dependents.push(dependent);
-                    }
-                } else if !record.waits_to_start() {
-                    return Err(Refused::DependentRuns(record.id.clone()));
-                }
-            }
+            let ended =
+                self.steps[step].dependents.iter().filter(|&&dependent| self.steps[dependent].state.is_terminal());
+            dependents.extend(ended.filter(|&&dependent| steps.insert(dependent)));
         }
         Ok(steps)
     }
@@ -156,14 +133,10 @@ impl Execution {
     }
 
     /// A step runs again that runs for each entry of a list when the step for one of them does; all of these when a principal names the step itself.
-    fn add_lists(&self, steps: &mut BTreeSet<StepKey>, from: Option<StepKey>) -> Result<(), Refused> {
-        let lists: BTreeSet<StepKey> = steps.iter().filter_map(|&step| self.steps[step].runs_for()).collect();
-        if let Some(&list) = lists.iter().find(|&&list| !self.steps[list].state.is_terminal()) {
-            return Err(Refused::DependentRuns(self.steps[list].id.clone()));
-        }
+    fn add_lists(&self, steps: &mut BTreeSet<StepKey>, from: Option<StepKey>) {
+        let lists: Vec<StepKey> = steps.iter().filter_map(|&step| self.steps[step].runs_for()).collect();
         steps.extend(lists);
         steps.extend(from.into_iter().flat_map(|from| self.steps[from].items.current()));
-        Ok(())
     }
 }
 

@@ -128,7 +128,7 @@ pub struct Receipt {
     /// The last of the calls that committed in the workspace while this one ran.
     pub concurrent_commits: Vec<String>,
     /// The number of those commits.
-    pub commit_count_beside: i64,
+    pub concurrent_commit_count: i64,
     /// The special files that the call left and that were not committed, the first of them only.
     pub left_out: Vec<String>,
     /// How many those were.

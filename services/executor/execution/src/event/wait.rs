@@ -149,3 +149,18 @@ pub enum WaitEnd {
     /// The execution was stopped, or the call that asks has ended.
     Cancelled,
 }
+
+impl WaitEnd {
+    /// The end in a word, for messages, which never have what a person has answered.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Elapsed => "elapsed",
+            Self::Signalled { .. } => "signalled",
+            Self::Answered { .. } => "answered",
+            Self::Declined { .. } => "declined",
+            Self::Refused { .. } => "refused",
+            Self::TimedOut => "timed out",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}

@@ -8,7 +8,7 @@ use belay_plan::RecoveryStrategy;
 use super::checks;
 use crate::{
     Blobs, CachedFrom, CachedResult, CallIdentity, EarlierResult, Execution, Failure, Payload, RecoveryClass,
-    StepEvent, StepKey, StepState, Timestamp, ToolCallRequest,
+    StepEvent, StepKey, StepState, Timestamp, ToolCallRequest, Violation,
     state::{AttemptEnd, StepCache, StepRecord},
 };
 
@@ -116,12 +116,12 @@ pub(crate) fn used(
     failure: &Failure,
     (result, source): (&Payload, &CachedFrom),
     time: Timestamp,
-) -> Result<(), String> {
+) -> Result<(), Violation> {
     let record = &execution.steps[step];
     let has_failed = record.state == StepState::Running && matches!(record.end, Some(AttemptEnd::Failed(_)));
     let may = record.spec.recovery(failure.class) == Some(RecoveryStrategy::UseCache) && record.cache.is_some();
     if attempt != record.attempt || !has_failed || !may || !record.makes_own_call() || execution.stop.is_some() {
-        return Err(format!("step `{}` has no failed call whose place an earlier result takes", record.id));
+        return Err(Violation::NoCachedResult(record.id.clone()));
     }
     execution.update_step(step, |record| {
         record.failed(attempt, failure, time);

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{condition, outputs::value_of, request};
 use crate::{
-    Blobs, Body, DecideContext, ErrorClass, Evaluated, Execution, Failure, Payload, StepEvent, StepKey,
+    Blobs, Body, DecideContext, ErrorClass, Evaluated, Execution, Failure, Payload, StepEvent, StepKey, Violation,
     state::{AttemptEnd, StepRecord},
 };
 
@@ -209,7 +209,7 @@ impl StepRecord {
     }
 
     /// Checks that the next call of its attempt can be this one.
-    pub(crate) fn check_can_call(&self, place: Option<CheckPlace>) -> Result<(), String> {
+    pub(crate) fn check_can_call(&self, place: Option<CheckPlace>) -> Result<(), Violation> {
         let is_one = match place {
             None => true,
             Some(place) => self.is_checked() && self.spec.check(place).is_some_and(|check| check.call().is_some()),
@@ -222,6 +222,6 @@ impl StepRecord {
         if is_one && is_next {
             return Ok(());
         }
-        Err(format!("step `{}` makes no such call now: {place:?} after {} checks", self.id, self.checked))
+        Err(Violation::NoSuchCall { step: self.id.clone(), check: place, checked: self.checked })
     }
 }

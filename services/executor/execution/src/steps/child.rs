@@ -11,7 +11,7 @@ use super::outputs::values;
 use crate::{
     Amounts, Blobs, Body, Child, ChildEnd, ChildPause, DecideContext, ErrorClass, Execution, Failure, Json, Operation,
     OperationEvent, OperationId, OperationKey, OperationKind, OperationReport, Phase, RequiredAction, StepKey,
-    StepState, StepTrigger, Timestamp, Work, event::child_id, state::AttemptEnd,
+    StepState, StepTrigger, Timestamp, Violation, Work, event::child_id, state::AttemptEnd,
 };
 
 /// A child is to be started.
@@ -20,13 +20,13 @@ pub(super) fn started(
     id: &OperationId,
     child: &Child,
     time: Timestamp,
-) -> Result<(), String> {
+) -> Result<(), Violation> {
     let step = execution.named(&id.step)?;
     let key = OperationKey { step, attempt: id.attempt, number: id.number };
     execution.check_is_next(key)?;
     let record = &execution.steps[step];
     if !matches!(record.spec.kind(), StepKind::Plan(_)) || record.has_entries() || record.compensates().is_some() {
-        return Err(format!("step `{}` carries out no plan", id.step));
+        return Err(Violation::NoPlan(id.step.clone()));
     }
     if record.state == StepState::Ready {
         execution.transition_step(step, StepTrigger::OperationRequested, time)?;
@@ -41,16 +41,16 @@ pub(super) fn started(
 fn in_flight<'a>(
     execution: &'a Execution,
     id: &OperationId,
-) -> Result<(&'a Operation, &'a Child, bool, ChildPause), String> {
+) -> Result<(&'a Operation, &'a Child, bool, ChildPause), Violation> {
     let operation = execution.in_flight(id)?;
     let OperationKind::Child { child, created, pause } = &operation.kind else {
-        return Err(format!("{id} is not an execution of a plan"));
+        return Err(Violation::NotAChild(id.clone()));
     };
     Ok((operation, child, *created, *pause))
 }
 
 /// News about a child.
-pub(super) fn reported(execution: &mut Execution, id: &OperationId, report: OperationReport) -> Result<(), String> {
+pub(super) fn reported(execution: &mut Execution, id: &OperationId, report: OperationReport) -> Result<(), Violation> {
     match report {
         OperationReport::ChildCreated => created(execution, id),
         OperationReport::ChildPaused => set_pause(execution, id, ChildPause::Paused),
@@ -58,20 +58,20 @@ pub(super) fn reported(execution: &mut Execution, id: &OperationId, report: Oper
     }
 }
 
-fn created(execution: &mut Execution, id: &OperationId) -> Result<(), String> {
+fn created(execution: &mut Execution, id: &OperationId) -> Result<(), Violation> {
     let (operation, child, was_created, pause) = in_flight(execution, id)?;
     if was_created {
-        return Err(format!("{id} is created already"));
+        return Err(Violation::ChildCreatedBefore(id.clone()));
     }
     let (key, kind) = (operation.key, OperationKind::Child { child: child.clone(), created: true, pause });
     execution.update_operation(key, |operation| operation.kind = kind);
     Ok(())
 }
 
-fn set_pause(execution: &mut Execution, id: &OperationId, pause: ChildPause) -> Result<(), String> {
+fn set_pause(execution: &mut Execution, id: &OperationId, pause: ChildPause) -> Result<(), Violation> {
     let (operation, child, created, before) = in_flight(execution, id)?;
     if before == pause || (pause == ChildPause::Paused) != execution.paused.is_some() {
-        return Err(format!("{id} is not to be paused or resumed"));
+        return Err(Violation::NotToPause(id.clone()));
     }
     let (key, kind) = (operation.key, OperationKind::Child { child: child.clone(), created, pause });
     execution.update_operation(key, |operation| operation.kind = kind);
@@ -85,14 +85,14 @@ pub(super) fn ended(
     end: &ChildEnd,
     spent: Option<Amounts>,
     time: Timestamp,
-) -> Result<(), String> {
+) -> Result<(), Violation> {
     let (operation, ..) = in_flight(execution, id)?;
     let (key, used) = (operation.key, operation.used_by_child(spent));
     let (end, output) = match end {
         ChildEnd::Completed { output } => (AttemptEnd::Completed, Some(output.clone().into())),
         ChildEnd::Failed { failure } => (AttemptEnd::Failed(failure.clone()), None),
         ChildEnd::Cancelled if execution.stop.is_some() => (AttemptEnd::Cancelled, None),
-        ChildEnd::Cancelled => return Err(format!("{id} is not being cancelled")),
+        ChildEnd::Cancelled => return Err(Violation::NotCancelled(id.clone())),
     };
     execution.end_operation(key, end, time)?;
     execution.spend(key.step, used);

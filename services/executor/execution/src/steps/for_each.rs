@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::{layers, outputs::values};
 use crate::{
     BlobValue, Blobs, Body, ErrorClass, Execution, Failure, Json, Payload, Room, SkipReason, StepEvent, StepKey,
-    StepState, StepTrigger, Timestamp, digest,
+    StepState, StepTrigger, Timestamp, Violation, digest,
     state::{AttemptEnd, StepRecord},
 };
 
@@ -221,14 +221,12 @@ fn some_failed(first: &StepRecord, count: usize, all: usize, entries: &str) -> F
 }
 
 /// Checks that a step which runs for each entry of a list has started, and that nothing of it is open.
-fn check(execution: &Execution, step: StepKey, attempt: u32) -> Result<&StepRecord, String> {
+fn check(execution: &Execution, step: StepKey, attempt: u32) -> Result<&StepRecord, Violation> {
     execution.check_can_start()?;
     let record = &execution.steps[step];
     if !record.has_entries() || attempt != record.attempt || !record.needs_operation() {
-        return Err(format!(
-            "step `{}`, which is {:?} in attempt {}, does not run for each entry of a list now",
-            record.id, record.state, record.attempt
-        ));
+        let (step, state, attempt) = (record.id.clone(), record.state, record.attempt);
+        return Err(Violation::NotListing { step, state, attempt });
     }
     Ok(record)
 }
@@ -240,13 +238,13 @@ pub(crate) fn listed(
     attempt: u32,
     items: &[Json],
     time: Timestamp,
-) -> Result<(), String> {
+) -> Result<(), Violation> {
     let record = check(execution, step, attempt)?;
     // The second list of a step whose calls have one effect has the entry that commits it as well.
     let done = match record.items.listed {
         None => 0,
         Some(listed) if commit_due(execution, record, listed).is_some() && items.len() == listed + 1 => listed,
-        Some(_) => return Err(format!("step `{}` has read its list", record.id)),
+        Some(_) => return Err(Violation::ListedBefore(record.id.clone())),
     };
     let (known, spec) = (record.items.steps.clone(), Arc::clone(&record.spec));
     let mut open = 0;
@@ -267,7 +265,7 @@ pub(crate) fn listed(
     }
     for item in items.iter().skip(known.len()) {
         let added = execution.steps.append_item(step, item.clone(), time);
-        execution.index_appended(added.map_err(|id| format!("two steps have the id `{id}`"))?);
+        execution.index_appended(added.map_err(Violation::DuplicateStep)?);
         execution.totals.total += 1;
         open += 1;
     }
@@ -290,10 +288,10 @@ pub(crate) fn collected(
     step: StepKey,
     attempt: u32,
     output: &Payload,
-) -> Result<(), String> {
+) -> Result<(), Violation> {
     let record = check(execution, step, attempt)?;
     if record.items.listed.is_none() {
-        return Err(format!("step `{}` has not read its list", record.id));
+        return Err(Violation::NotListed(record.id.clone()));
     }
     execution.update_step(step, |record| {
         (record.end, record.output) = (Some(AttemptEnd::Completed), Some(output.clone()));

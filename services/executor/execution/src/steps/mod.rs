@@ -20,7 +20,8 @@ use belay_plan::StepKind;
 
 use crate::{
     Actor, Blobs, Body, DecideContext, Decided, Execution, Operation, OperationEnd, OperationEvent, OperationId,
-    OperationKey, OperationKind, RecoveryClass, RequiredAction, StepKey, Timestamp, ToolFacts, Work, state::StepRecord,
+    OperationKey, OperationKind, RecoveryClass, RequiredAction, StepKey, Timestamp, ToolFacts, Violation, Work,
+    state::StepRecord,
 };
 
 /// The event with which a started step requests its next operation, or fails; `None` while it needs a blob that is not at hand.
@@ -52,7 +53,7 @@ pub(crate) fn apply(
     event: &OperationEvent,
     actor: Option<&Actor>,
     time: Timestamp,
-) -> Result<(), String> {
+) -> Result<(), Violation> {
     match event {
         OperationEvent::Requested(work) => match work {
             Work::ToolCall(request) => tool::requested(execution, id, request, time),

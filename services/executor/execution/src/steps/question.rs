@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::{
     Actor, Body, Execution, Form, OperationEnd, OperationEvent, OperationId, OperationKey, Phase, QuestionReply,
-    Timestamp, WaitCondition, WaitEnd, Work,
+    Timestamp, Violation, WaitCondition, WaitEnd, Work,
     steps::wait::{insert, may_decline},
 };
 
@@ -24,30 +24,29 @@ pub(super) fn started(
     id: &OperationId,
     condition: &WaitCondition,
     time: Timestamp,
-) -> Result<(), String> {
-    let Some((call, question)) = condition.question() else { return Err(format!("{id} is no question")) };
+) -> Result<(), Violation> {
+    let Some((call, question)) = condition.question() else { return Err(Violation::NotAQuestion(id.clone())) };
     let key = OperationKey { step: execution.named(&id.step)?, attempt: id.attempt, number: id.number };
     execution.check_not_stopped(id)?;
     let record = &execution.steps[key.step];
     if key != execution.next_operation(key.step) || call >= key.number {
-        return Err(format!("{id} does not follow {}.{}", record.attempt, record.operations));
+        let (attempt, last) = (record.attempt, record.operations);
+        return Err(Violation::NotNextOperation { operation: id.clone(), attempt, last });
     }
     let asking = OperationKey { number: call, ..key };
     if !runs(execution, asking) {
-        return Err(format!("the call {call}, which asks {id}, does not run"));
+        return Err(Violation::CallNotRunning { call, question: id.clone() });
     }
     if question.is_empty() {
-        return Err(format!("{id} has no id"));
+        return Err(Violation::QuestionWithoutId(id.clone()));
     }
     let open = of_call(execution, asking).count();
     let replies = execution.operations.get(asking).map_or(0, |call| call.replies.len());
     if open >= MAX_OPEN_QUESTIONS || open + replies >= MAX_QUESTIONS {
-        return Err(format!(
-            "the call {call} asks more than {MAX_OPEN_QUESTIONS} questions at once, or more than {MAX_QUESTIONS}"
-        ));
+        return Err(Violation::TooManyQuestions(call));
     }
     if is_known(execution, asking, question) {
-        return Err(format!("the call {call} has asked the question {question} before"));
+        return Err(Violation::AskedBefore { call, question: question.to_string() });
     }
     execution.update_step(key.step, |record| {
         record.operations = key.number;
@@ -64,11 +63,11 @@ pub(super) fn ended(
     end: &WaitEnd,
     actor: Option<&Actor>,
     time: Timestamp,
-) -> Result<(), String> {
+) -> Result<(), Violation> {
     let operation = execution.in_flight(id)?;
     let key = operation.key;
     let Some(WaitCondition::Question { call, question, until, .. }) = operation.wait() else {
-        return Err(format!("{id} is no question"));
+        return Err(Violation::NotAQuestion(id.clone()));
     };
     let (asking, question, until) = (OperationKey { number: *call, ..key }, Arc::clone(question), *until);
     let approval = operation.requested_answer().map(str::to_owned);
@@ -88,7 +87,7 @@ pub(super) fn ended(
         WaitEnd::TimedOut if goes_on && until.is_some_and(|until| until <= time) => Some(QuestionReply::TimedOut),
         // The call has ended or runs anew.
         WaitEnd::Cancelled if actor.is_none() => None,
-        end => return Err(format!("{id}, a question of the call {}, cannot end by {end:?}", asking.number)),
+        end => return Err(Violation::OtherEnd { operation: id.clone(), end: end.word() }),
     };
     if let Some(reply) = reply {
         execution.update_operation(asking, |call| drop(call.replies.insert(question, reply)));

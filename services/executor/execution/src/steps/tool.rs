@@ -6,15 +6,15 @@ use belay_reasons as reasons;
 
 use crate::{
     Decision, Execution, Operation, OperationId, OperationKey, OperationKind, Phase, RequiredAction, StepState,
-    StepTrigger, SubjectKind, Timestamp, ToolCallEnd, ToolCallRequest,
+    StepTrigger, SubjectKind, Timestamp, ToolCallEnd, ToolCallRequest, Violation,
     state::{AttemptEnd, Authorization},
     steps::checks,
 };
 
 /// The call that an event names, which must be in flight.
-pub(super) fn call_in_flight<'a>(execution: &'a Execution, id: &OperationId) -> Result<&'a Operation, String> {
+pub(super) fn call_in_flight<'a>(execution: &'a Execution, id: &OperationId) -> Result<&'a Operation, Violation> {
     let operation = execution.in_flight(id)?;
-    operation.tool_call().map(|_| operation).ok_or_else(|| format!("{id} is no call of a tool"))
+    operation.tool_call().map(|_| operation).ok_or_else(|| Violation::NotACall(id.clone()))
 }
 
 /// A call is requested.
@@ -23,13 +23,13 @@ pub(super) fn requested(
     id: &OperationId,
     request: &Arc<ToolCallRequest>,
     time: Timestamp,
-) -> Result<(), String> {
+) -> Result<(), Violation> {
     let step = execution.named(&id.step)?;
     let key = OperationKey { step, attempt: id.attempt, number: id.number };
     execution.check_is_next(key)?;
     let record = &execution.steps[step];
     if record.current_call().is_none() || record.has_entries() {
-        return Err(format!("step `{}` calls no tool", id.step));
+        return Err(Violation::NoTool(id.step.clone()));
     }
     record.check_can_call(request.check)?;
     let checked = record.position(request.check);
@@ -48,15 +48,15 @@ pub(super) fn requested(
 }
 
 /// A call that was approved before it ran gets a slot.
-pub(super) fn dispatched(execution: &mut Execution, id: &OperationId) -> Result<(), String> {
+pub(super) fn dispatched(execution: &mut Execution, id: &OperationId) -> Result<(), Violation> {
     execution.check_can_start()?;
     let operation = call_in_flight(execution, id)?;
     let (key, phase) = (operation.key, operation.phase);
     if phase != Phase::Queued {
-        return Err(format!("{id} does not wait for a slot"));
+        return Err(Violation::NotQueued(id.clone()));
     }
     if !execution.has_slot_to_dispatch() {
-        return Err(format!("{id} has to wait for a slot"));
+        return Err(Violation::NoSlot(id.clone()));
     }
     execution.update_operation(key, |operation| operation.phase = Phase::Dispatched);
     Ok(())
@@ -68,7 +68,7 @@ pub(super) fn ended(
     id: &OperationId,
     end: &ToolCallEnd,
     time: Timestamp,
-) -> Result<(), String> {
+) -> Result<(), Violation> {
     let operation = call_in_flight(execution, id)?;
     let (step, used) = (operation.key.step, operation.used(end.output_bytes()));
     end_call(execution, id, end, time)?;
@@ -76,7 +76,7 @@ pub(super) fn ended(
     Ok(())
 }
 
-fn end_call(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time: Timestamp) -> Result<(), String> {
+fn end_call(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time: Timestamp) -> Result<(), Violation> {
     let operation = call_in_flight(execution, id)?;
     let key = operation.key;
     let check = operation.tool_call().and_then(|request| request.check);

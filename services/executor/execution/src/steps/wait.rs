@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{
     Actor, ApprovalMode, Blobs, Body, DecideContext, Decision, ErrorClass, Execution, Failure, Form, Json, Operation,
     OperationEnd, OperationEvent, OperationId, OperationKey, OperationKind, Phase, RequiredAction, StepKey,
-    StepTrigger, Timestamp, Wait, WaitCondition, WaitEnd, Work,
+    StepTrigger, Timestamp, Violation, Wait, WaitCondition, WaitEnd, Work,
     state::AttemptEnd,
     steps::outputs::{Values, values},
 };
@@ -23,13 +23,13 @@ pub(super) fn started(
     id: &OperationId,
     condition: &WaitCondition,
     time: Timestamp,
-) -> Result<(), String> {
+) -> Result<(), Violation> {
     let step = execution.named(&id.step)?;
     let key = OperationKey { step, attempt: id.attempt, number: id.number };
     execution.check_is_next(key)?;
     let record = &execution.steps[step];
     if !matches!(record.spec.kind(), StepKind::Wait(_)) || record.has_entries() {
-        return Err(format!("step `{}` waits for nothing", id.step));
+        return Err(Violation::NoWait(id.step.clone()));
     }
     execution.update_step(step, |record| record.operations = key.number);
     insert(execution, key, condition, time);
@@ -49,11 +49,11 @@ pub(super) fn ended(
     end: &WaitEnd,
     actor: Option<&Actor>,
     time: Timestamp,
-) -> Result<(), String> {
+) -> Result<(), Violation> {
     let operation = execution.in_flight(id)?;
     let key = operation.key;
     let OperationKind::Wait(Wait { condition, approval }) = &operation.kind else {
-        return Err(format!("{id} is not a wait"));
+        return Err(Violation::NotAWait(id.clone()));
     };
     let (output, end) = match (end, condition) {
         (WaitEnd::Elapsed, WaitCondition::Time { until }) if *until <= time => {
@@ -62,8 +62,8 @@ pub(super) fn ended(
         (WaitEnd::Signalled { sequence }, WaitCondition::Signal { signal, .. }) => {
             let signal = signal.clone();
             let payload = execution.signals.take(&signal, *sequence);
-            let none = || format!("event {sequence} is not the oldest signal `{signal}` that is kept");
-            (Some(payload.ok_or_else(none)?.into()), AttemptEnd::Completed)
+            let payload = payload.ok_or(Violation::NotOldestSignal { sequence: *sequence, signal })?;
+            (Some(payload.into()), AttemptEnd::Completed)
         }
         (WaitEnd::TimedOut, WaitCondition::Signal { signal, until: Some(until) }) if *until <= time => {
             let message = format!("The signal `{signal}` did not come within the step's time limit.");
@@ -90,7 +90,7 @@ pub(super) fn ended(
             (None, AttemptEnd::Failed(Failure::new(ErrorClass::Internal, reasons::FORM_REFUSED, message)))
         }
         (WaitEnd::Cancelled, _) if execution.stop.is_some() => (None, AttemptEnd::Cancelled),
-        (end, condition) => return Err(format!("{id}, which waits for {condition:?}, cannot end by {end:?}")),
+        (end, _) => return Err(Violation::OtherEnd { operation: id.clone(), end: end.word() }),
     };
     execution.remove_operation(key);
     execution.transition_step(key.step, StepTrigger::WaitEnded, time)?;
@@ -101,16 +101,22 @@ pub(super) fn ended(
 }
 
 /// The gate asks a form.
-pub(crate) fn asked(execution: &mut Execution, id: &OperationId, approval: &str, digest: &str) -> Result<(), String> {
+pub(crate) fn asked(
+    execution: &mut Execution,
+    id: &OperationId,
+    approval: &str,
+    digest: &str,
+) -> Result<(), Violation> {
     let operation = execution.in_flight(id)?;
     let key = operation.key;
-    let OperationKind::Wait(wait) = &operation.kind else { return Err(format!("{id} is not a wait")) };
-    let form = wait.condition.form().ok_or_else(|| format!("{id} waits for no answer"))?;
+    let OperationKind::Wait(wait) = &operation.kind else { return Err(Violation::NotAWait(id.clone())) };
+    let form = wait.condition.form().ok_or_else(|| Violation::NotAForm(id.clone()))?;
     if form.subject_digest != digest {
-        return Err(format!("{id} waits for an answer to {}, and was asked about as {digest}", form.subject_digest));
+        let (subject, asked) = (form.subject_digest.clone(), digest.to_owned());
+        return Err(Violation::OtherSubject { operation: id.clone(), subject, asked });
     }
     if approval.is_empty() || wait.approval.is_some() {
-        return Err(format!("nothing is to be asked about {id}"));
+        return Err(Violation::NothingToAsk(id.clone()));
     }
     let kind = OperationKind::Wait(Wait { approval: Some(approval.to_owned()), ..wait.clone() });
     execution.update_operation(key, |operation| operation.kind = kind);

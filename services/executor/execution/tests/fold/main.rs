@@ -2,6 +2,7 @@
 
 mod properties;
 mod refusals;
+mod requests;
 mod scale;
 mod stories;
 mod support;

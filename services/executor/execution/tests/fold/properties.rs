@@ -575,7 +575,7 @@ fn crashes() -> impl Strategy<Value = Vec<Option<Crash>>> {
 }
 
 /// The events of any play.
-fn lists() -> impl Strategy<Value = Vec<Event>> {
+pub(crate) fn lists() -> impl Strategy<Value = Vec<Event>> {
     worlds().prop_map(|world| world.play(&[]).events)
 }
 

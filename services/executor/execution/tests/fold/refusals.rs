@@ -14,7 +14,7 @@ use crate::support::{act_of, call, failure, request, step, story};
 #[track_caller]
 fn refusal(now: &Execution, body: impl Into<Body>) -> String {
     let event = Event { sequence: now.last_sequence() + 1, time: now.created_at(), actor: None, body: body.into() };
-    now.clone().apply(&event).expect_err("it was accepted").what
+    now.clone().apply(&event).expect_err("it was accepted").violation.to_string()
 }
 
 const PROGRESS: Progress = Progress { done: 1, total: 2 };
@@ -65,7 +65,10 @@ fn before_anything_has_started() {
     let play = story("a; b after a").rehearse();
     let now = &play.execution;
     assert_eq!(refusal(now, play.events[0].body.clone()), "`created` comes first and once");
-    assert_eq!(refusal(now, step("a", 1, StepEvent::Started)), "nothing may start now");
+    assert_eq!(
+        refusal(now, step("a", 1, StepEvent::Started)),
+        "the execution has not started, is paused, or is being stopped: nothing may start"
+    );
     assert_eq!(refusal(now, skipped("nowhere", 0)), "there is no step `nowhere`");
     assert_eq!(
         refusal(now, failed(0)),
@@ -81,7 +84,7 @@ fn before_anything_has_started() {
 #[test]
 fn while_a_call_is_in_flight() {
     let now = &story("a; b after a").play().just_after(is_requested);
-    assert_eq!(refusal(now, ExecutionEvent::Started), "it has started before");
+    assert_eq!(refusal(now, ExecutionEvent::Started), "the execution has started before");
     assert_eq!(
         refusal(now, completed("a", 1)),
         "step `a`, which is Running, has no operation whose end leads to the move Completed"
@@ -115,7 +118,7 @@ fn while_a_call_is_in_flight() {
 #[test]
 fn after_a_call_has_completed() {
     let now = &story("a; b after a").play().just_after(|body| body.call_end().is_some());
-    assert_eq!(refusal(now, completed("a", 2)), "attempt 2 of step `a` is not the one under way, which is 1");
+    assert_eq!(refusal(now, completed("a", 2)), "attempt 2 of step `a` is not the current one, which is 1");
     assert_eq!(
         refusal(now, failed(1)),
         "step `a`, which is Running, has no operation whose end leads to the move Failed"
@@ -143,7 +146,10 @@ fn after_a_call_was_discarded() {
     assert_eq!(refusal(now, step("a", 2, StepEvent::Started)), "attempt 2 of step `a` does not follow attempt 1");
     assert_eq!(refusal(now, skipped("a", 1)), "step `a` has started, and can no longer be skipped");
     let paused = &story("a; b after a").acts("0.5s pause discarding").play().just_after(discarded);
-    assert_eq!(refusal(paused, request(call("a", 1, 2))), "nothing may start now");
+    assert_eq!(
+        refusal(paused, request(call("a", 1, 2))),
+        "the execution has not started, is paused, or is being stopped: nothing may start"
+    );
 }
 
 #[test]
@@ -157,21 +163,18 @@ fn at_the_end() {
     let midway = &play.just_after(|body| is_completed(body, "a"));
     assert_eq!(
         refusal(midway, finished(state, midway.totals())),
-        "of its steps this is known: Totals { total: 2, completed: 1, failed: 0, skipped: 0, cancelled: 0 }"
+        "the steps have ended otherwise: Totals { total: 2, completed: 1, failed: 0, skipped: 0, cancelled: 0 }"
     );
     let almost = &play.just_after(|body| is_completed(body, "b"));
     assert_eq!(
         refusal(almost, finished(state, Totals { completed: 1, failed: 1, ..totals })),
-        "of its steps this is known: Totals { total: 2, completed: 2, failed: 0, skipped: 0, cancelled: 0 }"
+        "the steps have ended otherwise: Totals { total: 2, completed: 2, failed: 0, skipped: 0, cancelled: 0 }"
     );
     assert_eq!(
         refusal(&play.execution, finished(state, totals)),
         "an execution that is Completed has no move Finished"
     );
-    assert_eq!(
-        refusal(&play.execution, ExecutionEvent::Recovered { in_doubt: Vec::new() }),
-        "an execution that ended cannot be recovered"
-    );
+    assert_eq!(refusal(&play.execution, ExecutionEvent::Recovered { in_doubt: Vec::new() }), "the execution has ended");
     assert_eq!(
         refusal(&play.execution, act_of("cancel").1),
         "an execution that is Completed has no move CancelRequested"

@@ -52,7 +52,7 @@ fn events_come_back_as_they_were() {
         enforced: vec!["landlock".into()],
         live_base: true,
         concurrent_commits: vec!["namespaces/n/executions/e/steps/b/calls/1.1".into()],
-        commit_count_beside: 7,
+        concurrent_commit_count: 7,
         left_out: vec!["run/app.sock (a socket)".into()],
         left_out_count: 2,
         write_bounds: [(WriteMechanism::Tmpfs, 5), (WriteMechanism::Watcher, 0)]

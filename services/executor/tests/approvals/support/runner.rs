@@ -257,7 +257,7 @@ impl Runner {
                         call.state = State::Failed.into();
                         call.failure = Some(failure(v1::ErrorClass::Fatal, "TOOL_FAILED"));
                         let receipt = call.receipt.get_or_insert_default();
-                        (receipt.concurrent_commits, receipt.commit_count_beside) = (vec!["another".into()], 3);
+                        (receipt.concurrent_commits, receipt.concurrent_commit_count) = (vec!["another".into()], 3);
                     }
                 }
                 if let Some(decision) = call.approval_need.as_mut().and_then(|need| need.decision.as_mut()) {

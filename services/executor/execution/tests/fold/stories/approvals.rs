@@ -392,7 +392,7 @@ fn is_about_a(body: &Body) -> bool {
 #[track_caller]
 fn refusal(now: &Execution, body: Body) -> String {
     let event = Event { sequence: now.last_sequence() + 1, time: now.created_at(), actor: None, body };
-    now.clone().apply(&event).expect_err("it was accepted").what
+    now.clone().apply(&event).expect_err("it was accepted").violation.to_string()
 }
 
 // Number 3 of REQUIREMENTS section 4, told by the fold itself: it takes no completion of a held call without a yes to just that.
@@ -416,13 +416,19 @@ fn what_cannot_be_is_refused() {
     assert_eq!(refusal(&held, completed.clone()), "`a` 1.1 was held, and nobody has approved it");
     assert!(refusal(&held, decision.clone()).starts_with("nobody was asked about `a` 1.1 by the approval"));
     assert!(refusal(&held, by_mode.clone()).starts_with("nobody was asked"), "this execution waits for people");
-    assert!(refusal(&held, requested("another")).starts_with("`a` 1.1 is held for sha256:"));
-    assert_eq!(refusal(&held, ExecutionEvent::AwaitingApproval.into()), "something can go on without a decision");
+    assert!(refusal(&held, requested("another")).starts_with("`a` 1.1 is about sha256:"));
+    assert_eq!(refusal(&held, ExecutionEvent::AwaitingApproval.into()), "something can proceed without a decision");
     // Nobody has been asked about what it was held for.
     accept(&mut held.clone(), &again);
 
-    assert_eq!(refusal(&asked, completed.clone()), "`a` 1.1 waits for a decision, and cannot end before it");
-    assert_eq!(refusal(&asked, again.clone()), "`a` 1.1 waits for a decision, and cannot be held anew before it");
+    assert_eq!(
+        refusal(&asked, completed.clone()),
+        "`a` 1.1 waits for a decision, before which it is not held anew and does not end"
+    );
+    assert_eq!(
+        refusal(&asked, again.clone()),
+        "`a` 1.1 waits for a decision, before which it is not held anew and does not end"
+    );
     assert!(refusal(&asked, by_mode).starts_with("nobody was asked"));
 
     assert_eq!(refusal(&approved, decision), "it was decided about `a` 1.1 before");

@@ -114,11 +114,11 @@ fn an_approval_is_requested_once_and_has_a_name() {
     let requested = |execution: &Execution, approval: &str| {
         let event = OperationEvent::Asked { approval: approval.into(), subject_digest: "sha256:`a` 1.1 #0".into() };
         let body = Body::Operation { id: call("a", 1, 1), event };
-        execution.clone().record(after(1), None, body).map_err(|illegal| illegal.what)
+        execution.clone().record(after(1), None, body).map_err(|illegal| illegal.violation.to_string())
     };
     assert!(requested(&held, "ap").is_ok());
-    assert_eq!(requested(&held, "").unwrap_err(), "nothing is to be asked about `a` 1.1");
-    assert_eq!(requested(&play.execution, "ap").unwrap_err(), "nothing is to be asked about `a` 1.1");
+    assert_eq!(requested(&held, "").unwrap_err(), "`a` 1.1 needs no approval or answer to be requested");
+    assert_eq!(requested(&play.execution, "ap").unwrap_err(), "`a` 1.1 needs no approval or answer to be requested");
 }
 
 // Time does not run backwards in an execution, whatever the clock says.

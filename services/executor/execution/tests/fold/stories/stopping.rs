@@ -192,7 +192,7 @@ fn a_cancellation_can_become_a_kill() {
     assert_eq!(action(&play.just_after(killed)), (call("a", 1, 1), RequiredAction::Kill));
     assert_eq!(play.state(), ExecutionState::Completed, "it could not be stopped any more");
     let play = story("a").replies("a: ok! 9s").acts("1s kill; 2s kill; 3s cancel").play();
-    assert_eq!(play.refused, ["it is being killed", "it is being killed"]);
+    assert_eq!(play.refused, ["the execution is being killed", "the execution is being killed"]);
 }
 
 // S4-26: out of time.

@@ -147,10 +147,10 @@ fn stopping_ends_waits() {
 fn what_a_wait_cannot_do_is_refused() {
     let play = story("w; a after w").waits("w", "go").play();
     let ended = |end| Body::Operation { id: call("w", 1, 1), event: OperationEvent::Ended(OperationEnd::Wait(end)) };
-    let refused = |body: Body| play.execution.clone().record(play.now, None, body).unwrap_err().what;
-    assert!(refused(ended(WaitEnd::Elapsed)).contains("cannot end by Elapsed"));
-    assert!(refused(ended(WaitEnd::TimedOut)).contains("cannot end by TimedOut"));
-    assert!(refused(ended(WaitEnd::Cancelled)).contains("cannot end by Cancelled"));
+    let refused = |body: Body| play.execution.clone().record(play.now, None, body).unwrap_err().violation.to_string();
+    assert!(refused(ended(WaitEnd::Elapsed)).contains("cannot end by `elapsed`"));
+    assert!(refused(ended(WaitEnd::TimedOut)).contains("cannot end by `timed out`"));
+    assert!(refused(ended(WaitEnd::Cancelled)).contains("cannot end by `cancelled`"));
     assert_eq!(
         refused(ended(WaitEnd::Signalled { sequence: 9 })),
         "event 9 is not the oldest signal `go` that is kept"
@@ -163,7 +163,7 @@ fn what_a_wait_cannot_do_is_refused() {
     running.advance(DecideContext { now: START, ledger_id: "ledger" });
     let no_wait =
         Body::Operation { id: call("a", 1, 1), event: OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Elapsed)) };
-    assert_eq!(running.record(START, None, no_wait).unwrap_err().what, "`a` 1.1 is not a wait");
+    assert_eq!(running.record(START, None, no_wait).unwrap_err().violation.to_string(), "`a` 1.1 is not a wait");
 }
 
 #[test]
@@ -173,7 +173,10 @@ fn signals_that_nobody_takes_are_bounded() {
     for _ in 0..MAX_SIGNALS {
         execution.record(START, actor.clone(), other.clone()).unwrap();
     }
-    assert_eq!(execution.record(START, actor, other).unwrap_err().what, "it keeps 1000 signals already");
+    assert_eq!(
+        execution.record(START, actor, other).unwrap_err().violation.to_string(),
+        "the execution keeps 1000 signals that no step has taken"
+    );
 }
 
 // The question goes to the gate once; the answer is the step's result.
@@ -300,9 +303,11 @@ fn what_a_form_cannot_do_is_refused() {
     let ended = |end| Body::Operation { id: call("ask", 1, 1), event: OperationEvent::Ended(OperationEnd::Wait(end)) };
     let answered = || ended(WaitEnd::Answered { answer: Json::from_text("1") });
     let person = || Some(belay_execution::Actor::new("person"));
-    let record = |actor, body| play.execution.clone().record(play.now, actor, body).map_err(|illegal| illegal.what);
+    let record = |actor, body| {
+        play.execution.clone().record(play.now, actor, body).map_err(|illegal| illegal.violation.to_string())
+    };
     assert!(record(person(), answered()).is_ok());
-    assert!(record(None, answered()).unwrap_err().contains("cannot end by Answered"), "somebody has to answer");
+    assert!(record(None, answered()).unwrap_err().contains("cannot end by `answered`"), "somebody has to answer");
     let declined = |decision| ended(WaitEnd::Declined { decision, reason: String::new() });
     assert!(record(None, declined(Decision::Denied)).is_err(), "only a mode declines without a person");
     for decision in [Decision::Approved, Decision::Expired] {
@@ -322,17 +327,17 @@ fn what_a_form_cannot_do_is_refused() {
     };
     let to_ask = play.just_after(|body| matches!(body, Body::Operation { .. }));
     let early = to_ask.clone().record(play.now, person(), answered()).unwrap_err();
-    assert!(early.what.contains("cannot end by Answered"), "nobody was asked yet");
+    assert!(early.violation.to_string().contains("cannot end by `answered`"), "nobody was asked yet");
     let other = to_ask.clone().record(play.now, None, requested("sha256:other")).unwrap_err();
-    assert!(other.what.contains("was asked about as sha256:other"));
+    assert!(other.violation.to_string().contains("was asked about as sha256:other"));
     let digest = to_ask.operations().next().unwrap().wait().unwrap().form().unwrap().subject_digest.clone();
     assert!(to_ask.clone().record(play.now, None, requested(&digest)).is_ok());
-    assert_eq!(record(None, requested(&digest)).unwrap_err(), "nothing is to be asked about `ask` 1.1");
+    assert_eq!(record(None, requested(&digest)).unwrap_err(), "`ask` 1.1 needs no approval or answer to be requested");
     let signal = story("w").waits("w", "go").play();
     let asked = OperationEvent::Asked { approval: "form".into(), subject_digest: digest };
     let body = Body::Operation { id: call("w", 1, 1), event: asked };
     assert_eq!(
-        signal.execution.clone().record(signal.now, None, body).unwrap_err().what,
+        signal.execution.clone().record(signal.now, None, body).unwrap_err().violation.to_string(),
         "`w` 1.1 waits for no answer"
     );
 }

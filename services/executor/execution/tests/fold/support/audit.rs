@@ -260,7 +260,7 @@ impl Audit {
                 self.paused = false;
             }
             ExecutionEvent::CancelRequested { kill, .. } => {
-                assert!(self.stop != Some(Stop::Kill), "it is being killed");
+                assert!(self.stop != Some(Stop::Kill), "the execution is being killed");
                 (self.stop, self.paused) = (Some(if *kill { Stop::Kill } else { Stop::Cancel }), false);
             }
             ExecutionEvent::DeadlineExceeded => (self.stop, self.paused) = (Some(Stop::Deadline), false),

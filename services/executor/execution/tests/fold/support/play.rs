@@ -70,7 +70,7 @@ pub(crate) fn created(plan: Plan) -> Created {
 }
 
 /// A plan with a change, by its words: `drop s1`, `rename s1`, `free s1` of what it depends on, `join s1`, which then runs after any end of that, `succeed s1`, which runs after success alone, `recall s1`, which changes its first call and keeps two, `add s9` after all others.
-fn edited(plan: &Plan, words: &str) -> Plan {
+pub(crate) fn edited(plan: &Plan, words: &str) -> Plan {
     let mut draft = plan.to_draft();
     let (what, id) = words.split_once(' ').unwrap();
     let place = draft.steps.iter().position(|step| step.id == id);
@@ -297,7 +297,7 @@ impl Play {
                     }
                     _ => {
                         let recorded = self.execution.record(self.now, actor.clone(), body.clone());
-                        recorded.map(|event| vec![event]).map_err(|illegal| illegal.what)
+                        recorded.map(|event| vec![event]).map_err(|illegal| illegal.violation.to_string())
                     }
                 };
                 match happened {
