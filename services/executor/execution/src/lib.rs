@@ -36,6 +36,7 @@ mod totals;
 mod transitions;
 mod violation;
 mod window;
+pub mod words;
 
 pub use action::{Action, DecideContext, RequiredAction};
 pub use amounts::{Amounts, BudgetUnit};
@@ -66,6 +67,7 @@ pub use state::{
     OperationKind, Phase, SNAPSHOT_VERSION, StepKey, StepRole, StepView, Wait, Waiting,
 };
 pub use steps::question::{MAX_OPEN_QUESTIONS, MAX_QUESTIONS};
+pub use steps::{Activity, StepOutput};
 pub use time::Timestamp;
 pub use totals::Totals;
 pub use transitions::{

@@ -1,8 +1,6 @@
 //! The audit log of an execution, derived from its events: one entry for each, and at which level it is wanted. Nothing about it is stored, so that nothing
 //! can differ from the events.
 
-mod entry_content;
-mod operations;
 mod steps;
 
 use belay_execution::{
@@ -12,8 +10,8 @@ use belay_execution::{
 use belay_plan::AuditLevel;
 use serde_json::{Value, json};
 
-pub use self::entry_content::Severity;
-use self::entry_content::{EntryContent, because, counted, duration, failure, millis, operation};
+pub use belay_execution::words::Severity;
+use belay_execution::words::{Words, because, counted, duration, failure, millis, operation};
 
 /// An entry of the audit log, with the secrets that the event has.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +41,7 @@ pub fn entry(event: &Event) -> Entry {
     let said = match &event.body {
         Body::Execution(body) => execution(body),
         Body::Step { step, attempt, event: body } => steps::step(step, *attempt, body),
-        Body::Operation { id, event: body } => operations::operation(id, body, event.actor.is_some()),
+        Body::Operation { id, event: body } => body.words(id, event.actor.is_some()),
     };
     let (step, attempt) = match event.body.subject() {
         Subject::Execution => (None, 0),
@@ -63,7 +61,7 @@ pub fn entry(event: &Event) -> Entry {
     }
 }
 
-fn execution(event: &ExecutionEvent) -> EntryContent {
+fn execution(event: &ExecutionEvent) -> Words {
     use AuditLevel::{Minimal, Standard};
     use Severity::{Info, Warn};
     match event {
@@ -78,22 +76,22 @@ fn execution(event: &ExecutionEvent) -> EntryContent {
                 details["labels"] = json!(created.labels);
             }
             let message = format!("Execution accepted: plan `{}`, {}", plan.id(), counted(plan.steps().len(), "step"));
-            EntryContent::new(Minimal, Info, message, details)
+            Words::new(Minimal, Info, message, details)
         }
-        ExecutionEvent::Started => EntryContent::new(Minimal, Info, "Execution started", json!({})),
+        ExecutionEvent::Started => Words::new(Minimal, Info, "Execution started", json!({})),
         ExecutionEvent::Paused { reason, discard_calls, resume_at, .. } => {
             let resume_time = resume_at.map(|at| at.as_micros());
             let details = json!({"reason": reason, "discardCalls": discard_calls, "resumeAtMicros": resume_time});
-            EntryContent::new(Minimal, Info, because("Execution paused", reason), details)
+            Words::new(Minimal, Info, because("Execution paused", reason), details)
         }
-        ExecutionEvent::Resumed => EntryContent::new(Minimal, Info, "Execution resumed", json!({})),
+        ExecutionEvent::Resumed => Words::new(Minimal, Info, "Execution resumed", json!({})),
         ExecutionEvent::CancelRequested { reason, kill } => {
             let asked = if *kill { "Kill requested" } else { "Cancellation requested" };
-            EntryContent::new(Minimal, Warn, because(asked, reason), json!({"reason": reason, "kill": kill}))
+            Words::new(Minimal, Warn, because(asked, reason), json!({"reason": reason, "kill": kill}))
         }
         ExecutionEvent::SignalReceived(received) => {
             let details = json!({"signal": received.signal, "payloadBytes": received.payload.as_str().len()});
-            EntryContent::new(Minimal, Info, format!("Signal `{}` received", received.signal), details)
+            Words::new(Minimal, Info, format!("Signal `{}` received", received.signal), details)
         }
         ExecutionEvent::Recovered { in_doubt } => {
             let named: Vec<String> = in_doubt.iter().map(operation).collect();
@@ -101,7 +99,7 @@ fn execution(event: &ExecutionEvent) -> EntryContent {
                 "An executor took over the execution; {} had no recorded end",
                 counted(named.len(), "operation")
             );
-            EntryContent::new(Standard, Warn, message, json!({"inDoubt": named}))
+            Words::new(Standard, Warn, message, json!({"inDoubt": named}))
         }
         ExecutionEvent::Retried(retried) => {
             let request = &retried.request;
@@ -128,30 +126,30 @@ fn execution(event: &ExecutionEvent) -> EntryContent {
                 "escalation": escalation,
             });
             let severity = if retried.escalation.is_some() { Warn } else { Info };
-            EntryContent::new(Minimal, severity, message, details)
+            Words::new(Minimal, severity, message, details)
         }
         ExecutionEvent::PlanUpdated(updated) => {
             let details =
                 json!({"revision": updated.revision, "steps": updated.plan.steps().len(), "reason": updated.reason});
-            EntryContent::new(Minimal, Info, because("Plan changed", &updated.reason), details)
+            Words::new(Minimal, Info, because("Plan changed", &updated.reason), details)
         }
         ExecutionEvent::BudgetReported(report) => self::budget_reported(report),
         ExecutionEvent::CompensationStarted { steps } => {
             let steps: Vec<&str> = steps.iter().map(|step| step.as_str()).collect();
             let message = format!("What {} did is undone", counted(steps.len(), "step"));
-            EntryContent::new(Minimal, Warn, message, json!({"steps": steps}))
+            Words::new(Minimal, Warn, message, json!({"steps": steps}))
         }
         ExecutionEvent::DeadlineExceeded => {
-            EntryContent::new(Minimal, Warn, "The time limit of the execution ran out", json!({}))
+            Words::new(Minimal, Warn, "The time limit of the execution ran out", json!({}))
         }
         ExecutionEvent::AwaitingApproval => {
-            EntryContent::new(Standard, Info, "No step can make progress until an approval is decided", json!({}))
+            Words::new(Standard, Info, "No step can make progress until an approval is decided", json!({}))
         }
         ExecutionEvent::Finished(finished) => self::finished(finished),
     }
 }
 
-fn budget_reported(report: &BudgetReport) -> EntryContent {
+fn budget_reported(report: &BudgetReport) -> Words {
     let BudgetReport { level, unit, step, spent, limit } = report;
     let whose = match step {
         Some(step) => format!("The budget of step `{step}`"),
@@ -168,7 +166,7 @@ fn budget_reported(report: &BudgetReport) -> EntryContent {
     };
     let message = format!("{whose} {what}: {spent} of {limit} {}", unit.words());
     let step = step.as_ref().map(|step| step.as_str());
-    EntryContent::new(
+    Words::new(
         listed,
         severity,
         message,
@@ -176,7 +174,7 @@ fn budget_reported(report: &BudgetReport) -> EntryContent {
     )
 }
 
-fn finished(finished: &Finished) -> EntryContent {
+fn finished(finished: &Finished) -> Words {
     let (state, word, severity) = match finished.state {
         ExecutionState::Completed => ("COMPLETED", "completed", Severity::Info),
         ExecutionState::Partial => ("PARTIAL", "ended in part", Severity::Warn),
@@ -206,7 +204,7 @@ fn finished(finished: &Finished) -> EntryContent {
         "failure": finished.failure.as_ref().map(failure),
     });
     let message = format!("Execution {word} after {}: {steps}", duration(finished.duration));
-    EntryContent::new(AuditLevel::Minimal, severity, message, details)
+    Words::new(AuditLevel::Minimal, severity, message, details)
 }
 
 #[cfg(test)]

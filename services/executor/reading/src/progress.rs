@@ -9,9 +9,9 @@ use std::{
 };
 
 use belay_execution::{
-    Body, Decision, Event, Execution, ExecutionEvent, ExecutionState, Failure, Finished, OperationEnd, OperationEvent,
-    OperationId, OperationKey, SkipReason, StepEvent, StepId, StepState, Timestamp, ToolCallEnd, ToolCallRequest,
-    WaitCondition, Waiting, Work,
+    Activity, Body, Decision, Event, Execution, ExecutionEvent, ExecutionState, Failure, Finished, OperationEnd,
+    OperationEvent, OperationId, OperationKey, SkipReason, StepEvent, StepId, StepState, Timestamp, ToolCallEnd,
+    ToolCallRequest, Waiting, Work,
 };
 
 /// Follows the events of one execution.
@@ -183,15 +183,13 @@ impl Progress {
                     OperationEvent::Requested(Work::ToolCall(request)) => {
                         self.calls.insert(id.clone(), (Arc::clone(request), event.time));
                     }
-                    OperationEvent::Requested(Work::Wait(
-                        WaitCondition::Time { .. } | WaitCondition::Signal { .. },
-                    )) => {
+                    // A form is waited for when the gate asks for it. A child is counted like any other execution.
+                    OperationEvent::Requested(_) if kind.activity() == Some(Activity::Waits) => {
                         let operation = execution.operation_key(id).and_then(|key| execution.operation(key));
                         let waiting = operation.and_then(|operation| operation.waiting());
                         facts.extend(waiting.map(|waiting| Fact::WaitBegan { step: &id.step, tool: None, waiting }));
                     }
                     OperationEvent::Held(_) => drop(self.approvals.insert(id.clone(), event.time)),
-                    // A form is waited for when the gate asks for it.
                     OperationEvent::Asked { .. } => facts.extend(person_wait(execution, id)),
                     OperationEvent::Decided { approval, decision, .. } => {
                         let since = self.approvals.remove(id);
@@ -207,13 +205,10 @@ impl Progress {
                         last.insert(&id.step, ended.clone());
                         facts.push(Fact::CallEnded { call: id, ended });
                     }
-                    // A child is counted like any other execution.
-                    OperationEvent::Requested(
-                        Work::Wait(WaitCondition::Form { .. } | WaitCondition::Question { .. }) | Work::Child(_),
-                    )
+                    OperationEvent::Requested(_)
                     | OperationEvent::Dispatched
                     | OperationEvent::Reported(_)
-                    | OperationEvent::Ended(OperationEnd::Wait(_) | OperationEnd::Child { .. }) => {}
+                    | OperationEvent::Ended(_) => {}
                 },
             }
         }

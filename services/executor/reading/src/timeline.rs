@@ -2,10 +2,7 @@
 
 use std::collections::HashMap;
 
-use belay_execution::{
-    Body, Event, ExecutionEvent, OperationEnd, OperationEvent, OperationId, OperationReport, StepEvent, StepId,
-    StepState, Timestamp, ToolCallEnd, WaitCondition, WaitEnd, Work,
-};
+use belay_execution::{Activity, Body, Event, ExecutionEvent, OperationId, StepEvent, StepId, StepState, Timestamp};
 
 /// What a step does during a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +123,7 @@ fn change(body: &Body) -> Option<(&StepId, u32, u32, Change)> {
         ) => None,
         Body::Step { step, attempt, event } => Some((step, *attempt, 0, of_step(event)?)),
         Body::Operation { id: OperationId { step, attempt, number }, event } => {
-            Some((step, *attempt, *number, Change::To(of_operation(event)?)))
+            Some((step, *attempt, *number, Change::To(segment(event.activity()?))))
         }
     }
 }
@@ -150,34 +147,13 @@ fn of_step(event: &StepEvent) -> Option<Change> {
     })
 }
 
-/// The kind of the segment that an event of an operation begins; `None` when nothing changes.
-fn of_operation(event: &OperationEvent) -> Option<Kind> {
-    Some(match event {
-        OperationEvent::Requested(Work::ToolCall(_) | Work::Child(_))
-        | OperationEvent::Dispatched
-        | OperationEvent::Decided { .. }
-        | OperationEvent::Reported(OperationReport::ChildResumed)
-        | OperationEvent::Ended(OperationEnd::Child { .. }) => Kind::Running,
-        OperationEvent::Held(_)
-        | OperationEvent::Requested(Work::Wait(WaitCondition::Form { .. } | WaitCondition::Question { .. })) => {
-            Kind::Person
-        }
-        // The call is retried, as after a pause.
-        OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Cancelled { .. }))
-        | OperationEvent::Requested(Work::Wait(WaitCondition::Time { .. } | WaitCondition::Signal { .. }))
-        | OperationEvent::Reported(OperationReport::ChildPaused) => Kind::Waiting,
-        // A wait that is cancelled: its call or its step has ended.
-        OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Cancelled))
-        | OperationEvent::Asked { .. }
-        | OperationEvent::Reported(OperationReport::ChildCreated)
-        | OperationEvent::Ended(OperationEnd::ToolCall(
-            ToolCallEnd::Completed { .. }
-            | ToolCallEnd::Failed { .. }
-            | ToolCallEnd::Denied { .. }
-            | ToolCallEnd::OutcomeUnknown { .. },
-        )) => return None,
-        OperationEvent::Ended(OperationEnd::Wait(_)) => Kind::Running,
-    })
+/// The kind of the segment that an activity is.
+fn segment(activity: Activity) -> Kind {
+    match activity {
+        Activity::Runs => Kind::Running,
+        Activity::AwaitsPerson => Kind::Person,
+        Activity::Waits => Kind::Waiting,
+    }
 }
 
 #[cfg(test)]

@@ -4,14 +4,18 @@
 //! execution; its failure is that of the attempt, and each attempt has a child of its own.
 
 use belay_defects::{Defect, is_planted};
-use belay_plan::{PlanStep, StepKind, limits::MAX_INPUT_BYTES};
+use belay_plan::{AuditLevel, PlanStep, StepKind, limits::MAX_INPUT_BYTES};
 use belay_reasons as reasons;
+use serde_json::json;
 
-use super::outputs::values;
+use super::{Activity, StepOutput, outputs::values};
 use crate::{
     Amounts, Blobs, Body, Child, ChildEnd, ChildPause, DecideContext, ErrorClass, Execution, Failure, Json, Operation,
     OperationEvent, OperationId, OperationKey, OperationKind, OperationReport, Phase, RequiredAction, StepKey,
-    StepState, StepTrigger, Timestamp, Violation, Work, event::child_id, state::AttemptEnd,
+    StepState, StepTrigger, Timestamp, Violation, Work,
+    event::child_id,
+    state::AttemptEnd,
+    words::{self, Severity, Words},
 };
 
 /// A child is to be started.
@@ -162,5 +166,59 @@ pub(crate) fn action(execution: &Execution, created: bool, pause: ChildPause) ->
         (Some(stop), _) => Some(RequiredAction::to_stop(stop)),
         (None, Some(_)) => (pause != ChildPause::Paused).then_some(RequiredAction::Pause),
         (None, None) => (!created || pause != ChildPause::Runs).then_some(RequiredAction::Dispatch),
+    }
+}
+
+/// The words of a child that is to be started.
+pub(super) fn words_started(id: &OperationId, child: &Child) -> Words {
+    let until = child.until.map(|until| until.as_micros() / 1_000);
+    let details = json!({"executionId": child.execution, "untilUnixMs": until});
+    let message = format!("Step `{}` starts the execution `{}`", id.step, child.execution);
+    Words::new(AuditLevel::Standard, Severity::Info, message, details)
+}
+
+/// The words of news about a child.
+pub(super) fn words_reported(id: &OperationId, report: OperationReport) -> Words {
+    let (level, what) = match report {
+        OperationReport::ChildCreated => (AuditLevel::Verbose, "was created"),
+        OperationReport::ChildPaused => (AuditLevel::Standard, "was paused with this one"),
+        OperationReport::ChildResumed => (AuditLevel::Standard, "was resumed with this one"),
+    };
+    Words::new(level, Severity::Info, format!("The execution of step `{}` {what}", id.step), json!({}))
+}
+
+/// The words of a child's end.
+pub(super) fn words_ended(child: &OperationId, end: &ChildEnd) -> Words {
+    use AuditLevel::{Minimal, Standard};
+    use Severity::{Error, Info, Warn};
+    let step = &child.step;
+    match end {
+        ChildEnd::Completed { .. } => {
+            Words::new(Standard, Info, format!("The execution of step `{step}` completed"), json!({}))
+        }
+        ChildEnd::Failed { failure: failed } => {
+            let message = words::because(&format!("The execution of step `{step}` failed"), &failed.message);
+            Words::new(Minimal, Error, message, words::failure(failed))
+        }
+        ChildEnd::Cancelled => {
+            Words::new(Standard, Warn, format!("The execution of step `{step}` was cancelled with this one"), json!({}))
+        }
+    }
+}
+
+/// The activity of a step from news about its child on.
+pub(super) fn activity_reported(report: OperationReport) -> Option<Activity> {
+    match report {
+        OperationReport::ChildCreated => None,
+        OperationReport::ChildPaused => Some(Activity::Waits),
+        OperationReport::ChildResumed => Some(Activity::Runs),
+    }
+}
+
+/// The output that a child's end gives its step.
+pub(super) fn output(end: &ChildEnd) -> Option<StepOutput> {
+    match end {
+        ChildEnd::Completed { output } => Some(StepOutput::Value(output.clone().into())),
+        ChildEnd::Failed { .. } | ChildEnd::Cancelled => None,
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! - `next` decides which operation a started step requests next,
 //! - `started` (`requested` for calls), `reported` and `ended` apply the events of the one family [`OperationEvent`] to an operation of the kind,
-//! - `action` says what the driver has to do for an operation in flight.
+//! - `action` says what the driver has to do for an operation in flight,
+//! - `words…` and `activity…` say what an event of one means to people: a sentence, and what the step does from then on,
+//! - `output` and `files` say what the end of one has produced.
 
 pub(crate) mod cache;
 pub(crate) mod checks;
@@ -16,12 +18,15 @@ mod request;
 pub(crate) mod tool;
 pub(crate) mod wait;
 
-use belay_plan::StepKind;
+use belay_plan::{AuditLevel, StepKind};
+use serde_json::json;
 
 use crate::{
-    Actor, Blobs, Body, DecideContext, Decided, Execution, Operation, OperationEnd, OperationEvent, OperationId,
-    OperationKey, OperationKind, RecoveryClass, RequiredAction, StepKey, Timestamp, ToolFacts, Violation, Work,
+    Actor, Blobs, Body, CommittedFile, DecideContext, Decided, Execution, Operation, OperationEnd, OperationEvent,
+    OperationId, OperationKey, OperationKind, Payload, RecoveryClass, RequiredAction, StepKey, Timestamp, ToolFacts,
+    Violation, Work,
     state::StepRecord,
+    words::{self, Severity, Words},
 };
 
 /// The event with which a started step requests its next operation, or fails; `None` while it needs a blob that is not at hand.
@@ -113,6 +118,108 @@ pub(crate) fn action(execution: &Execution, operation: &Operation) -> Option<Req
         OperationKind::ToolCall(_) => tool::action(execution, operation),
         OperationKind::Wait(wait) => wait::action(execution, wait),
         OperationKind::Child { created, pause, .. } => child::action(execution, *created, *pause),
+    }
+}
+
+/// What a step does, as far as its operations say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// Its call or the execution of its plan runs.
+    Runs,
+    /// It waits for a person to approve its call or to answer its form.
+    AwaitsPerson,
+    /// It waits for a time, a signal, or to make its call again.
+    Waits,
+}
+
+/// The output of a step, as the end of its operation gives it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StepOutput {
+    /// A value that the end has.
+    Value(Payload),
+    /// The payload of a signal.
+    OfSignal {
+        /// The sequence number of the event that brought it.
+        sequence: u64,
+    },
+}
+
+impl OperationEvent {
+    /// The event in words. `has_actor`: a person is the event's actor.
+    pub fn words(&self, id: &OperationId, has_actor: bool) -> Words {
+        match self {
+            Self::Requested(Work::ToolCall(request)) => tool::words_requested(id, request),
+            Self::Requested(Work::Wait(condition)) => wait::words_started(id, condition),
+            Self::Requested(Work::Child(child)) => child::words_started(id, child),
+            Self::Held(requirement) => tool::words_held(id, requirement),
+            Self::Asked { approval, subject_digest } => {
+                let details =
+                    json!({"operation": words::operation(id), "approval": approval, "subjectDigest": subject_digest});
+                let message = format!("Step `{}` waits for approval", id.step);
+                Words::new(AuditLevel::Standard, Severity::Info, message, details)
+            }
+            Self::Decided { approval, decision, reason } => tool::words_decided(id, approval, *decision, reason),
+            Self::Dispatched => {
+                let message = format!("The approved call of step `{}` is sent", id.step);
+                let details = json!({"operation": words::operation(id)});
+                Words::new(AuditLevel::Verbose, Severity::Info, message, details)
+            }
+            Self::Reported(report) => child::words_reported(id, *report),
+            Self::Ended(OperationEnd::ToolCall(end)) => tool::words_ended(id, end),
+            Self::Ended(OperationEnd::Wait(end)) => wait::words_ended(id, end, has_actor),
+            Self::Ended(OperationEnd::Child { end, .. }) => child::words_ended(id, end),
+        }
+    }
+
+    /// The activity of the operation's step from this event on; `None` when it stays what it was.
+    pub fn activity(&self) -> Option<Activity> {
+        match self {
+            Self::Requested(Work::Wait(condition)) => Some(wait::activity(condition)),
+            Self::Requested(Work::ToolCall(_) | Work::Child(_)) | Self::Dispatched | Self::Decided { .. } => {
+                Some(Activity::Runs)
+            }
+            Self::Held(_) => Some(Activity::AwaitsPerson),
+            Self::Asked { .. } => None,
+            Self::Reported(report) => child::activity_reported(*report),
+            Self::Ended(OperationEnd::ToolCall(end)) => tool::activity_after(end),
+            Self::Ended(OperationEnd::Wait(end)) => wait::activity_after(end),
+            Self::Ended(OperationEnd::Child { .. }) => Some(Activity::Runs),
+        }
+    }
+}
+
+impl Work {
+    /// Whether its end gives its step an output: not a check of the step, nor a question of its call.
+    pub fn gives_output(&self) -> bool {
+        match self {
+            Self::ToolCall(request) => request.check.is_none(),
+            Self::Wait(condition) => condition.question().is_none(),
+            Self::Child(_) => true,
+        }
+    }
+}
+
+impl OperationEnd {
+    /// The output that it gives its step, if it is the end of work that [gives one](Work::gives_output).
+    pub fn output(&self) -> Option<StepOutput> {
+        match self {
+            Self::ToolCall(end) => tool::output(end),
+            Self::Wait(end) => wait::output(end),
+            Self::Child { end, .. } => child::output(end),
+        }
+    }
+
+    /// Whether it is the end of a tool's call.
+    pub fn is_of_call(&self) -> bool {
+        matches!(self, Self::ToolCall(_))
+    }
+
+    /// The files that it has committed.
+    pub fn files(&self) -> &[CommittedFile] {
+        match self {
+            Self::ToolCall(end) => tool::files(end),
+            Self::Wait(_) | Self::Child { .. } => &[],
+        }
     }
 }
 

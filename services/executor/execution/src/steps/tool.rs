@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
+use belay_plan::AuditLevel;
 use belay_reasons as reasons;
+use serde_json::{Value, json};
 
+use super::{Activity, StepOutput};
 use crate::{
-    Decision, Execution, Operation, OperationId, OperationKey, OperationKind, Phase, RequiredAction, StepState,
-    StepTrigger, SubjectKind, Timestamp, ToolCallEnd, ToolCallRequest, Violation,
+    ApprovalRequirement, CommittedFile, Decision, EffectSummary, Execution, Failure, Operation, OperationId,
+    OperationKey, OperationKind, Phase, Receipt, RequiredAction, StepState, StepTrigger, SubjectKind, Timestamp,
+    ToolCallEnd, ToolCallRequest, Violation,
     state::{AttemptEnd, Authorization},
     steps::checks,
+    words::{self, Severity, Words},
 };
 
 /// The call that an event names, which must be in flight.
@@ -172,5 +177,135 @@ pub(crate) fn action(execution: &Execution, operation: &Operation) -> Option<Req
             }
         }
         Phase::Queued | Phase::Waiting => None,
+    }
+}
+
+/// The words of a call that is requested.
+pub(super) fn words_requested(call: &OperationId, request: &ToolCallRequest) -> Words {
+    let details = json!({
+        "operation": words::operation(call),
+        "tool": request.tool,
+        "argumentsDigest": request.arguments_digest,
+        "argumentsBytes": request.arguments.size(),
+        "timeoutMs": words::millis(request.timeout),
+    });
+    let message = format!("Step `{}` calls `{}`", call.step, request.tool);
+    Words::new(AuditLevel::Verbose, Severity::Info, message, details)
+}
+
+/// The words of a call that has to be approved.
+pub(super) fn words_held(call: &OperationId, requirement: &ApprovalRequirement) -> Words {
+    let what = match requirement.kind {
+        SubjectKind::Call => "before it runs",
+        SubjectKind::Effect => "before its changes are committed",
+    };
+    let details = json!({
+        "operation": words::operation(call),
+        "rule": requirement.decision.rule,
+        "reason": requirement.decision.reason,
+        "subjectDigest": requirement.subject_digest,
+        "effect": counts(&requirement.effect),
+    });
+    let message = format!("The call of step `{}` has to be approved {what}", call.step);
+    Words::new(AuditLevel::Verbose, Severity::Info, message, details)
+}
+
+/// The words of a decision about a call.
+pub(super) fn words_decided(id: &OperationId, approval: &str, decision: Decision, reason: &str) -> Words {
+    let (word, severity) = match decision {
+        Decision::Approved => ("approved", Severity::Info),
+        Decision::Denied => ("denied", Severity::Warn),
+        Decision::Skipped => ("decided: skip", Severity::Warn),
+        Decision::Expired => ("expired", Severity::Warn),
+    };
+    let details = json!({"operation": words::operation(id), "approval": approval, "decision": words::decided(decision), "reason": reason});
+    Words::new(AuditLevel::Minimal, severity, words::because(&format!("Step `{}` {word}", id.step), reason), details)
+}
+
+/// The words of a call's end.
+pub(super) fn words_ended(call: &OperationId, end: &ToolCallEnd) -> Words {
+    use AuditLevel::{Standard, Verbose};
+    use Severity::{Info, Warn};
+    let step = &call.step;
+    let failed = |level, word: &str, cause: &Failure, receipt: Option<&Receipt>| {
+        let mut details = call_details(call, receipt);
+        details["failure"] = words::failure(cause);
+        Words::new(level, Warn, format!("The call of step `{step}` {word}: {}", cause.message), details)
+    };
+    match end {
+        ToolCallEnd::Completed { result, receipt } => {
+            let mut details = call_details(call, Some(receipt));
+            details["resultBytes"] = result.size().into();
+            match &receipt.effect {
+                Some(effect) => {
+                    let EffectSummary { created, modified, deleted, .. } = effect;
+                    let message = format!(
+                        "The call of step `{step}` committed its changes: {created} created, {modified} modified, {deleted} deleted"
+                    );
+                    Words::new(Standard, Info, message, details)
+                }
+                None => {
+                    let took = words::duration(receipt.duration);
+                    Words::new(Verbose, Info, format!("The call of step `{step}` completed after {took}"), details)
+                }
+            }
+        }
+        ToolCallEnd::Failed { failure, receipt } => failed(Verbose, "failed", failure, Some(receipt)),
+        ToolCallEnd::Denied { failure, receipt } => failed(Standard, "was denied", failure, Some(receipt)),
+        ToolCallEnd::OutcomeUnknown { failure, .. } => failed(Verbose, "has an unknown outcome", failure, None),
+        ToolCallEnd::Cancelled { failure: Some(cause), .. } => failed(Verbose, "was discarded", cause, None),
+        ToolCallEnd::Cancelled { failure: None, .. } => {
+            Words::new(Verbose, Info, format!("The call of step `{step}` was cancelled"), call_details(call, None))
+        }
+    }
+}
+
+/// The details of a call, with what its receipt certifies.
+fn call_details(call: &OperationId, receipt: Option<&Receipt>) -> Value {
+    let mut details = json!({"operation": words::operation(call)});
+    let Some(receipt) = receipt else { return details };
+    details["durationMs"] = words::millis(receipt.duration).into();
+    if let Some(decision) = &receipt.decision {
+        details["rule"] = decision.rule.clone().into();
+    }
+    if let Some(effect) = &receipt.effect {
+        details["effect"] = counts(effect);
+        details["effectDigest"] = receipt.effect_digest.clone().into();
+    }
+    details
+}
+
+/// The numbers of paths that an effect changes.
+fn counts(effect: &EffectSummary) -> Value {
+    json!({"created": effect.created, "modified": effect.modified, "deleted": effect.deleted})
+}
+
+/// The output that a call's end gives its step.
+pub(super) fn output(end: &ToolCallEnd) -> Option<StepOutput> {
+    match end {
+        ToolCallEnd::Completed { result, .. } => Some(StepOutput::Value(result.clone())),
+        ToolCallEnd::Failed { .. }
+        | ToolCallEnd::Denied { .. }
+        | ToolCallEnd::Cancelled { .. }
+        | ToolCallEnd::OutcomeUnknown { .. } => None,
+    }
+}
+
+/// The files that a call has committed.
+pub(super) fn files(end: &ToolCallEnd) -> &[CommittedFile] {
+    match end {
+        ToolCallEnd::Completed { receipt, .. } | ToolCallEnd::Failed { receipt, .. } => &receipt.files,
+        ToolCallEnd::Denied { .. } | ToolCallEnd::Cancelled { .. } | ToolCallEnd::OutcomeUnknown { .. } => &[],
+    }
+}
+
+/// The activity of a step from the end of its call on: a call that was discarded is made again, as after a pause.
+pub(super) fn activity_after(end: &ToolCallEnd) -> Option<Activity> {
+    match end {
+        ToolCallEnd::Cancelled { .. } => Some(Activity::Waits),
+        ToolCallEnd::Completed { .. }
+        | ToolCallEnd::Failed { .. }
+        | ToolCallEnd::Denied { .. }
+        | ToolCallEnd::OutcomeUnknown { .. } => None,
     }
 }

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use belay_plan::{
-    FormSpec, StepKind, Unresolved, WaitFor, WaitStep,
+    AuditLevel, FormSpec, StepKind, Unresolved, WaitFor, WaitStep,
     limits::{MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS},
 };
 use belay_reasons as reasons;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::{Activity, StepOutput};
 use crate::{
     Actor, ApprovalMode, Blobs, Body, DecideContext, Decision, ErrorClass, Execution, Failure, Form, Json, Operation,
     OperationEnd, OperationEvent, OperationId, OperationKey, OperationKind, Phase, RequiredAction, StepKey,
     StepTrigger, Timestamp, Violation, Wait, WaitCondition, WaitEnd, Work,
     state::AttemptEnd,
     steps::outputs::{Values, values},
+    words::{self, Severity, Words},
 };
 
 /// A wait begins.
@@ -275,4 +277,69 @@ pub(crate) fn cancelled(execution: &Execution) -> Option<Body> {
     let wait = execution.operations.iter().find(|operation| matches!(operation.kind, OperationKind::Wait(_)))?;
     let event = OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Cancelled));
     Some(Body::Operation { id: execution.operation_id(wait.key), event })
+}
+
+/// The words of a wait that begins.
+pub(super) fn words_started(wait: &OperationId, condition: &WaitCondition) -> Words {
+    let (what, kind) = match condition {
+        WaitCondition::Time { .. } => ("a time".to_owned(), "TIME"),
+        WaitCondition::Signal { signal, .. } => (format!("the signal `{signal}`"), "SIGNAL"),
+        WaitCondition::Form { form, .. } | WaitCondition::Question { form, .. } => {
+            (format!("an answer to `{}`", form.title), "FORM")
+        }
+    };
+    let until = condition.until().map(|until| until.as_micros() / 1_000);
+    let details = json!({"waitsFor": kind, "signal": condition.signal(), "untilUnixMs": until});
+    Words::new(AuditLevel::Standard, Severity::Info, format!("Step `{}` waits for {what}", wait.step), details)
+}
+
+/// The words of a wait's end. `has_actor`: a person has ended it.
+pub(super) fn words_ended(wait: &OperationId, end: &WaitEnd, has_actor: bool) -> Words {
+    use AuditLevel::{Minimal, Standard};
+    use Severity::{Error, Info, Warn};
+    let ended = |level, severity, what: &str, cause: &str| {
+        let message = format!("The wait of step `{}` ended: {what}", wait.step);
+        Words::new(level, severity, message, json!({"cause": cause}))
+    };
+    match end {
+        WaitEnd::Elapsed => ended(Standard, Info, "its time has come", "ELAPSED"),
+        WaitEnd::Signalled { .. } => ended(Standard, Info, "its signal came", "SIGNALLED"),
+        WaitEnd::Answered { .. } => ended(Minimal, Info, "a principal answered the form", "ANSWERED"),
+        WaitEnd::Declined { decision, reason } => {
+            let who = if has_actor { "a principal" } else { "the execution's approval mode" };
+            let said = ended(Minimal, Warn, &words::because(&format!("{who} declined the form"), reason), "DECLINED");
+            Words {
+                details: json!({"cause": "DECLINED", "decision": words::decided(*decision), "reason": reason}),
+                ..said
+            }
+        }
+        WaitEnd::Refused { message } => {
+            ended(Standard, Error, &format!("the approval gate refuses its form: {message}"), "REFUSED")
+        }
+        WaitEnd::TimedOut => ended(Standard, Warn, "the step's time limit ran out", "TIMED_OUT"),
+        WaitEnd::Cancelled => ended(Standard, Warn, "the execution is being stopped", belay_reasons::CANCELLED),
+    }
+}
+
+/// The activity of a step whose wait begins.
+pub(super) fn activity(condition: &WaitCondition) -> Activity {
+    match condition {
+        WaitCondition::Time { .. } | WaitCondition::Signal { .. } => Activity::Waits,
+        WaitCondition::Form { .. } | WaitCondition::Question { .. } => Activity::AwaitsPerson,
+    }
+}
+
+/// The activity of a step from the end of its wait on. With one that is cancelled, its call or its step has ended.
+pub(super) fn activity_after(end: &WaitEnd) -> Option<Activity> {
+    (*end != WaitEnd::Cancelled).then_some(Activity::Runs)
+}
+
+/// The output that a wait's end gives its step.
+pub(super) fn output(end: &WaitEnd) -> Option<StepOutput> {
+    match end {
+        WaitEnd::Elapsed => Some(StepOutput::Value(Json::from_text("null").into())),
+        WaitEnd::Answered { answer } => Some(StepOutput::Value(answer.clone().into())),
+        WaitEnd::Signalled { sequence } => Some(StepOutput::OfSignal { sequence: *sequence }),
+        WaitEnd::Declined { .. } | WaitEnd::Refused { .. } | WaitEnd::TimedOut | WaitEnd::Cancelled => None,
+    }
 }

@@ -13,8 +13,8 @@ use std::{
 };
 
 use belay_execution::{
-    Body, ChildEnd, CommittedFile, Event, ExecutionEvent, Json, OperationEnd, OperationEvent, OperationId, Payload,
-    Receipt, Resolution, StepEvent, StepId, Timestamp, ToolCallEnd, WaitEnd, Work,
+    Body, CommittedFile, Event, ExecutionEvent, OperationEnd, OperationEvent, OperationId, Payload, Resolution,
+    StepEvent, StepId, StepOutput, Timestamp,
 };
 use belay_plan::Plan;
 
@@ -189,13 +189,9 @@ impl Entry {
                 (*attempt, call, None, Content::Output(payload))
             }
             Origin::Files(files) => {
-                let Body::Operation { id: call, event: OperationEvent::Ended(OperationEnd::ToolCall(end)) } =
-                    &event.body
-                else {
-                    return None;
-                };
+                let Body::Operation { id: call, event: OperationEvent::Ended(end) } = &event.body else { return None };
                 let index = (id.file as usize).checked_sub(1)?;
-                let file = receipt(end)?.files.get(index)?.clone();
+                let file = end.files().get(index)?.clone();
                 (call.attempt, Some(call.clone()), files.get(index)?.replaces, Content::File(file))
             }
         };
@@ -214,29 +210,11 @@ fn value_of(event: &Event) -> Option<(Payload, Option<OperationId>)> {
         }
         Body::Step { event: StepEvent::ItemsCollected { output }, .. } => Some((output.clone(), None)),
         Body::Step { event: StepEvent::CachedResultUsed { result, .. }, .. } => Some((result.clone(), None)),
-        Body::Operation {
-            id: call,
-            event: OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Completed { result, .. })),
-        } => Some((result.clone(), Some(call.clone()))),
-        Body::Operation { event: OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Elapsed)), .. } => {
-            Some((Json::from_text("null").into(), None))
-        }
-        Body::Operation { event: OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Answered { answer })), .. } => {
-            Some((answer.clone().into(), None))
-        }
-        Body::Operation {
-            event: OperationEvent::Ended(OperationEnd::Child { end: ChildEnd::Completed { output }, .. }),
-            ..
-        } => Some((output.clone().into(), None)),
+        Body::Operation { id: call, event: OperationEvent::Ended(end) } => match end.output()? {
+            StepOutput::Value(value) => Some((value, Some(call.clone()).filter(|_| end.is_of_call()))),
+            StepOutput::OfSignal { .. } => None,
+        },
         Body::Execution(_) | Body::Step { .. } | Body::Operation { .. } => None,
-    }
-}
-
-/// The receipt of a call that has committed something, or could have.
-fn receipt(end: &ToolCallEnd) -> Option<&Receipt> {
-    match end {
-        ToolCallEnd::Completed { receipt, .. } | ToolCallEnd::Failed { receipt, .. } => Some(receipt),
-        ToolCallEnd::Denied { .. } | ToolCallEnd::Cancelled { .. } | ToolCallEnd::OutcomeUnknown { .. } => None,
     }
 }
 
@@ -251,8 +229,8 @@ pub struct Artifacts {
     sources: HashMap<StepId, Arc<[u64]>>,
     /// The events with the values that the steps will have as outputs that complete next.
     results: HashMap<StepId, u64>,
-    /// Calls under way that checks of their steps take: what they return is not the step's output.
-    checks: HashSet<OperationId>,
+    /// Operations in flight whose end gives their steps no output: checks, and questions of calls.
+    without_output: HashSet<OperationId>,
     /// How many entries the lists have that steps run for.
     entries: HashMap<StepId, usize>,
     /// The signals that no step has taken, by the events that have them.
@@ -270,37 +248,20 @@ impl Artifacts {
                 None
             }
             Body::Step { step, event: body, .. } => self.step(event.sequence, step, body),
-            Body::Operation { id: call, event: OperationEvent::Requested(Work::ToolCall(request)) } => {
-                if request.check.is_some() {
-                    self.checks.insert(call.clone());
+            Body::Operation { id, event: OperationEvent::Requested(work) } => {
+                if !work.gives_output() {
+                    self.without_output.insert(id.clone());
                 }
                 None
             }
-            Body::Operation { id: call, event: OperationEvent::Ended(OperationEnd::ToolCall(end)) } => {
-                self.call_ended(event.sequence, call, end)
-            }
-            Body::Operation { id: wait, event: OperationEvent::Ended(OperationEnd::Wait(end)) } => {
-                self.wait_ended(event.sequence, wait, end);
-                None
-            }
-            Body::Operation {
-                id: child,
-                event: OperationEvent::Ended(OperationEnd::Child { end: ChildEnd::Completed { .. }, .. }),
-            } => {
-                self.results.insert(child.step.clone(), event.sequence);
-                None
-            }
+            Body::Operation { id, event: OperationEvent::Ended(end) } => self.operation_ended(event.sequence, id, end),
             Body::Operation {
                 event:
-                    OperationEvent::Requested(_)
-                    | OperationEvent::Held(_)
+                    OperationEvent::Held(_)
                     | OperationEvent::Asked { .. }
                     | OperationEvent::Decided { .. }
                     | OperationEvent::Dispatched
-                    | OperationEvent::Reported(_)
-                    | OperationEvent::Ended(OperationEnd::Child {
-                        end: ChildEnd::Failed { .. } | ChildEnd::Cancelled, ..
-                    }),
+                    | OperationEvent::Reported(_),
                 ..
             } => None,
         }
@@ -410,19 +371,23 @@ impl Artifacts {
         self.sources.get(step).cloned().unwrap_or_default()
     }
 
-    fn call_ended(&mut self, sequence: u64, call: &OperationId, end: &ToolCallEnd) -> Option<Entry> {
-        let is_own = !self.checks.remove(call);
-        if is_own && matches!(end, ToolCallEnd::Completed { .. }) {
-            self.results.insert(call.step.clone(), sequence);
+    fn operation_ended(&mut self, sequence: u64, id: &OperationId, end: &OperationEnd) -> Option<Entry> {
+        let gives_output = !self.without_output.remove(id);
+        let value = end.output().filter(|_| gives_output).and_then(|output| match output {
+            StepOutput::Value(_) => Some(sequence),
+            StepOutput::OfSignal { sequence } => self.signals.take(&sequence),
+        });
+        if let Some(value) = value {
+            self.results.insert(id.step.clone(), value);
         }
-        let files = &receipt(end)?.files;
+        let files = end.files();
         let numbered = (1_u32..).zip(files).map(|(number, file)| FileEntry {
             replaces: self.replaced(ArtifactId { sequence, file: number }, file),
             path_bytes: u32::try_from(file.path.len()).unwrap_or(u32::MAX),
         });
         let files: Arc<[FileEntry]> = numbered.collect();
-        let outputs = self.sources_of(&call.step);
-        (!files.is_empty()).then(|| Entry { step: call.step.clone(), outputs, origin: Origin::Files(files) })
+        let outputs = self.sources_of(&id.step);
+        (!files.is_empty()).then(|| Entry { step: id.step.clone(), outputs, origin: Origin::Files(files) })
     }
 
     /// The file that `file` replaces or deletes, if it is the one that an earlier call wrote: the runner certifies what was there.
@@ -436,17 +401,6 @@ impl Artifacts {
         }
         let is_same = |digest| !file.previous_digest.is_empty() && digest == hash(&file.previous_digest);
         before.filter(|(_, digest)| is_same(*digest)).map(|(id, _)| id)
-    }
-
-    fn wait_ended(&mut self, sequence: u64, wait: &OperationId, end: &WaitEnd) {
-        let value = match end {
-            WaitEnd::Elapsed | WaitEnd::Answered { .. } => Some(sequence),
-            WaitEnd::Signalled { sequence } => self.signals.take(sequence),
-            WaitEnd::Declined { .. } | WaitEnd::Refused { .. } | WaitEnd::TimedOut | WaitEnd::Cancelled => None,
-        };
-        if let Some(value) = value {
-            self.results.insert(wait.step.clone(), value);
-        }
     }
 }
 

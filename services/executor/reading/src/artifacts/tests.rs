@@ -1,8 +1,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use belay_execution::{
-    Actor, ApprovalMode, ChangeKind, Created, EffectSummary, FileType, OperationEnd, OperationEvent, PlanUpdated,
-    Progress, Retried, RetryRequest, SignalReceived, SkipReason,
+    Actor, ApprovalMode, ChangeKind, Created, EffectSummary, FileType, Form, Json, OperationEnd, OperationEvent,
+    PlanUpdated, Progress, Receipt, Retried, RetryRequest, SignalReceived, SkipReason, ToolCallEnd, WaitCondition,
+    WaitEnd, Work,
 };
 use belay_plan::Format;
 
@@ -260,6 +261,24 @@ fn what_a_wait_ends_with_is_its_output() {
     assert_eq!(story.made().iter().map(|made| made.content.clone()).collect::<Vec<_>>(), outputs);
     assert_eq!(*story.made()[1].outputs, [story.made()[0].id.sequence()]);
     assert!(story.artifacts.signals.is_empty(), "nothing is kept that was taken");
+}
+
+/// A postcondition that asks a person is answered between the step's own call and its end.
+#[test]
+fn the_answer_to_a_question_is_no_output_of_the_step() {
+    let mut story = Story::of("{id: p, steps: [{id: s, tool: t}]}");
+    story.step("s", 1, StepEvent::Started);
+    story.call_ended("s", 1, vec![]);
+    let question = OperationId { step: "s".into(), attempt: 1, number: 3 };
+    let form = Form::new("t".to_owned(), String::new(), &serde_json::json!({})).into();
+    let asked = WaitCondition::Question { call: 2, question: "q".into(), form, until: None };
+    let answered = WaitEnd::Answered { answer: Json::from_text("true") };
+    for event in [OperationEvent::Requested(Work::Wait(asked)), OperationEvent::Ended(OperationEnd::Wait(answered))] {
+        story.record(Body::Operation { id: question.clone(), event });
+    }
+    story.completed("s", 1);
+    assert_eq!(story.made()[0].content, Content::Output(Json::from_text(r#"{"by":"s"}"#).into()));
+    assert!(story.artifacts.without_output.is_empty(), "nothing is kept that has ended");
 }
 
 /// A file derives from the one before it only where the runner certifies that it replaced exactly that.

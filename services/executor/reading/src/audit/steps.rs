@@ -4,13 +4,13 @@ use belay_execution::{Resolution, SkipReason, StepEvent, StepId};
 use belay_plan::AuditLevel;
 use serde_json::json;
 
-use super::entry_content::{EntryContent, Severity, because, counted, duration, failure, millis};
+use belay_execution::words::{Severity, Words, because, counted, duration, failure, millis};
 
-pub(super) fn step(step: &StepId, attempt: u32, event: &StepEvent) -> EntryContent {
+pub(super) fn step(step: &StepId, attempt: u32, event: &StepEvent) -> Words {
     use AuditLevel::{Minimal, Standard};
     use Severity::{Error, Info, Warn};
     let by_principal =
-        |what: &str, reason: &str| EntryContent::new(Minimal, Info, because(what, reason), json!({"reason": reason}));
+        |what: &str, reason: &str| Words::new(Minimal, Info, because(what, reason), json!({"reason": reason}));
     let attempts = counted(attempt as usize, "attempt");
     match event {
         StepEvent::Started => {
@@ -18,7 +18,7 @@ pub(super) fn step(step: &StepId, attempt: u32, event: &StepEvent) -> EntryConte
                 1 => format!("Step `{step}` started"),
                 attempt => format!("Step `{step}` started, attempt {attempt}"),
             };
-            EntryContent::new(Standard, Info, message, json!({"attempt": attempt}))
+            Words::new(Standard, Info, message, json!({"attempt": attempt}))
         }
         StepEvent::RetryScheduled { failure: cause, retry_count, delay, not_before } => {
             let message = format!(
@@ -33,14 +33,14 @@ pub(super) fn step(step: &StepId, attempt: u32, event: &StepEvent) -> EntryConte
                 "notBeforeUnixMs": not_before.as_micros() / 1_000,
                 "failure": failure(cause),
             });
-            EntryContent::new(Standard, Warn, message, details)
+            Words::new(Standard, Warn, message, details)
         }
         StepEvent::FallbackSwitched { failure: cause, from, to, reason } => {
             let message =
                 format!("The call of `{from}` of step `{step}` failed, and `{to}` takes its place: {}", cause.message);
             let details =
                 json!({"attempt": attempt, "from": from, "to": to, "reason": reason, "failure": failure(cause)});
-            EntryContent::new(Standard, Warn, message, details)
+            Words::new(Standard, Warn, message, details)
         }
         StepEvent::CachedResultUsed { failure: cause, result, source } => {
             let age = duration(source.age);
@@ -56,15 +56,15 @@ pub(super) fn step(step: &StepId, attempt: u32, event: &StepEvent) -> EntryConte
                 "resultBytes": result.size(),
                 "failure": failure(cause),
             });
-            EntryContent::new(Standard, Warn, message, details)
+            Words::new(Standard, Warn, message, details)
         }
         StepEvent::ItemsListed { items } => {
             let message = format!("Step `{step}` runs as {} of its own", counted(items.len(), "step"));
-            EntryContent::new(Standard, Info, message, json!({"items": items.len()}))
+            Words::new(Standard, Info, message, json!({"items": items.len()}))
         }
         StepEvent::ItemsCollected { output } => {
             let details = json!({"outputBytes": output.size()});
-            EntryContent::new(Standard, Info, format!("Step `{step}` has the outputs of all its steps"), details)
+            Words::new(Standard, Info, format!("Step `{step}` has the outputs of all its steps"), details)
         }
         StepEvent::Completed { duration: took, .. } => {
             let details = json!({"attempts": attempt, "durationMs": millis(*took)});
@@ -72,30 +72,25 @@ pub(super) fn step(step: &StepId, attempt: u32, event: &StepEvent) -> EntryConte
                 0 | 1 => format!("Step `{step}` completed after {}", duration(*took)),
                 _ => format!("Step `{step}` completed after {}, in {attempts}", duration(*took)),
             };
-            EntryContent::new(Minimal, Info, message, details)
+            Words::new(Minimal, Info, message, details)
         }
         StepEvent::Failed { failure: cause, .. } => {
             let details = json!({"attempts": attempt, "failure": failure(cause)});
-            EntryContent::new(
-                Minimal,
-                Error,
-                format!("Step `{step}` failed after {attempts}: {}", cause.message),
-                details,
-            )
+            Words::new(Minimal, Error, format!("Step `{step}` failed after {attempts}: {}", cause.message), details)
         }
         StepEvent::Skipped { reason, because: on, .. } => {
             let (why, severity) = skipped(*reason);
             let on = on.as_ref().map(|on| on.as_str());
             let which = on.map(|on| format!(" (step `{on}`)")).unwrap_or_default();
             let details = json!({"reason": name(*reason), "because": on});
-            EntryContent::new(Minimal, severity, format!("Step `{step}` skipped: {why}{which}"), details)
+            Words::new(Minimal, severity, format!("Step `{step}` skipped: {why}{which}"), details)
         }
         StepEvent::Cancelled { .. } => {
-            EntryContent::new(Minimal, Warn, format!("Step `{step}` cancelled"), json!({"attempts": attempt}))
+            Words::new(Minimal, Warn, format!("Step `{step}` cancelled"), json!({"attempts": attempt}))
         }
         StepEvent::OutcomeUnknown { failure: cause } => {
             let message = format!("It is not known whether step `{step}` took effect: {}", cause.message);
-            EntryContent::new(Minimal, Error, message, json!({"attempt": attempt, "failure": failure(cause)}))
+            Words::new(Minimal, Error, message, json!({"attempt": attempt, "failure": failure(cause)}))
         }
         StepEvent::Resolved { resolution, reason } => {
             let (word, found) = match resolution {
@@ -104,17 +99,12 @@ pub(super) fn step(step: &StepId, attempt: u32, event: &StepEvent) -> EntryConte
                 Resolution::Again => ("AGAIN", "safe to run again"),
             };
             let message = because(&format!("The call of step `{step}` was found {found}"), reason);
-            EntryContent::new(Minimal, Info, message, json!({"resolution": word, "reason": reason}))
+            Words::new(Minimal, Info, message, json!({"resolution": word, "reason": reason}))
         }
         StepEvent::SkipRequested { reason } => by_principal(&format!("Step `{step}` is to be skipped"), reason),
         StepEvent::OutputSet { output, reason } => {
             let details = json!({"outputBytes": output.as_str().len(), "reason": reason});
-            EntryContent::new(
-                Minimal,
-                Info,
-                because(&format!("The output of step `{step}` was given"), reason),
-                details,
-            )
+            Words::new(Minimal, Info, because(&format!("The output of step `{step}` was given"), reason), details)
         }
         StepEvent::RetryAdvanced { reason } => {
             by_principal(&format!("The next attempt of step `{step}` starts now"), reason)

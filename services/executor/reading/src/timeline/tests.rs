@@ -2,7 +2,8 @@ use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
     ApprovalRequirement, Decision, EffectSummary, ErrorClass, Failure, Form, Json, OperationEnd, OperationEvent,
-    OperationReport, PolicyDecision, Progress, Risk, SkipReason, SubjectKind, ToolCallRequest, Verdict, WaitEnd, Work,
+    OperationReport, PolicyDecision, Progress, Risk, SkipReason, SubjectKind, ToolCallEnd, ToolCallRequest, Verdict,
+    WaitCondition, WaitEnd, Work,
 };
 
 use super::*;

@@ -1,12 +1,13 @@
-//! What entries are made of.
+//! What events say to people and auditors: a sentence each, with its details for programs.
 
 use std::time::Duration;
 
-use belay_execution::{Decision, Failure, OperationId};
 use belay_plan::AuditLevel;
 use serde_json::{Value, json};
 
-/// How grave an entry is.
+use crate::{Decision, Failure, OperationId};
+
+/// The gravity of what an event says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// What is expected.
@@ -17,24 +18,28 @@ pub enum Severity {
     Error,
 }
 
-/// What an entry says, without what it has of the event's header.
-#[derive(Debug)]
-pub(super) struct EntryContent {
-    pub(super) level: AuditLevel,
-    pub(super) severity: Severity,
-    pub(super) message: String,
+/// What an event says, without its header.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Words {
+    /// The least level of a plan's audit that has it.
+    pub level: AuditLevel,
+    /// Its gravity.
+    pub severity: Severity,
+    /// The sentence.
+    pub message: String,
     /// An object.
-    pub(super) details: Value,
+    pub details: Value,
 }
 
-impl EntryContent {
-    pub(super) fn new(level: AuditLevel, severity: Severity, message: impl Into<String>, details: Value) -> Self {
+impl Words {
+    /// Words with these parts.
+    pub fn new(level: AuditLevel, severity: Severity, message: impl Into<String>, details: Value) -> Self {
         Self { level, severity, message: message.into(), details }
     }
 }
 
 /// A decision as the contract names it.
-pub(super) fn decided(decision: Decision) -> &'static str {
+pub fn decided(decision: Decision) -> &'static str {
     match decision {
         Decision::Approved => "APPROVE",
         Decision::Denied => "DENY",
@@ -44,32 +49,32 @@ pub(super) fn decided(decision: Decision) -> &'static str {
 }
 
 /// The name of an operation within its execution.
-pub(super) fn operation(id: &OperationId) -> String {
+pub fn operation(id: &OperationId) -> String {
     format!("{}/{}.{}", id.step, id.attempt, id.number)
 }
 
 /// A failure, without what its program printed.
-pub(super) fn failure(failure: &Failure) -> Value {
+pub fn failure(failure: &Failure) -> Value {
     json!({"code": failure.reason, "class": failure.class.name(), "message": failure.message, "recoverable": failure.class.is_retryable()})
 }
 
 /// `what`, and the reason that a principal gave for it.
-pub(super) fn because(what: &str, reason: &str) -> String {
+pub fn because(what: &str, reason: &str) -> String {
     if reason.is_empty() { what.to_owned() } else { format!("{what}: {reason}") }
 }
 
 /// `1 step`, `2 steps`.
-pub(super) fn counted(count: usize, noun: &str) -> String {
+pub fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// A duration for programs.
-pub(super) fn millis(duration: Duration) -> u64 {
+pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A duration for people.
-pub(super) fn duration(duration: Duration) -> String {
+pub fn duration(duration: Duration) -> String {
     let millis = millis(duration);
     match millis {
         0..1_000 => format!("{millis}ms"),
