@@ -40,7 +40,6 @@ pub mod words;
 
 pub use action::{Action, DecideContext, RequiredAction};
 pub use amounts::{Amounts, BudgetUnit};
-pub use apply::{ForbiddenChange, IllegalEvent};
 pub use approval::{
     ApprovalRequirement, ChangeKind, Decided, EffectSummary, PathChange, PendingApproval, PolicyDecision, Risk,
     SubjectKind, Verdict,
@@ -51,10 +50,11 @@ pub use control::{CarriedOver, Control, NewPlan, Refused};
 pub use decision::Decision;
 pub use event::{
     Actor, Allotment, ApprovalMode, Body, BudgetLevel, BudgetReport, CachedFrom, CallIntent, Child, ChildEnd,
-    CommittedFile, Created, EscalationRetry, Event, ExecutionEvent, FileType, Finished, Form, OperationEnd,
-    OperationEvent, OperationId, OperationReport, PlanUpdated, Progress, QuestionReply, Receipt, RecoveryClass,
-    Resolution, Retried, RetryChange, RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, StepLayers, Subject,
-    ToolCallEnd, ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, Work, Workspace, WriteBound, WriteMechanism,
+    CommittedFile, Created, EscalationRetry, Event, ExecutionEvent, FileType, Finished, Form, MAX_OPEN_QUESTIONS,
+    MAX_QUESTIONS, OperationEnd, OperationEvent, OperationId, OperationReport, PlanUpdated, Progress, QuestionReply,
+    Receipt, RecoveryClass, Resolution, Retried, RetryChange, RetryRequest, SignalReceived, SkipReason, StepEvent,
+    StepId, StepLayers, StepOutput, Subject, ToolCallEnd, ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, Work,
+    Workspace, WriteBound, WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
 pub use namespace_budget::{NamespaceBudget, NamespaceHolds, WindowChange, WindowUse};
@@ -66,15 +66,14 @@ pub use state::{
     Authorization, ChildPause, Execution, FailedAttempt, MAX_SIGNALS, NotRestored, Operation, OperationKey,
     OperationKind, Phase, SNAPSHOT_VERSION, StepKey, StepRole, StepView, Wait, Waiting,
 };
-pub use steps::question::{MAX_OPEN_QUESTIONS, MAX_QUESTIONS};
-pub use steps::{Activity, StepOutput};
 pub use time::Timestamp;
 pub use totals::Totals;
 pub use transitions::{
     EXECUTION_TRANSITIONS, ExecutionState, ExecutionTrigger, STEP_TRANSITIONS, StepState, StepTrigger,
 };
-pub use violation::Violation;
+pub use violation::{ForbiddenChange, IllegalEvent, Violation};
 pub use window::{NamespaceHold, Period, Window};
+pub use words::Activity;
 
 #[cfg(test)]
 mod test_support;

@@ -4,9 +4,19 @@ use belay_plan::CheckPlace;
 use thiserror::Error;
 
 use crate::{
-    BudgetReport, ExecutionState, ExecutionTrigger, ForbiddenChange, MAX_OPEN_QUESTIONS, MAX_QUESTIONS, MAX_SIGNALS,
-    OperationId, StepId, StepState, StepTrigger, Totals,
+    BudgetReport, ExecutionState, ExecutionTrigger, MAX_OPEN_QUESTIONS, MAX_QUESTIONS, MAX_SIGNALS, OperationId,
+    StepId, StepState, StepTrigger, Totals,
 };
+
+/// An event that cannot follow the events before it.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("event {sequence} cannot be: {violation}")]
+pub struct IllegalEvent {
+    /// The event's sequence number.
+    pub sequence: u64,
+    /// The rule that it violates.
+    pub violation: Violation,
+}
 
 /// The rule that an event violates. [`Execution::apply`](crate::Execution::apply) is the only judge: requests are refused by what it says.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -106,4 +116,18 @@ pub enum Violation {
     #[error("{0} is created already")] ChildCreatedBefore(OperationId),
     #[error("{0} is not to be paused or resumed")] NotToPause(OperationId),
     #[error("{0} is not being cancelled")] NotCancelled(OperationId),
+}
+
+/// A change that a new version of a plan may not make.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ForbiddenChange {
+    /// The plan's id.
+    #[error("the plan's id is `{0}`, and stays so")]
+    Id(String),
+    /// A step that has started or ended is another one.
+    #[error("step `{0}` has started or ended, and cannot change")]
+    Changed(StepId),
+    /// A step that has started or ended is missing.
+    #[error("step `{0}` has started or ended, and cannot be removed")]
+    Removed(StepId),
 }

@@ -7,6 +7,17 @@ use serde_json::{Value, json};
 
 use crate::{Decision, Failure, OperationId};
 
+/// The activity of a step, as far as its operations say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// Its call or the execution of its plan runs.
+    Runs,
+    /// It waits for a person to approve its call or to answer its form.
+    AwaitsPerson,
+    /// It waits for a time, a signal, or to make its call again.
+    Waits,
+}
+
 /// The gravity of what an event says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {

@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::{Budget, Escalation, OnError, RetryPolicy, duration, recovery, timestamp};
+use crate::{Budget, Escalation, OnError, RetryPolicy, duration, recovery, template::json_size, timestamp};
 
 /// An unchecked plan. `Plan::new` checks it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -183,6 +183,13 @@ pub struct CallDraft {
     /// The names of arguments that are taken verbatim.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verbatim: Vec<String>,
+}
+
+impl CallDraft {
+    /// The bytes of everything in it that an author can make long.
+    pub(crate) fn size(&self) -> usize {
+        self.tool.len() + json_size(&self.arguments) + self.verbatim.iter().map(String::len).sum::<usize>()
+    }
 }
 
 /// An unchecked check before or after a step's call. Exactly one of the fields is set.
@@ -399,6 +406,16 @@ impl StepKindDraft {
         }
     }
 
+    /// The bytes of everything in it that an author can make long; `of_plan` measures a plan.
+    pub(crate) fn size(&self, of_plan: impl Fn(&PlanDraft) -> usize) -> usize {
+        match self {
+            Self::Tool { tool, arguments } => tool.len() + json_size(arguments),
+            Self::Calls { calls, .. } => calls.iter().map(CallDraft::size).sum(),
+            Self::Plan { plan, inputs } => of_plan(plan) + json_size(inputs),
+            Self::Wait { wait } => wait.size(),
+        }
+    }
+
     /// The name of its kind where a plan says how often steps of a kind are tried: the tool, `calls` or `plan`. `None` for a step without attempts.
     pub(crate) fn retried_as(&self) -> Option<&str> {
         match self {
@@ -434,6 +451,15 @@ pub struct WaitDraft {
     /// For a person's answer to this form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<FormDraft>,
+}
+
+impl WaitDraft {
+    /// The bytes of everything in it that an author can make long.
+    fn size(&self) -> usize {
+        let form = self.form.as_ref();
+        let form = form.map_or(0, |form| form.title.len() + form.description.len() + json_size(&form.schema));
+        self.signal.len() + form
+    }
 }
 
 /// An unchecked form that a person answers.

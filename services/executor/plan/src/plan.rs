@@ -3,6 +3,7 @@
 mod as_draft;
 mod calls;
 mod checks;
+mod kind;
 mod planned;
 mod step;
 mod wait;
@@ -24,6 +25,7 @@ pub use calls::{COMMAND_TOOL, COMMIT_TOOL, CallsStep, ToolStep, not_allowed};
 pub(crate) use calls::{COMMIT, OtherCall};
 pub(crate) use checks::call_of;
 pub use checks::{Check, CheckPlace};
+pub use kind::{PlanStep, StepKind};
 pub use planned::{CallPlace, Planned, PlannedCall, PlannedStep};
 pub use wait::{FormSpec, WaitFor, WaitStep};
 
@@ -81,39 +83,6 @@ pub struct StepSpec {
     pub(crate) kind: StepKind,
 }
 
-/// What a step does. The enum is exhaustive, so that the compiler finds all code that a new kind affects.
-#[derive(Clone, Debug, PartialEq)]
-pub enum StepKind {
-    /// One call of one tool.
-    Tool(ToolStep),
-    /// Several calls of tools, side by side.
-    Calls(CallsStep),
-    /// A wait.
-    Wait(WaitStep),
-    /// An execution of another plan.
-    Plan(PlanStep),
-}
-
-impl StepKind {
-    /// Whether a step of this kind holds one of the plan's `parallelism` slots while it works. A step that holds none starts as soon as it is
-    /// ready.
-    pub fn needs_slot(&self) -> bool {
-        match self {
-            Self::Tool(_) | Self::Calls(_) | Self::Plan(_) => true,
-            Self::Wait(_) => false,
-        }
-    }
-}
-
-/// A step that is an execution of another plan.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PlanStep {
-    /// The other plan.
-    pub plan: Arc<Plan>,
-    /// The values of its inputs: always an object.
-    pub inputs: Template,
-}
-
 impl Plan {
     /// The author's name for the plan.
     pub fn id(&self) -> &str {
@@ -132,10 +101,7 @@ impl Plan {
 
     /// How many levels of plans are in the plans of its steps: 0 when no step has one.
     pub fn nested_levels(&self) -> usize {
-        let of_step = |step: &Arc<StepSpec>| match step.kind() {
-            StepKind::Plan(PlanStep { plan, .. }) => 1 + plan.nested_levels(),
-            StepKind::Tool(_) | StepKind::Calls(_) | StepKind::Wait(_) => 0,
-        };
+        let of_step = |step: &Arc<StepSpec>| step.kind().plan().map_or(0, |plan| 1 + plan.nested_levels());
         self.steps.iter().map(of_step).max().unwrap_or(0)
     }
 

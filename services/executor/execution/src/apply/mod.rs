@@ -9,28 +9,14 @@ mod retry;
 mod step;
 mod update;
 
-pub use update::ForbiddenChange;
-
-use thiserror::Error;
-
 use crate::{
     Actor, Body, Control, Event, Execution, ExecutionEvent, ExecutionState, ExecutionTrigger, MAX_SIGNALS,
     OperationKey, StepId, StepKey, StepState, StepTrigger, Timestamp,
     state::{AttemptEnd, PausedBy, StepRecord, Stop},
     steps,
     transitions::{execution_transition, step_transition},
-    violation::Violation,
+    violation::{IllegalEvent, Violation},
 };
-
-/// An event that cannot follow the events before it.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("event {sequence} cannot be: {violation}")]
-pub struct IllegalEvent {
-    /// The event's sequence number.
-    pub sequence: u64,
-    /// The rule that it violates.
-    pub violation: Violation,
-}
 
 impl Execution {
     /// The state after these events, the first of which is `Created`.

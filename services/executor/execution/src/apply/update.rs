@@ -5,7 +5,8 @@ use std::{collections::HashSet, sync::Arc};
 use belay_plan::{Input, StepDraft, StepSpec};
 
 use crate::{
-    Execution, PlanUpdated, SkipReason, StepKey, StepRole, StepState, StepTrigger, Timestamp, Violation,
+    Execution, ForbiddenChange, PlanUpdated, SkipReason, StepKey, StepRole, StepState, StepTrigger, Timestamp,
+    Violation,
     state::{AttemptEnd, Revised, StepRecord},
 };
 
@@ -79,20 +80,6 @@ pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Time
         execution.update_step(step, |record| record.end = Some(AttemptEnd::Removed));
     }
     Ok(())
-}
-
-/// What a new version of a plan may not change.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ForbiddenChange {
-    /// The plan's id.
-    #[error("the plan's id is `{0}`, and stays so")]
-    Id(String),
-    /// A step that has started or ended is another one.
-    #[error("step `{0}` has started or ended, and cannot change")]
-    Changed(crate::StepId),
-    /// A step that has started or ended is missing.
-    #[error("step `{0}` has started or ended, and cannot be removed")]
-    Removed(crate::StepId),
 }
 
 impl Execution {

@@ -8,9 +8,9 @@ use std::cell::Cell;
 use crate::{
     Action, Actor, Blobs, Body, DecideContext, ErrorClass, Event, Execution, ExecutionEvent, ExecutionState, Failure,
     NoBlobs, OperationEvent, OperationKey, Progress, SkipReason, StepEvent, StepKey, Timestamp,
-    apply::IllegalEvent,
     state::{StepRecord, Stop},
     steps,
+    violation::IllegalEvent,
 };
 use belay_reasons as reasons;
 

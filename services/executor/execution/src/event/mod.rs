@@ -16,13 +16,13 @@ pub use self::{
         ApprovalMode, Created, EscalationRetry, ExecutionEvent, Finished, PlanUpdated, RecoveryClass, Retried,
         RetryRequest, SignalReceived, ToolFacts, Workspace,
     },
-    operation::{OperationEnd, OperationEvent, OperationReport, Work},
+    operation::{OperationEnd, OperationEvent, OperationReport, StepOutput, Work},
     step::{CachedFrom, Progress, Resolution, RetryChange, SkipReason, StepEvent},
     tool_call::{
         CallIntent, CommittedFile, FileType, Receipt, StepLayers, ToolCallEnd, ToolCallRequest, WriteBound,
         WriteMechanism,
     },
-    wait::{Form, QuestionReply, WaitCondition, WaitEnd},
+    wait::{Form, MAX_OPEN_QUESTIONS, MAX_QUESTIONS, QuestionReply, WaitCondition, WaitEnd},
 };
 
 use serde::{Deserialize, Serialize};

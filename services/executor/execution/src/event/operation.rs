@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Amounts, ApprovalRequirement, BlobRef, Child, ChildEnd, Decision, ToolCallEnd, ToolCallRequest, WaitCondition,
-    WaitEnd,
+    Amounts, ApprovalRequirement, BlobRef, Child, ChildEnd, Decision, Payload, ToolCallEnd, ToolCallRequest,
+    WaitCondition, WaitEnd,
 };
 
 /// One event in the life of an operation: it is requested, may wait for a person's decision, may report, and ends.
@@ -73,6 +73,18 @@ pub enum OperationEnd {
         end: ChildEnd,
         /// The amounts that it has used; `None` when they are not known.
         spent: Option<Amounts>,
+    },
+}
+
+/// The output of a step, as the end of its operation gives it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StepOutput {
+    /// A value that the end has.
+    Value(Payload),
+    /// The payload of a signal.
+    OfSignal {
+        /// The sequence number of the event that brought it.
+        sequence: u64,
     },
 }
 

@@ -150,6 +150,12 @@ pub enum WaitEnd {
     Cancelled,
 }
 
+/// The most questions of a call that are open at once. The tool runner refuses more.
+pub const MAX_OPEN_QUESTIONS: usize = 10;
+
+/// The most questions that a call asks. What became of them is kept until it ends.
+pub const MAX_QUESTIONS: usize = 1_000;
+
 impl WaitEnd {
     /// The end in a word, for messages, which never have what a person has answered.
     pub(crate) fn word(&self) -> &'static str {

@@ -8,14 +8,14 @@ use belay_plan::{AuditLevel, PlanStep, StepKind, limits::MAX_INPUT_BYTES};
 use belay_reasons as reasons;
 use serde_json::json;
 
-use super::{Activity, StepOutput, outputs::values};
+use super::outputs::values;
 use crate::{
     Amounts, Blobs, Body, Child, ChildEnd, ChildPause, DecideContext, ErrorClass, Execution, Failure, Json, Operation,
     OperationEvent, OperationId, OperationKey, OperationKind, OperationReport, Phase, RequiredAction, StepKey,
-    StepState, StepTrigger, Timestamp, Violation, Work,
+    StepOutput, StepState, StepTrigger, Timestamp, Violation, Work,
     event::child_id,
     state::AttemptEnd,
-    words::{self, Severity, Words},
+    words::{self, Activity, Severity, Words},
 };
 
 /// A child is to be started.

@@ -23,10 +23,10 @@ use serde_json::json;
 
 use crate::{
     Actor, Blobs, Body, CommittedFile, DecideContext, Decided, Execution, Operation, OperationEnd, OperationEvent,
-    OperationId, OperationKey, OperationKind, Payload, RecoveryClass, RequiredAction, StepKey, Timestamp, ToolFacts,
+    OperationId, OperationKey, OperationKind, RecoveryClass, RequiredAction, StepKey, StepOutput, Timestamp, ToolFacts,
     Violation, Work,
     state::StepRecord,
-    words::{self, Severity, Words},
+    words::{self, Activity, Severity, Words},
 };
 
 /// The event with which a started step requests its next operation, or fails; `None` while it needs a blob that is not at hand.
@@ -119,29 +119,6 @@ pub(crate) fn action(execution: &Execution, operation: &Operation) -> Option<Req
         OperationKind::Wait(wait) => wait::action(execution, wait),
         OperationKind::Child { created, pause, .. } => child::action(execution, *created, *pause),
     }
-}
-
-/// What a step does, as far as its operations say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Activity {
-    /// Its call or the execution of its plan runs.
-    Runs,
-    /// It waits for a person to approve its call or to answer its form.
-    AwaitsPerson,
-    /// It waits for a time, a signal, or to make its call again.
-    Waits,
-}
-
-/// The output of a step, as the end of its operation gives it.
-#[derive(Clone, Debug, PartialEq)]
-pub enum StepOutput {
-    /// A value that the end has.
-    Value(Payload),
-    /// The payload of a signal.
-    OfSignal {
-        /// The sequence number of the event that brought it.
-        sequence: u64,
-    },
 }
 
 impl OperationEvent {

@@ -7,16 +7,10 @@
 use std::sync::Arc;
 
 use crate::{
-    Actor, Body, Execution, Form, OperationEnd, OperationEvent, OperationId, OperationKey, Phase, QuestionReply,
-    Timestamp, Violation, WaitCondition, WaitEnd, Work,
+    Actor, Body, Execution, Form, MAX_OPEN_QUESTIONS, MAX_QUESTIONS, OperationEnd, OperationEvent, OperationId,
+    OperationKey, Phase, QuestionReply, Timestamp, Violation, WaitCondition, WaitEnd, Work,
     steps::wait::{insert, may_decline},
 };
-
-/// The most questions of a call that are open at once. The tool runner refuses more.
-pub const MAX_OPEN_QUESTIONS: usize = 10;
-
-/// The most questions that a call asks. What became of them is kept until it ends.
-pub const MAX_QUESTIONS: usize = 1_000;
 
 /// A call that runs asks.
 pub(super) fn started(

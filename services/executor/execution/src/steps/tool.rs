@@ -6,14 +6,13 @@ use belay_plan::AuditLevel;
 use belay_reasons as reasons;
 use serde_json::{Value, json};
 
-use super::{Activity, StepOutput};
 use crate::{
     ApprovalRequirement, CommittedFile, Decision, EffectSummary, Execution, Failure, Operation, OperationId,
-    OperationKey, OperationKind, Phase, Receipt, RequiredAction, StepState, StepTrigger, SubjectKind, Timestamp,
-    ToolCallEnd, ToolCallRequest, Violation,
+    OperationKey, OperationKind, Phase, Receipt, RequiredAction, StepOutput, StepState, StepTrigger, SubjectKind,
+    Timestamp, ToolCallEnd, ToolCallRequest, Violation,
     state::{AttemptEnd, Authorization},
     steps::checks,
-    words::{self, Severity, Words},
+    words::{self, Activity, Severity, Words},
 };
 
 /// The call that an event names, which must be in flight.

@@ -9,14 +9,13 @@ use belay_plan::{
 use belay_reasons as reasons;
 use serde_json::{Value, json};
 
-use super::{Activity, StepOutput};
 use crate::{
     Actor, ApprovalMode, Blobs, Body, DecideContext, Decision, ErrorClass, Execution, Failure, Form, Json, Operation,
-    OperationEnd, OperationEvent, OperationId, OperationKey, OperationKind, Phase, RequiredAction, StepKey,
+    OperationEnd, OperationEvent, OperationId, OperationKey, OperationKind, Phase, RequiredAction, StepKey, StepOutput,
     StepTrigger, Timestamp, Violation, Wait, WaitCondition, WaitEnd, Work,
     state::AttemptEnd,
     steps::outputs::{Values, values},
-    words::{self, Severity, Words},
+    words::{self, Activity, Severity, Words},
 };
 
 /// A wait begins.

@@ -528,29 +528,13 @@ fn step_path(position: usize) -> FieldPath {
     FieldPath::root().key("steps").index(position)
 }
 
-fn size_of_calls(calls: &[CallDraft]) -> usize {
-    let size = |call: &CallDraft| {
-        call.tool.len() + json_size(&call.arguments) + call.verbatim.iter().map(String::len).sum::<usize>()
-    };
-    calls.iter().map(size).sum()
-}
-
 /// The bytes of everything that an author can make long.
 fn plan_size(draft: &PlanDraft) -> usize {
     let steps = draft.steps.iter().map(|step| {
-        let kind = match &step.kind {
-            StepKindDraft::Tool { tool, arguments } => tool.len() + json_size(arguments),
-            StepKindDraft::Calls { calls, .. } => size_of_calls(calls),
-            StepKindDraft::Plan { plan, inputs } => plan_size(plan) + json_size(inputs),
-            StepKindDraft::Wait { wait } => {
-                let form = wait.form.as_ref();
-                let form = form.map(|form| form.title.len() + form.description.len() + json_size(&form.schema));
-                wait.signal.len() + form.unwrap_or_default()
-            }
-        };
+        let kind = step.kind.size(plan_size);
         let list = step.for_each.as_ref().map_or(0, json_size);
-        let fallback = size_of_calls(&step.fallback);
-        let compensate = size_of_calls(step.compensate.as_slice());
+        let fallback = step.fallback.iter().map(CallDraft::size).sum::<usize>();
+        let compensate = step.compensate.as_ref().map_or(0, CallDraft::size);
         let checks = step.preconditions.iter().chain(&step.postconditions).map(|check| {
             check.condition.len() + check.file.len() + check.command.iter().map(String::len).sum::<usize>()
         });

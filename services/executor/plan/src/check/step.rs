@@ -1,8 +1,10 @@
 //! The rules for one step, and for references between steps.
 
+mod call_part;
 mod calls;
 mod checks;
 mod failures;
+mod kind;
 mod part;
 mod plan_inputs;
 mod references;
@@ -13,25 +15,18 @@ mod wait;
 pub use wait::is_signal_name;
 
 use crate::{
-    RunWhen, StepDraft, StepKindDraft,
+    RunWhen, StepDraft,
     limits::{MAX_DESCRIPTION_CHARS, MAX_STEP_ID_CHARS},
     path::shown,
 };
 
-use self::part::{KindPart, Part, Site};
+use self::part::{Part, Site};
 use super::{Checker, step_path};
 
 impl Checker<'_> {
     pub(super) fn step(&mut self, position: usize, step: &StepDraft, steps: &[StepDraft]) -> Part {
         let path = step_path(position);
-        let kind = match &step.kind {
-            StepKindDraft::Tool { tool, arguments } => {
-                KindPart::Tool(self.call(&path, tool, arguments, &step.verbatim))
-            }
-            StepKindDraft::Calls { calls, effects } => KindPart::Calls(self.listed_calls(&path, step, calls, *effects)),
-            StepKindDraft::Wait { wait } => KindPart::Wait(self.wait(&path, step, wait)),
-            StepKindDraft::Plan { plan, inputs } => KindPart::Plan(None, self.plan_inputs(&path, step, plan, inputs)),
-        };
+        let kind = self.kind(&path, step);
         if step.group.chars().count() > MAX_STEP_ID_CHARS {
             self.rule(&path.key("group"), || format!("has more than {MAX_STEP_ID_CHARS} characters"));
         }

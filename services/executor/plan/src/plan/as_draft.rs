@@ -1,12 +1,7 @@
 //! The draft that a plan can be made of again.
 
-use super::{
-    Plan, PlanStep, StepKind, StepSpec,
-    calls::{CallsStep, OtherCall, ToolStep},
-    checks::Check,
-    wait::{WaitFor, WaitStep},
-};
-use crate::{FormDraft, OnError, PlanDraft, RetryPolicy, StepDraft, StepKindDraft, WaitDraft};
+use super::{Plan, StepSpec, calls::OtherCall, checks::Check};
+use crate::{OnError, PlanDraft, RetryPolicy, StepDraft};
 
 impl Plan {
     /// The plan as a draft; [`Plan::new`] and [`Plan::stored`] make the same plan of it.
@@ -34,32 +29,6 @@ impl Plan {
 impl StepSpec {
     /// The step as a draft.
     pub fn to_draft(&self) -> StepDraft {
-        let kind = match &self.kind {
-            StepKind::Tool(ToolStep { tool, arguments }) => {
-                StepKindDraft::Tool { tool: tool.clone(), arguments: arguments.source().clone() }
-            }
-            StepKind::Calls(CallsStep { calls, effects }) => {
-                StepKindDraft::Calls { calls: calls.iter().map(OtherCall::to_draft).collect(), effects: *effects }
-            }
-            StepKind::Plan(PlanStep { plan, inputs }) => {
-                StepKindDraft::Plan { plan: Box::new(plan.to_draft()), inputs: inputs.source().clone() }
-            }
-            StepKind::Wait(WaitStep { wait_for }) => StepKindDraft::Wait {
-                wait: match wait_for {
-                    WaitFor::Duration(duration) => WaitDraft { duration: Some(*duration), ..WaitDraft::default() },
-                    WaitFor::Time(micros) => WaitDraft { until: Some(*micros), ..WaitDraft::default() },
-                    WaitFor::Signal(signal) => WaitDraft { signal: signal.clone(), ..WaitDraft::default() },
-                    WaitFor::Form(form) => WaitDraft {
-                        form: Some(FormDraft {
-                            title: form.title().to_owned(),
-                            description: form.description().to_owned(),
-                            schema: form.schema.clone(),
-                        }),
-                        ..WaitDraft::default()
-                    },
-                },
-            },
-        };
         StepDraft {
             id: self.id.clone(),
             title: self.title.clone(),
@@ -82,7 +51,7 @@ impl StepSpec {
             postconditions: self.postconditions.iter().map(Check::to_draft).collect(),
             output_schema: self.output_schema.clone(),
             budget: self.budget,
-            kind,
+            kind: self.kind.to_draft(),
         }
     }
 }

@@ -58,6 +58,11 @@ impl CallsStep {
         (self.effects == Effects::PerStep).then(|| &*COMMIT)
     }
 
+    /// The calls as drafts.
+    pub(super) fn to_drafts(&self) -> Vec<CallDraft> {
+        self.calls.iter().map(OtherCall::to_draft).collect()
+    }
+
     /// The calls, each with the names of the arguments that it takes verbatim.
     pub fn as_written(&self) -> impl ExactSizeIterator<Item = (&ToolStep, &[String])> {
         self.calls.iter().map(|listed| (&listed.call, &listed.verbatim[..]))

@@ -9,7 +9,7 @@ use super::{
     StepKind, StepSpec,
     calls::{CallsStep, ToolStep},
     checks::{Check, CheckPlace},
-    wait::{FormSpec, WaitFor, WaitStep},
+    wait::FormSpec,
 };
 use crate::{
     Budget, Condition, Dependency, Outcome, RecoveryStrategy, RetryPolicy, RunWhen, Template,
@@ -79,19 +79,12 @@ impl StepSpec {
 
     /// All calls that it may make itself to complete: its own, then those that take its place; none for a step that calls no tool, or several.
     pub fn calls(&self) -> impl Iterator<Item = &ToolStep> {
-        let own = match &self.kind {
-            StepKind::Tool(call) => Some(call),
-            StepKind::Calls(_) | StepKind::Wait(_) | StepKind::Plan(_) => None,
-        };
-        own.into_iter().chain(self.fallback())
+        self.kind.own_call().into_iter().chain(self.fallback())
     }
 
     /// The calls that it makes side by side; `None` for a step of another kind.
     pub fn several(&self) -> Option<&CallsStep> {
-        match &self.kind {
-            StepKind::Calls(several) => Some(several),
-            StepKind::Tool(_) | StepKind::Wait(_) | StepKind::Plan(_) => None,
-        }
+        self.kind.several()
     }
 
     /// The calls that it makes side by side, in the order of their results; none for a step of another kind.
@@ -186,13 +179,7 @@ impl StepSpec {
 
     /// The form that a person has to answer, when the step waits for that.
     pub fn form(&self) -> Option<&FormSpec> {
-        match &self.kind {
-            StepKind::Wait(WaitStep { wait_for: WaitFor::Form(form) }) => Some(form),
-            StepKind::Wait(WaitStep { wait_for: WaitFor::Duration(_) | WaitFor::Time(_) | WaitFor::Signal(_) })
-            | StepKind::Tool(_)
-            | StepKind::Calls(_)
-            | StepKind::Plan(_) => None,
-        }
+        self.kind.form()
     }
 
     /// What the step does.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::{FormDraft, Template};
+use crate::{FormDraft, Template, WaitDraft};
 
 /// A step that waits.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +13,31 @@ pub struct WaitStep {
     pub wait_for: WaitFor,
 }
 
-/// What a step waits for.
+impl WaitStep {
+    /// The form that a person has to answer, when it waits for that.
+    pub(super) fn form(&self) -> Option<&FormSpec> {
+        match &self.wait_for {
+            WaitFor::Form(form) => Some(form),
+            WaitFor::Duration(_) | WaitFor::Time(_) | WaitFor::Signal(_) => None,
+        }
+    }
+
+    /// The wait as a draft.
+    pub(super) fn to_draft(&self) -> WaitDraft {
+        let unset = WaitDraft::default();
+        match &self.wait_for {
+            WaitFor::Duration(duration) => WaitDraft { duration: Some(*duration), ..unset },
+            WaitFor::Time(micros) => WaitDraft { until: Some(*micros), ..unset },
+            WaitFor::Signal(signal) => WaitDraft { signal: signal.clone(), ..unset },
+            WaitFor::Form(form) => {
+                let (title, description) = (form.title().to_owned(), form.description().to_owned());
+                WaitDraft { form: Some(FormDraft { title, description, schema: form.schema.clone() }), ..unset }
+            }
+        }
+    }
+}
+
+/// The end of a wait that a step names.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WaitFor {
     /// For this long.

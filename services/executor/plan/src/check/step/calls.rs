@@ -1,6 +1,6 @@
 //! The calls of a step: tools, arguments, and the resources that they use.
 
-use super::part::CallPart;
+use super::call_part::CallPart;
 use crate::{
     CallDraft, Effects, StepDraft, Template,
     check::Checker,

@@ -1,6 +1,6 @@
 //! What is checked before and after a step's call.
 
-use super::part::{CallPart, CheckPart};
+use super::{call_part::CallPart, part::CheckPart};
 use crate::{
     CheckDraft, Template,
     check::Checker,

@@ -1,13 +1,12 @@
 //! What is known of a step that has been checked: its parts, what of them is planned, its references, and the step that is made of them.
 
-use std::sync::Arc;
-
+use super::{
+    call_part::{CallPart, outermost},
+    kind::KindPart,
+};
 use crate::{
-    CallDraft, CallPlace, CallsStep, Check, CheckDraft, CheckPlace, Condition, Effects, Plan, PlanStep, Planned,
-    PlannedCall, PlannedStep, StepDraft, StepKind, StepKindDraft, StepSpec, Template, ToolStep, WaitFor, WaitStep,
-    path::FieldPath,
-    plan::{COMMIT, OtherCall, call_of},
-    template::Reference,
+    CallDraft, CallPlace, Check, CheckDraft, CheckPlace, Condition, Plan, Planned, StepDraft, StepSpec, Template,
+    ToolStep, path::FieldPath, plan::call_of, template::Reference,
 };
 
 /// The result of checking a step.
@@ -34,51 +33,6 @@ pub(super) enum CheckPart {
     Unread,
 }
 
-/// The result of checking a call.
-pub(super) struct CallPart {
-    /// Whether the tool's name is valid.
-    pub(super) has_tool: bool,
-    /// The arguments, as far as they could be read.
-    pub(super) arguments: Template,
-    /// Whether all of them could be read.
-    pub(super) arguments_are_valid: bool,
-}
-
-impl CallPart {
-    fn planned<'a>(&'a self, step: usize, place: CallPlace, tool: &'a str) -> Option<Planned<'a>> {
-        let step = outermost(step);
-        let arguments = self.arguments_are_valid.then_some(&self.arguments);
-        self.has_tool.then_some(Planned::Call(PlannedCall { step, place, tool, arguments, allowed_commands: None }))
-    }
-}
-
-/// The call that commits what the calls of a step have changed.
-fn commit_of(step: usize) -> Planned<'static> {
-    let (step, ToolStep { tool, arguments }) = (outermost(step), &*COMMIT);
-    Planned::Call(PlannedCall {
-        step,
-        place: CallPlace::Commit,
-        tool,
-        arguments: Some(arguments),
-        allowed_commands: None,
-    })
-}
-
-/// A step of the plan that is being checked.
-fn outermost(step: usize) -> PlannedStep<'static> {
-    PlannedStep { step, within: "" }
-}
-
-/// The result of checking what a step does.
-pub(super) enum KindPart {
-    Tool(CallPart),
-    Calls(Vec<CallPart>),
-    /// The plan is checked after the step, and `None` when it is not valid.
-    Plan(Option<Arc<Plan>>, Template),
-    /// `None` when nothing valid was named.
-    Wait(Option<WaitFor>),
-}
-
 /// Where in a step a reference stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Site {
@@ -98,19 +52,7 @@ pub(super) enum Site {
 impl Part {
     /// The step's call, when the tool is named, or its form, when the schema is within the limits.
     pub(in crate::check) fn planned<'a>(&'a self, step: usize, draft: &'a StepDraft) -> Option<Planned<'a>> {
-        match (&draft.kind, &self.kind) {
-            (StepKindDraft::Tool { tool, .. }, KindPart::Tool(call)) => call.planned(step, CallPlace::Own, tool),
-            (StepKindDraft::Wait { .. }, KindPart::Wait(Some(WaitFor::Form(form)))) => {
-                Some(Planned::Form { step: outermost(step), schema: &form.schema })
-            }
-            (
-                StepKindDraft::Tool { .. }
-                | StepKindDraft::Calls { .. }
-                | StepKindDraft::Wait { .. }
-                | StepKindDraft::Plan { .. },
-                _,
-            ) => None,
-        }
+        self.kind.planned(step, &draft.kind)
     }
 
     /// The calls of the step beside its own, and its `calls`, whose tools are named.
@@ -119,23 +61,12 @@ impl Part {
         step: usize,
         draft: &'a StepDraft,
     ) -> impl Iterator<Item = Planned<'a>> {
-        let listed = match (&draft.kind, &self.kind) {
-            (StepKindDraft::Calls { calls: drafts, .. }, KindPart::Calls(parts)) => Some(parts.iter().zip(drafts)),
-            _ => None,
-        };
-        let commit = match &draft.kind {
-            StepKindDraft::Calls { effects: Effects::PerStep, .. } => Some(commit_of(step)),
-            _ => None,
-        };
-        let listed = listed.into_iter().flatten().enumerate();
-        let listed =
-            listed.filter_map(move |(place, (call, draft))| call.planned(step, CallPlace::Listed(place), &draft.tool));
+        let listed = self.kind.planned_calls(step, &draft.kind);
         let calls = self.fallback.iter().zip(&draft.fallback).enumerate();
         let calls =
             calls.filter_map(move |(place, (call, draft))| call.planned(step, CallPlace::Fallback(place), &draft.tool));
         let undoes = self.compensate.as_ref().zip(draft.compensate.as_ref());
         listed
-            .chain(commit)
             .chain(calls)
             .chain(undoes.and_then(|(call, draft)| call.planned(step, CallPlace::Compensate, &draft.tool)))
     }
@@ -174,19 +105,7 @@ impl Part {
 
     /// The templates of the step at `path`, each with its field; the list for each entry of which it runs is not among them.
     pub(in crate::check) fn templates(&self, path: &FieldPath) -> Vec<(FieldPath, &Template)> {
-        let mut templates = Vec::with_capacity(1 + self.fallback.len());
-        match &self.kind {
-            KindPart::Tool(call) => templates.push((path.key("arguments"), &call.arguments)),
-            KindPart::Calls(calls) => templates.extend(
-                calls
-                    .iter()
-                    .enumerate()
-                    .map(|(place, call)| (path.key("calls").index(place).key("arguments"), &call.arguments)),
-            ),
-            KindPart::Wait(Some(WaitFor::Form(form))) => templates.push((path.key("wait").key("form"), &form.texts)),
-            KindPart::Wait(_) => {}
-            KindPart::Plan(_, inputs) => templates.push((path.key("inputs"), inputs)),
-        }
+        let mut templates = self.kind.templates(path);
         for (place, call) in self.fallback.iter().enumerate() {
             templates.push((path.key("fallback").index(place).key("arguments"), &call.arguments));
         }
@@ -234,31 +153,8 @@ impl Part {
 
     /// The step, after the whole plan has been checked.
     pub(in crate::check) fn complete(self, draft: StepDraft) -> StepSpec {
-        let other = |(draft, part): (CallDraft, CallPart)| OtherCall {
-            call: ToolStep { tool: draft.tool, arguments: part.arguments },
-            verbatim: draft.verbatim,
-        };
-        let kind = match (draft.kind, self.kind) {
-            (StepKindDraft::Calls { calls, effects }, KindPart::Calls(parts)) => {
-                StepKind::Calls(CallsStep { calls: calls.into_iter().zip(parts).map(other).collect(), effects })
-            }
-            (StepKindDraft::Tool { tool, .. }, KindPart::Tool(CallPart { arguments, .. })) => {
-                StepKind::Tool(ToolStep { tool, arguments })
-            }
-            (StepKindDraft::Wait { .. }, KindPart::Wait(Some(wait_for))) => StepKind::Wait(WaitStep { wait_for }),
-            (StepKindDraft::Plan { .. }, KindPart::Plan(Some(plan), inputs)) => {
-                StepKind::Plan(PlanStep { plan, inputs })
-            }
-            (
-                StepKindDraft::Tool { .. }
-                | StepKindDraft::Calls { .. }
-                | StepKindDraft::Wait { .. }
-                | StepKindDraft::Plan { .. },
-                _,
-            ) => {
-                unreachable!("the plan is valid")
-            }
-        };
+        let other = |(draft, part): (CallDraft, CallPart)| part.complete(draft);
+        let kind = self.kind.complete(draft.kind);
         let checks = |drafts: Vec<CheckDraft>, parts: Vec<CheckPart>| -> Vec<Check> {
             let call = |draft, CallPart { arguments, .. }| {
                 let tool = call_of(draft).map(|(tool, _)| tool.to_owned()).unwrap_or_default();
@@ -309,8 +205,6 @@ impl Part {
 impl Part {
     /// The plan that the step carries out, which has been checked.
     pub(in crate::check) fn set_plan(&mut self, checked: Plan) {
-        if let KindPart::Plan(plan, _) = &mut self.kind {
-            *plan = Some(Arc::new(checked));
-        }
+        self.kind.set_plan(checked);
     }
 }

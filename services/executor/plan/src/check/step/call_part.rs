@@ -1,0 +1,32 @@
+//! What is known of a call that has been checked.
+
+use crate::{CallDraft, CallPlace, Planned, PlannedCall, PlannedStep, Template, ToolStep, plan::OtherCall};
+
+/// The result of checking a call.
+pub(super) struct CallPart {
+    /// Whether the tool's name is valid.
+    pub(super) has_tool: bool,
+    /// The arguments, as far as they could be read.
+    pub(super) arguments: Template,
+    /// Whether all of them could be read.
+    pub(super) arguments_are_valid: bool,
+}
+
+impl CallPart {
+    /// The planned call, when its tool is named.
+    pub(super) fn planned<'a>(&'a self, step: usize, place: CallPlace, tool: &'a str) -> Option<Planned<'a>> {
+        let step = outermost(step);
+        let arguments = self.arguments_are_valid.then_some(&self.arguments);
+        self.has_tool.then_some(Planned::Call(PlannedCall { step, place, tool, arguments, allowed_commands: None }))
+    }
+
+    /// The call, after the whole plan has been checked.
+    pub(super) fn complete(self, draft: CallDraft) -> OtherCall {
+        OtherCall { call: ToolStep { tool: draft.tool, arguments: self.arguments }, verbatim: draft.verbatim }
+    }
+}
+
+/// A step of the plan that is being checked.
+pub(super) fn outermost(step: usize) -> PlannedStep<'static> {
+    PlannedStep { step, within: "" }
+}

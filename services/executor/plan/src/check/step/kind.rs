@@ -1,0 +1,112 @@
+//! What is known of a step's kind that has been checked, by kind.
+
+use std::sync::Arc;
+
+use super::call_part::{CallPart, outermost};
+use crate::{
+    CallPlace, CallsStep, Effects, Plan, PlanStep, Planned, PlannedCall, StepDraft, StepKind, StepKindDraft, Template,
+    ToolStep, WaitFor, WaitStep, check::Checker, path::FieldPath, plan::COMMIT,
+};
+
+/// The result of checking a step's kind.
+pub(super) enum KindPart {
+    Tool(CallPart),
+    Calls(Vec<CallPart>),
+    /// The plan is checked after the step, and `None` when it is not valid.
+    Plan(Option<Arc<Plan>>, Template),
+    /// `None` when nothing valid was named.
+    Wait(Option<WaitFor>),
+}
+
+impl Checker<'_> {
+    pub(super) fn kind(&mut self, path: &FieldPath, step: &StepDraft) -> KindPart {
+        match &step.kind {
+            StepKindDraft::Tool { tool, arguments } => KindPart::Tool(self.call(path, tool, arguments, &step.verbatim)),
+            StepKindDraft::Calls { calls, effects } => KindPart::Calls(self.listed_calls(path, step, calls, *effects)),
+            StepKindDraft::Wait { wait } => KindPart::Wait(self.wait(path, step, wait)),
+            StepKindDraft::Plan { plan, inputs } => KindPart::Plan(None, self.plan_inputs(path, step, plan, inputs)),
+        }
+    }
+}
+
+/// The call that commits what the calls of a step have changed.
+fn commit_of(step: usize) -> Planned<'static> {
+    let (step, ToolStep { tool, arguments }) = (outermost(step), &*COMMIT);
+    Planned::Call(PlannedCall {
+        step,
+        place: CallPlace::Commit,
+        tool,
+        arguments: Some(arguments),
+        allowed_commands: None,
+    })
+}
+
+impl KindPart {
+    /// The step's call, when the tool is named, or its form, when the schema is within the limits.
+    pub(super) fn planned<'a>(&'a self, step: usize, draft: &'a StepKindDraft) -> Option<Planned<'a>> {
+        match (self, draft) {
+            (Self::Tool(call), StepKindDraft::Tool { tool, .. }) => call.planned(step, CallPlace::Own, tool),
+            (Self::Wait(Some(WaitFor::Form(form))), _) => {
+                Some(Planned::Form { step: outermost(step), schema: &form.schema })
+            }
+            (Self::Tool(_) | Self::Calls(_) | Self::Wait(_) | Self::Plan(..), _) => None,
+        }
+    }
+
+    /// The calls of a step that makes several, whose tools are named, and the one that commits what they have changed.
+    pub(super) fn planned_calls<'a>(
+        &'a self,
+        step: usize,
+        draft: &'a StepKindDraft,
+    ) -> impl Iterator<Item = Planned<'a>> {
+        let (listed, commits) = match (self, draft) {
+            (Self::Calls(parts), StepKindDraft::Calls { calls, effects }) => {
+                (Some(parts.iter().zip(calls)), *effects == Effects::PerStep)
+            }
+            _ => (None, false),
+        };
+        let listed = listed.into_iter().flatten().enumerate();
+        let listed =
+            listed.filter_map(move |(place, (call, draft))| call.planned(step, CallPlace::Listed(place), &draft.tool));
+        listed.chain(commits.then(|| commit_of(step)))
+    }
+
+    /// The templates of the step at `path`, each with its field.
+    pub(super) fn templates(&self, path: &FieldPath) -> Vec<(FieldPath, &Template)> {
+        match self {
+            Self::Tool(call) => vec![(path.key("arguments"), &call.arguments)],
+            Self::Calls(calls) => {
+                let field = |place| path.key("calls").index(place).key("arguments");
+                calls.iter().enumerate().map(|(place, call)| (field(place), &call.arguments)).collect()
+            }
+            Self::Wait(Some(WaitFor::Form(form))) => vec![(path.key("wait").key("form"), &form.texts)],
+            Self::Wait(_) => Vec::new(),
+            Self::Plan(_, inputs) => vec![(path.key("inputs"), inputs)],
+        }
+    }
+
+    /// Sets the plan that the step carries out, which has been checked.
+    pub(super) fn set_plan(&mut self, checked: Plan) {
+        if let Self::Plan(plan, _) = self {
+            *plan = Some(Arc::new(checked));
+        }
+    }
+
+    /// The kind, after the whole plan has been checked.
+    pub(super) fn complete(self, draft: StepKindDraft) -> StepKind {
+        match (self, draft) {
+            (Self::Calls(parts), StepKindDraft::Calls { calls, effects }) => {
+                let calls = calls.into_iter().zip(parts).map(|(draft, part)| part.complete(draft)).collect();
+                StepKind::Calls(CallsStep { calls, effects })
+            }
+            (Self::Tool(CallPart { arguments, .. }), StepKindDraft::Tool { tool, .. }) => {
+                StepKind::Tool(ToolStep { tool, arguments })
+            }
+            (Self::Wait(Some(wait_for)), _) => StepKind::Wait(WaitStep { wait_for }),
+            (Self::Plan(Some(plan), inputs), _) => StepKind::Plan(PlanStep { plan, inputs }),
+            (Self::Tool(_) | Self::Calls(_) | Self::Wait(_) | Self::Plan(..), _) => {
+                unreachable!("the plan is valid")
+            }
+        }
+    }
+}
