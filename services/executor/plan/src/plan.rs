@@ -50,7 +50,7 @@ pub struct Plan {
     pub(crate) index: HashMap<String, usize>,
 }
 
-/// What a plan says about one step.
+/// The specification of one step in a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepSpec {
     pub(crate) id: String,
@@ -81,10 +81,10 @@ pub struct StepSpec {
     pub(crate) kind: StepKind,
 }
 
-/// What a step does. The enum is exhaustive, so that the compiler finds all code that a new kind affects.
+/// The work that a step does. The enum is exhaustive, so that the compiler finds all code that a new kind affects.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepKind {
-    /// One call of one tool.
+    /// A single call of one tool.
     Tool(ToolStep),
     /// Several calls of tools, side by side.
     Calls(CallsStep),
@@ -120,7 +120,7 @@ impl Plan {
         &self.id
     }
 
-    /// What the plan is for, for people.
+    /// The purpose of the plan, for people.
     pub fn description(&self) -> &str {
         &self.description
     }
@@ -149,7 +149,7 @@ impl Plan {
         self.timeout
     }
 
-    /// What follows when steps have failed; `None` when the execution ends.
+    /// The reaction to failures of steps; `None` when the execution ends.
     pub fn escalation(&self) -> Option<&Escalation> {
         self.escalation.as_ref()
     }

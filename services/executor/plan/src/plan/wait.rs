@@ -1,4 +1,4 @@
-//! What a step waits for: a time, a signal, or the answer to a form.
+//! Waits of a step: for a time, a signal, or the answer to a form.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::{FormDraft, Template};
 /// A step that waits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WaitStep {
-    /// What it waits for.
+    /// The event that it waits for.
     pub wait_for: WaitFor,
 }
 
-/// What a step waits for.
+/// The event that a step waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WaitFor {
     /// For this long.
