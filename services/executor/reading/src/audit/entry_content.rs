@@ -1,4 +1,4 @@
-//! What entries are made of.
+//! Contents of entries.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 /// How grave an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// What is expected.
+    /// An expected event.
     Info,
-    /// What may need attention.
+    /// An event that may need attention.
     Warn,
-    /// What has failed.
+    /// A failure.
     Error,
 }
 
-/// What an entry says, without what it has of the event's header.
+/// The content of an entry, without the fields that it takes from the event's header.
 #[derive(Debug)]
 pub(super) struct EntryContent {
     pub(super) level: AuditLevel,
