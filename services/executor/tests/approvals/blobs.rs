@@ -351,7 +351,7 @@ async fn the_blobs_of_a_deleted_execution_are_removed() {
     assert_eq!(executor.output(&other, "a").await["password"], "[REDACTED]", "others keep theirs");
 }
 
-/// What a store of blobs is about to do.
+/// An access that a store of blobs is about to make.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
     Read,
