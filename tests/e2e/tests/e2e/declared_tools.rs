@@ -134,7 +134,8 @@ tools:
     }
 }
 
-/// What a tool prints, and what is given as inputs and signals, is taken exactly or refused by the place in it: no digit, key or byte is lost in silence.
+/// Values that a tool prints, and those given as inputs and signals, are taken exactly or refused by the place in them: no digit, key or byte is lost
+/// in silence.
 #[test]
 fn json_from_outside_is_taken_exactly_or_refused() {
     let home = Home::new();

@@ -15,7 +15,7 @@ use super::{HORIZON, SITE};
 use crate::world::World;
 use crate::{disk, machine, trace};
 
-/// What a backup has: the stores with the blobs, and the workspaces.
+/// Folders of a backup: the stores with the blobs, and the workspaces.
 const FOLDERS: [&str; 3] = ["/data", "/work", "/shared"];
 /// How often a service that is stopped looks whether it may go on.
 const LOOK: Duration = Duration::from_millis(5);

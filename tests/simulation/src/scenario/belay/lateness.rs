@@ -39,7 +39,7 @@ impl<'a> Lateness<'a> {
         Self { name, owners, not_before, drives_some, fence: None, due: BTreeMap::new() }
     }
 
-    /// What an event that follows those so far breaks.
+    /// A description of the lateness of an event that follows those so far; `None` when it is on time.
     pub(super) fn of(&mut self, event: &'a v1::ExecutionEvent) -> Option<String> {
         let Write { at: stored, fence } = self.owners.stored(self.name, event.sequence)?;
         // This is the first sign that another executor drives it.

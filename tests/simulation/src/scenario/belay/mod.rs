@@ -9,7 +9,7 @@
 //! pat, quinn ─── gRPC ──▶ gate (approvals) ◀── policy ────┘   └── mallory
 //! ```
 //!
-//! What clients and people observed and what the tools did is recorded outside of the machines. After the last fault every execution has to
+//! Observations of clients and people and the work of the tools are recorded outside of the machines. After the last fault every execution has to
 //! end; then all machines lose power once more, and their stored data is compared with the records.
 
 mod archive;

@@ -353,7 +353,7 @@ fn on_error(class: ErrorClass, strategy: Strategy) -> v1::OnError {
     v1::OnError { error_class: class.into(), strategy: strategy.into() }
 }
 
-/// What a plan has follow when a step fails with this class.
+/// The strategy that a plan has for a step that fails with this class.
 pub(super) fn strategy(step: &v1::StepSpec, class: Option<ErrorClass>) -> Option<Strategy> {
     step.on_error.iter().find(|entry| Some(entry.error_class()) == class).map(v1::OnError::strategy)
 }
@@ -466,7 +466,7 @@ fn tool(random: &mut StdRng) -> &'static str {
     }
 }
 
-/// One of a few files, so that calls touch the same ones; its name selects the policy rule.
+/// A path to one of a few files, so that calls touch the same ones; its name selects the policy rule.
 pub(super) fn path(random: &mut StdRng) -> String {
     let kind = match random.random_range(0..100) {
         0..40 => policy::FREE,

@@ -1,4 +1,4 @@
-//! What a client is to start, and what becomes of it.
+//! Orders: executions that a client is to start, and their outcome.
 
 use std::time::Duration;
 

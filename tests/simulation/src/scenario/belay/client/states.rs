@@ -1,4 +1,4 @@
-//! What the states of executions and steps mean to a client.
+//! Meaning of the states of executions and steps to a client.
 
 use belay_proto::v1::{self, execution, step};
 
