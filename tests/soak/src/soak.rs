@@ -264,7 +264,7 @@ impl Soak {
         lock(&self.0.deleted).contains(id)
     }
 
-    /// Notes that an execution is about to go on after its end.
+    /// Notes that an execution is about to resume after its end.
     pub(crate) fn retries(&self, id: &str) {
         lock(&self.0.retried).insert(id.to_owned());
     }

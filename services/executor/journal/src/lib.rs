@@ -8,7 +8,7 @@
 //! 1. `commit` returns after the batch is on stable storage; then every operation with result `Ok` is durable.
 //! 2. An operation is atomic; a refused one changes nothing and does not affect the others of its batch.
 //! 3. When the batch as a whole fails, all of it or nothing was committed; the writer refuses everything after that, because the state on
-//!    disk is not known until the store is opened again. After [`StoreError::OutcomeUnknown`] the writer goes on: such a batch is committed
+//!    disk is not known until the store is opened again. After [`StoreError::OutcomeUnknown`] the writer continues: such a batch is committed
 //!    before the next commit of this writer, or never, and [`StoreWrite::outcome`] tells which.
 //! 4. The events of one execution have no gaps: an append names the sequence it begins with, and the store checks it.
 //! 5. An operation whose fence is lower than the highest the store has seen for its shard is refused.

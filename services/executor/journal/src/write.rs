@@ -235,7 +235,7 @@ pub enum Refused {
     IdDeleted {
         /// The id.
         id: String,
-        /// From when on it can be used again, in microseconds since the Unix epoch; `None` while the deletion goes on.
+        /// From when on it can be used again, in microseconds since the Unix epoch; `None` while the deletion is in progress.
         reusable_at: Option<i64>,
     },
     /// The execution that this request has started was deleted.

@@ -49,7 +49,7 @@ impl Place {
     /// The place of a client's cursor, for a journal that has come to `now`.
     ///
     /// # Errors
-    /// The reason of the reset with which a watch begins that cannot go on from there.
+    /// The reason of the reset with which a watch begins that cannot continue from there.
     fn of(cursor: Cursor<2>, journal: Source, now: Self) -> Result<Self, Reason> {
         cursor.check(journal, now.changes.0)?;
         let [changes, time] = cursor.place;

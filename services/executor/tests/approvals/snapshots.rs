@@ -56,7 +56,7 @@ enum Then {
     Remove,
     /// Damages it, so that an execution restored from it would fail.
     Damage,
-    /// Events that are in it are gone from the log: only an executor that does not read them can go on.
+    /// Events that are in it are gone from the log: only an executor that does not read them can continue.
     EraseWhatIsInIt,
 }
 

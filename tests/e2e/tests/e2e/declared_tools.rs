@@ -185,7 +185,7 @@ fn json_from_outside_is_taken_exactly_or_refused() {
     assert_eq!((code, &ended["inputs"]), (0, &json!({"i": 1})), "{ended:#}");
 }
 
-/// S2-FR-061: the services are killed while a call runs that must not be made twice. A person finds out what it did, and the plan goes on from there.
+/// S2-FR-061: the services are killed while a call runs that must not be made twice. A person finds out what it did, and the plan continues from there.
 #[test]
 fn a_lost_call_of_a_manual_tool_is_resolved_by_a_person() {
     let home = Home::new();

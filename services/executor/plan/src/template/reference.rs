@@ -276,7 +276,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Whether a JSON value begins here, and no reference: an id may begin as a number or a word of JSON does, and goes on with its path.
+    /// Whether a JSON value begins here, and no reference: an id may begin as a number or a word of JSON does, and continues with its path.
     fn begins_json(&self) -> bool {
         if self.rest.starts_with(['"', '{', '-']) || (self.rest.starts_with('[') && !self.rest.starts_with("[\"")) {
             return true;

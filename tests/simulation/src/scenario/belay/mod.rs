@@ -131,7 +131,7 @@ const HORIZON: Duration = Duration::from_secs(4);
 const MAX_RECOVERY: Duration = Duration::from_secs(60);
 /// How often that time begins again while tools run.
 const MAX_EXTENSIONS: usize = 4;
-/// A tool runs within this time where something goes on.
+/// A tool runs within this time where something continues.
 const RECENTLY: Duration = Duration::from_secs(10);
 /// The auditor has read everything within this time, one thing after the other: some seeds make hundreds of executions, each with approvals.
 const MAX_READING: Duration = Duration::from_secs(300);

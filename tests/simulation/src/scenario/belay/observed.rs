@@ -290,7 +290,7 @@ impl Observations {
         }
     }
 
-    /// Whether what has ended may go on from before that: a backup has been put back, or will be.
+    /// Whether what has ended may resume from before that: a backup has been put back, or will be.
     pub(super) fn end_may_be_gone(&self) -> bool {
         self.execution_may_be_gone() || self.backup.is_due()
     }

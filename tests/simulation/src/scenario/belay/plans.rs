@@ -359,7 +359,7 @@ pub(super) fn strategy(step: &v1::StepSpec, class: Option<ErrorClass>) -> Option
 }
 
 /// A list of two to four entries, of which some have what an earlier step has returned, in a plan that fails and undoes that step now and then: when it
-/// goes on, the list is read again, with other entries.
+/// continues, the list is read again, with other entries.
 pub(super) fn listing(random: &mut StdRng, id: String) -> v1::Plan {
     let call = |tool: &str, arguments: Value| v1::ToolStep {
         tool: tool.to_owned(),

@@ -39,7 +39,7 @@ pub fn deleting(seed: u64) -> Result<(), String> {
     run(seed, Bugs { nests: true, deletes: true, forks: true, looks: true, drives_some, often, ..Bugs::default() })
 }
 
-/// Belay as it is, with an executor that keeps few of the executions that have ended, or keeps them for a moment: it deletes them while others run, go on,
+/// Belay as it is, with an executor that keeps few of the executions that have ended, or keeps them for a moment: it deletes them while others run, resume,
 /// are forked and, in some, are deleted by clients.
 ///
 /// # Errors
