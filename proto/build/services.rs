@@ -6,7 +6,7 @@ use prost_build::{Service, ServiceGenerator};
 /// The method of which servers send [`WATCH_MESSAGE`].
 const WATCH: (&str, &str) = ("ExecutorService", "WatchExecution");
 
-/// What a server sends in place of a `WatchExecutionResponse`: the same bytes.
+/// The type that a server sends in place of a `WatchExecutionResponse`: the same bytes.
 const WATCH_MESSAGE: &str = "crate::watch::WatchMessage";
 
 /// Generates clients and servers of all services.
@@ -18,7 +18,7 @@ pub(crate) struct Services {
 /// The method of which servers receive [`SESSION_MESSAGE`].
 const SESSION: (&str, &str) = ("ToolRunnerService", "Session");
 
-/// What a server receives in place of a `SessionRequest`: the same bytes.
+/// The type that a server receives in place of a `SessionRequest`: the same bytes.
 const SESSION_MESSAGE: &str = "crate::session::ReceivedRequest";
 
 impl Services {

@@ -17,7 +17,7 @@ const OPTION: &str = "belay.v1.text";
 /// The package of the messages that are generated and have to be marked.
 const PACKAGE: &str = "belay.";
 
-/// What a field's text can contain, as `belay.v1.Text` numbers it.
+/// The content of a text field, as `belay.v1.Text` numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     Plain,

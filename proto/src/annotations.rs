@@ -1,4 +1,4 @@
-//! What a tool's annotations mean where they say nothing: the defaults of the Model Context Protocol.
+//! Defaults of a tool's annotations where they say nothing, as in the Model Context Protocol.
 
 use crate::v1::ToolAnnotations;
 

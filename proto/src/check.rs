@@ -86,7 +86,7 @@ pub struct Refused {
     pub path: String,
     /// The type of the message there, such as `belay.v1.ToolStep`.
     pub message: &'static str,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
 }
 

@@ -16,7 +16,7 @@ pub mod v1 {
     include!(concat!(env!("OUT_DIR"), "/belay.v1.serde.rs"));
 }
 
-/// What a tool runner implements.
+/// The API that a tool runner implements.
 pub mod runner {
     /// Package `belay.runner.v1`.
     #[allow(missing_docs, unreachable_pub, rustdoc::all, clippy::all)]
@@ -26,7 +26,7 @@ pub mod runner {
     }
 }
 
-/// What only executors and tool runners ask an approval gate.
+/// The API of an approval gate for executors and tool runners only.
 pub mod gate {
     /// Package `belay.gate.v1`.
     #[allow(missing_docs, unreachable_pub, rustdoc::all, clippy::all)]

@@ -1,6 +1,6 @@
-//! What both sides of a session share: the positions of stores, of which only changes are sent; and what a server receives in place of a
-//! `SessionRequest`. Each operation is checked for itself against what this version knows, so that one which a
-//! newer executor extended is refused alone, and the session with all others goes on.
+//! Parts of a session that both sides share: the positions of stores, of which only changes are sent; and the type that a server receives in place of
+//! a `SessionRequest`. Each operation is checked for itself against what this version knows, so that one which a newer executor extended is refused
+//! alone, and the session with all others continues.
 
 use prost::{
     DecodeError, Message,
@@ -26,7 +26,7 @@ pub const MAX_OPEN: usize = 65_536;
 pub struct SentPositions(Option<Report>);
 
 impl SentPositions {
-    /// What the next message has of the positions of `stores`; `None` when they are as they were sent. The stores themselves are left out while
+    /// The positions of `stores` for the next message; `None` when they are as they were sent. The stores themselves are left out while
     /// only their commits have changed.
     pub fn next(&mut self, stores: &Stores) -> Option<StorePositions> {
         let report = stores.report();
@@ -88,7 +88,7 @@ pub enum ReceivedOperation {
     Refused {
         /// Its id.
         id: i64,
-        /// What is wrong.
+        /// The problem.
         refused: Box<Refused>,
     },
 }

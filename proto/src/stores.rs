@@ -335,7 +335,7 @@ impl Stores {
     }
 }
 
-/// One entry of [`STORES`].
+/// Writes an entry of [`STORES`].
 fn describe(service: Service, position: &Position) -> String {
     let Position { store_id, generation, opened, commit: _ } = position;
     format!("{} {store_id} {generation} {opened}", service.as_str())

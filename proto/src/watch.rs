@@ -1,4 +1,4 @@
-//! What a server sends to a watcher of an execution. Events are encoded once, for the store, and sent to all watchers as they are.
+//! Messages that a server sends to a watcher of an execution. Events are encoded once, for the store, and sent to all watchers as they are.
 
 use prost::{
     DecodeError, Message,

@@ -1,4 +1,4 @@
-//! What the contract says about its fields and resources, for readers and for generated clients.
+//! Annotations of the contract's fields and resources, for readers and for generated clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 

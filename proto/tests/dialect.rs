@@ -1,8 +1,8 @@
-//! One dialect: how fields are named, whatever language a client is generated for.
+//! Dialect of field names, which is the same whatever language a client is generated for.
 
 use protox::prost_reflect::{DescriptorPool, MessageDescriptor};
 
-/// What Python, Go, Java, TypeScript and Rust keep for themselves: a field of this name is escaped or cannot be reached as it is written.
+/// Words that Python, Go, Java, TypeScript and Rust keep for themselves: a field of this name is escaped or cannot be reached as it is written.
 const KEYWORDS: &[&str] = &[
     "abstract",
     "and",

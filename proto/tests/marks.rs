@@ -1,4 +1,4 @@
-//! What the build requires of the marks `(belay.v1.text)`, and what it generates from them.
+//! Requirements of the build on the marks `(belay.v1.text)`, and what it generates from them.
 
 #[path = "../build/names.rs"]
 mod names;

@@ -1,4 +1,4 @@
-//! Which messages of the contract are refused because they have what this version does not know, and that nothing of the others is lost.
+//! Refusal of messages of the contract that have what this version does not know, with nothing of the others lost.
 
 use std::collections::BTreeSet;
 
@@ -103,7 +103,7 @@ fn unknown_values_and_unset_oneofs_are_refused() {
     );
 }
 
-/// What arrives as a request, of a method that reads as well: a filter that is dropped, or is read as another, shows what was not asked for.
+/// Requests of every method are checked, of one that reads as well: a filter that is dropped, or is read as another, shows what was not asked for.
 #[test]
 fn the_requests_of_every_method_are_checked() {
     let pool = pool();
@@ -305,7 +305,7 @@ thread_local! {
     static POOL: DescriptorPool = pool();
 }
 
-/// What only services need is in nothing that a client sends or gets. `Tool.recovery` is what a plan's author is told about a tool.
+/// Fields that only services need are in nothing that a client sends or gets. `Tool.recovery` is what a plan's author is told about a tool.
 #[test]
 fn what_only_services_need_is_not_in_what_clients_see() {
     let pool = pool();

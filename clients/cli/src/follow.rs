@@ -182,7 +182,7 @@ struct Cursor {
     snapshot_seen: bool,
     /// Whether the server has said that what was seen is to be forgotten, and not yet what there is instead.
     is_reset: bool,
-    /// Where the server goes on; empty before anything is known.
+    /// Where the server continues; empty before anything is known.
     text: String,
 }
 

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 /// A request to a running call. A later request can only be a stronger one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stop {
-    /// To go on.
+    /// To continue.
     #[default]
     No,
     /// To end: its processes are asked to, and have a while for it.

@@ -7,7 +7,7 @@ use crate::{
     source::{self, code},
 };
 
-/// One crate's files by the module that each is: `a::b` for `src/a/b.rs`, nothing for `src/lib.rs`.
+/// The files of a crate by the module that each is: `a::b` for `src/a/b.rs`, nothing for `src/lib.rs`.
 struct Modules(BTreeMap<Vec<String>, Module>);
 
 struct Module {

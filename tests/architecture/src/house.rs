@@ -10,7 +10,7 @@ pub(crate) fn root() -> PathBuf {
     here.ancestors().nth(2).expect("this crate is tests/architecture").to_path_buf()
 }
 
-/// One member of the workspace.
+/// A member of the workspace.
 #[derive(Clone, Debug)]
 pub(crate) struct Crate {
     pub(crate) name: String,

@@ -95,7 +95,7 @@ fn owner(member: &Crate) -> Option<&str> {
     (!["shared", "all-in-one"].contains(&service)).then_some(service)
 }
 
-/// One message for each crate without a layer and each forbidden dependency.
+/// Returns a message for each crate without a layer and each forbidden dependency.
 fn violations(crates: &[Crate]) -> Vec<String> {
     let mut found = Vec::new();
     for from in crates {

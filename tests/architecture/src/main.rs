@@ -1,4 +1,4 @@
-//! What ARCHITECTURE.md, docs/requirements.md and docs/errors.md say is true of the code as it is: who may import whom, which crates are pure, where
+//! Checks that ARCHITECTURE.md, docs/requirements.md and docs/errors.md describe the code as it is: who may import whom, which crates are pure, where
 //! `unsafe` and the clock may be, and which test shows which requirement.
 //!
 //! Every rule is a function of its input, so that it is also tested with invented cases that it has to reject.

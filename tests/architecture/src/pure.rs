@@ -46,7 +46,7 @@ fn trail(graph: &Metadata, reached: &BTreeMap<&PackageId, &PackageId>, to: &Pack
     names.join(" → ")
 }
 
-/// One trail for each impure crate that the named crate reaches.
+/// Returns a trail for each impure crate that the named crate reaches.
 fn impurities(graph: &Metadata, name: &str) -> Vec<String> {
     let package = graph.workspace_packages().into_iter().find(|package| package.name == name);
     let package = package.unwrap_or_else(|| panic!("{name} is not a member"));

@@ -56,7 +56,7 @@ struct Settings {
     /// The number of rounds; the table has the medians of their ratios.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=50))]
     rounds: u8,
-    /// One small round: shows that everything works, not how fast it is.
+    /// A single small round: shows that everything works, not how fast it is.
     #[arg(long, conflicts_with = "rounds")]
     quick: bool,
     /// Measure only P1 to P7 and P10, beside the floor and beside another system, which is installed with npm and cargo when it is missing.
@@ -322,7 +322,7 @@ async fn programs(root: &Path) -> Result<Programs, String> {
     Ok(programs)
 }
 
-/// One load only, with a line for each round.
+/// Measures one load only, with a line for each round.
 async fn only(load: Load, rounds: u8, binaries: &Path, root: &Path) -> Result<()> {
     println!("round   steps/s: floor    belay  ratio   CPU µs/step: floor  belay  ratio");
     for number in 0..rounds {

@@ -1,4 +1,4 @@
-//! Belay beside Restate: the same loads in turns, and what each takes to go on after a kill.
+//! Belay beside Restate: the same loads in turns, and what each takes to continue after a kill.
 
 use std::{path::Path, time::Duration};
 

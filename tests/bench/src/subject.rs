@@ -13,7 +13,7 @@ pub(crate) const MAX_WAIT: Duration = Duration::from_secs(180);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Work {
-    /// Nothing. The only work the floor knows.
+    /// No work. The floor knows no other.
     #[default]
     Nothing,
     /// It writes one small file.

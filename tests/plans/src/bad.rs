@@ -11,7 +11,7 @@ use crate::good::root;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BadPlan {
-    /// What is wrong with it, for people.
+    /// The problem with it, for people.
     pub name: String,
     /// `yaml`, `json`, or `both`: JSON is YAML too, and has to be refused in the same words.
     #[serde(default = "both")]

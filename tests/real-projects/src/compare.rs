@@ -1,4 +1,4 @@
-//! Which tests pass outside and not inside.
+//! Comparison of the tests that pass outside and inside.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{pins::Pin, results::Results};
 
-/// Of all tests of a project, the part that may differ with a reason: 0.5 %.
+/// The part of a project's tests that may differ with a reason: 0.5 %.
 const MAX_DIFFERING: f64 = 0.005;
 
-/// One run of a suite.
+/// A run of a suite.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// Its results.
@@ -27,7 +27,7 @@ pub struct Round {
     pub inside: Run,
 }
 
-/// What the rounds of one project show.
+/// The result of the rounds of one project.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Comparison {
     /// How often each side ran.
@@ -36,7 +36,7 @@ pub struct Comparison {
     pub tests: usize,
     /// Tests that passed in every run outside.
     pub outside: usize,
-    /// Of those, the ones that passed in every run inside.
+    /// Tests of `outside` that passed in every run inside.
     pub inside: usize,
     /// Tests that passed in every run outside and failed in a run inside, with the reason where the pin gives one.
     pub differing: Vec<(String, Option<String>)>,
@@ -111,12 +111,12 @@ fn problems(
     problems
 }
 
-/// What passed in every run.
+/// The tests that passed in every run.
 fn in_all<'a>(runs: impl Iterator<Item = &'a Run>) -> BTreeSet<String> {
     runs.map(|run| run.results.passed.clone()).reduce(|all, one| &all & &one).unwrap_or_default()
 }
 
-/// What passed in some run and not in another.
+/// The tests that passed in some run and not in another.
 fn sometimes<'a>(runs: impl Iterator<Item = &'a Run> + Clone) -> BTreeSet<String> {
     let any: BTreeSet<String> = runs.clone().flat_map(|run| run.results.passed.iter().cloned()).collect();
     &any - &in_all(runs)

@@ -29,7 +29,7 @@ pub fn keep(dir: &Path, pin: &Pin, found: &Comparison) -> Result<(), String> {
 /// Projects with what was found for them.
 pub type Found = Vec<(Pin, Comparison)>;
 
-/// What was found for these projects, of the versions that are pinned now; and the projects that were not run yet.
+/// Returns the comparisons of these projects, of the versions that are pinned now; and the projects that were not run yet.
 ///
 /// # Errors
 /// Names a file that cannot be read.

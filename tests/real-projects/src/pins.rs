@@ -20,7 +20,7 @@ pub struct Pin {
     /// The folder: `project.yaml`, and the lock files of what the suite depends on.
     #[serde(skip)]
     pub folder: PathBuf,
-    /// Which registry serves it and which script of `fetch/` brings it.
+    /// Selects the registry that serves it and the script of `fetch/` that brings it.
     pub language: Language,
     /// Its name in the registry.
     pub package: String,
@@ -93,7 +93,7 @@ impl Language {
     }
 }
 
-/// What of the kernel a suite uses.
+/// A kernel feature that a suite uses.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
 pub enum Opens {

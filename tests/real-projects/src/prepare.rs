@@ -57,7 +57,7 @@ pub fn prepare(pin: &Pin, dir: &Path) -> Result<PathBuf, NotPrepared> {
     Ok(ready)
 }
 
-/// One step of the fetch script, in `folder`.
+/// Runs a step of the fetch script, in `folder`.
 fn step(pin: &Pin, script: &Path, step: &str, archives: &Path, folder: &Path, dir: &Path) -> Result<(), String> {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=10", FETCH_SECONDS, "sh", "-eu"]).arg(script).arg(step).current_dir(folder);
@@ -99,7 +99,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a prepared folder depends on: the pin with its lock files, and the script.
+/// Identifies the content of a prepared folder: the pin with its lock files, and the script.
 fn key(pin: &Pin, script: &Path) -> io::Result<String> {
     let mut files: Vec<PathBuf> =
         fs::read_dir(&pin.folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;

@@ -7,7 +7,7 @@ use crate::{
     pins::Pin,
 };
 
-/// What stands above the table, made by this command.
+/// The text above the table, made by this command.
 const HEAD: &str = "# Suites of public projects, outside and inside the sandbox
 
 <!-- Made by `tests/real-projects/run --docs`; edits are lost. -->

@@ -1,4 +1,4 @@
-//! What both sides of the comparison share.
+//! Parts of the comparison that both sides share.
 
 use std::{
     env,

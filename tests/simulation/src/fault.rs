@@ -9,7 +9,7 @@ use rand::seq::IndexedRandom;
 
 use crate::machine::{Disk, KillPoint, Moment};
 
-/// One fault, with its duration.
+/// A fault, with its duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// `host` loses power between two of its steps: what was not synced is lost or torn, and its peers are sent nothing.
@@ -37,7 +37,7 @@ pub enum Fault {
     KillAtRequest(KillPoint),
     /// No message passes between `a` and `b`, and messages in flight are lost.
     Partition {
-        /// One side.
+        /// The one side.
         a: &'static str,
         /// The other.
         b: &'static str,
@@ -57,7 +57,7 @@ pub enum Fault {
     Disk {
         /// The host.
         host: &'static str,
-        /// What is wrong.
+        /// The fault of the disk.
         disk: Disk,
         /// Until it is well.
         lasts: Duration,

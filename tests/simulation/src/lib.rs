@@ -1,6 +1,6 @@
 //! Belay under a deterministic simulation: real tonic and real SQLite on turmoil's network, clock and disk.
 //!
-//! One `u64` seed determines everything: message delays, faults, torn writes, hash maps, ids. For a seed that fails, the run prints the command
+//! A single `u64` seed determines everything: message delays, faults, torn writes, hash maps, ids. For a seed that fails, the run prints the command
 //! that replays it.
 //!
 //! ```text

@@ -26,10 +26,10 @@ use crate::trace;
 /// The state of a host's disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Disk {
-    /// Nothing.
+    /// No fault.
     #[default]
     Well,
-    /// One operation in this many fails with an I/O error.
+    /// A share of the operations, one in this many, fails with an I/O error.
     Failing {
         /// At least 1.
         one_in: u32,
@@ -44,7 +44,7 @@ pub enum Disk {
     Unsyncable,
 }
 
-/// One run of one host, unique in a simulation.
+/// A run of one host, unique in a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Boot(u64);
 
@@ -122,7 +122,7 @@ struct Machines {
 /// The pauses that the services make where their threads would be interrupted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Interleaving {
-    /// One place in this many has a pause; 0 for none.
+    /// A pause at one place in this many; 0 for none.
     pub one_in: u32,
     /// The longest pause. Half of all pauses only let other tasks run.
     pub longest: Duration,

@@ -5,7 +5,7 @@
 //! let channel = Endpoint::from_static("http://store:7000").connect_with_connector_lazy(net::Connector);
 //! ```
 //!
-//! What a machine sends after its power failed is dropped: see [`crate::machine::fail_power_after`].
+//! Messages that a machine sends after its power failed are dropped: see [`crate::machine::fail_power_after`].
 
 use std::future::Future;
 use std::io;

@@ -1,4 +1,4 @@
-//! One process per seed, replay, and the verdict in the format of `cargo test`.
+//! Runs one process per seed, replays, and prints the verdict in the format of `cargo test`.
 //!
 //! Hash maps, tokio and SQLite keep state per process, so only a new process depends on nothing but the seed. The test binary starts itself, once
 //! per core at a time.
@@ -36,7 +36,7 @@ const MAX_SEEDS_FACTOR: u64 = 20;
 /// The maximum number of failing seeds whose output is shown.
 const MAX_SHOWN_FAILURES: usize = 3;
 
-/// One test: a scenario and a check.
+/// A test: a scenario and a check.
 struct Case<'a> {
     name: String,
     scenario: &'a Scenario,

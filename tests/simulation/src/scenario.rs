@@ -15,7 +15,7 @@ pub struct Scenario {
     pub expect: Expect,
 }
 
-/// What the seeds of a scenario must show.
+/// The result that the seeds of a scenario must show.
 #[derive(Debug, Clone, Copy)]
 pub enum Expect {
     /// Every seed passes, and each of these counters of [`crate::trace`] is above 0 over all seeds, because a simulation in which nothing happens

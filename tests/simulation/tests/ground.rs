@@ -1,4 +1,4 @@
-//! What the simulations stand on: a power loss loses what was not synced and nothing else, a dead machine changes nothing,
+//! Foundations of the simulations: a power loss loses what was not synced and nothing else, a dead machine changes nothing,
 //! and the machines' faults do what their names say.
 
 use std::cell::RefCell;
@@ -37,7 +37,7 @@ fn ids(connection: &Connection) -> Vec<i64> {
     select.query_map([], |row| row.get(0)).unwrap().collect::<rusqlite::Result<_>>().unwrap()
 }
 
-/// What the runs of the host saw, one entry a run.
+/// The observations of the runs of the host, one entry a run.
 type Seen<T> = Rc<RefCell<Vec<T>>>;
 
 /// A host whose every run does `work` and then lives on. A task of tokio's holds what `work` returned second, as tonic's do:

@@ -1,4 +1,4 @@
-//! What a step costs beyond its tool's own time, in virtual time: executor and tool runner as they are, every byte between them a
+//! The time that a step costs beyond its tool's own, in virtual time: executor and tool runner as they are, every byte between them a
 //! millisecond on its way, and a clock that moves only when nothing but a timer is left to wait for.
 //!
 //! How long the machine computes is not in it: the benchmarks measure that. What is in it is every timer, poll and back-off that could
@@ -286,7 +286,7 @@ async fn calls_beyond_the_runners_limit_wait_and_burn_no_attempt() {
     assert_eq!(of(|kind| matches!(kind, Kind::ToolCallCompleted(_))), ALL);
 }
 
-/// What an executor does not take on is refused with a delay, and is taken on once there is room.
+/// Executions and watchers beyond an executor's limit are refused with a delay, and taken on once there is room.
 #[tokio::test(start_paused = true)]
 async fn an_executor_takes_on_as_many_executions_and_watchers_as_it_may() {
     let inside = inside(None).await;

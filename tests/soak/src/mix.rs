@@ -53,10 +53,10 @@ enum Kind {
     Unnamed,
 }
 
-/// What the first two workers carry out: whole lists and chains of children.
+/// The kinds that the first two workers carry out: whole lists and chains of children.
 const CHILDREN: [Kind; 3] = [Kind::Many, Kind::Chain, Kind::Many];
 
-/// What every other worker carries out, in an order of its own.
+/// The kinds that every other worker carries out, in an order of its own.
 const ALL: [Kind; 14] = [
     Kind::Many,
     Kind::Chain,
@@ -101,7 +101,7 @@ pub(crate) async fn work(soak: &Soak, worker: u64) {
     }
 }
 
-/// One execution of the mix, and those that come of it.
+/// An execution of the mix, and those that come of it.
 struct One {
     soak: Soak,
     id: String,

@@ -1,7 +1,7 @@
 //! Pressure on the processor: in turns, threads of this process keep it busy, the server and its clients run at real-time priority, or neither.
 //!
 //! Busy threads stop the server in the middle of whatever it does. At real-time priority a commit wakes whoever waits for it before the one who has
-//! committed goes on, as on an idle machine with many cores. Between them they show orders in which two tasks of one process seldom run.
+//! committed continues, as on an idle machine with many cores. Between them they show orders in which two tasks of one process seldom run.
 
 use std::{
     process::{Command, Stdio},

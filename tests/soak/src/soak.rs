@@ -33,7 +33,7 @@ const MAX_RETRIES: usize = 500;
 /// The delay before a request is sent again.
 const BACKOFF: Duration = Duration::from_millis(10);
 
-/// What must have happened in every run: one in which nothing happens compares nothing.
+/// Counters that must be above 0 in every run: a run in which nothing happens compares nothing.
 const COUNTED: [&str; 7] = [
     "children compared",
     "collected lists compared",
@@ -68,7 +68,7 @@ impl Wrong {
         self
     }
 
-    /// What a person reads.
+    /// The text that a person reads.
     pub(crate) fn shown(&self, server: &Stopped) -> String {
         let Self { execution, step, what, events } = self;
         let mut text = format!("WRONG: {what}");
@@ -104,7 +104,7 @@ pub(crate) fn id(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or_default()
 }
 
-/// One run.
+/// A run of the soak.
 #[derive(Clone)]
 pub(crate) struct Soak(Arc<Inner>);
 
@@ -248,7 +248,7 @@ impl Soak {
         }
     }
 
-    /// One of the executions that began last.
+    /// An execution among those that began last.
     pub(crate) fn recent(&self, random: &mut SmallRng) -> Option<String> {
         let recent = lock(&self.0.recent);
         (!recent.is_empty()).then(|| recent[random.random_range(0..recent.len())].clone())
@@ -264,7 +264,7 @@ impl Soak {
         lock(&self.0.deleted).contains(id)
     }
 
-    /// Notes that an execution is about to go on after its end.
+    /// Notes that an execution is about to resume after its end.
     pub(crate) fn retries(&self, id: &str) {
         lock(&self.0.retried).insert(id.to_owned());
     }

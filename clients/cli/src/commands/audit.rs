@@ -48,9 +48,9 @@ enum Level {
 enum Severity {
     /// All entries
     Info,
-    /// What went wrong, was skipped, stopped or denied
+    /// Entries about what went wrong, was skipped, stopped or denied
     Warn,
-    /// What failed for good
+    /// Entries about what failed for good
     Error,
 }
 

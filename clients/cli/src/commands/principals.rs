@@ -50,7 +50,7 @@ struct Add {
     /// The name that stands in events and approvals
     #[arg(value_name = "NAME")]
     name: String,
-    /// What it may do; may be given several times
+    /// A role that it has; may be given several times
     #[arg(long = "role", value_name = "ROLE", required = true, value_parser = roles())]
     roles: Vec<Role>,
     /// A user id that authenticates as this principal over a unix socket; may be given several times

@@ -82,7 +82,7 @@ pub(crate) struct Run {
     /// Check everything and show what would run, without calling a tool
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// What to do when a call needs approval [default: prompt on a terminal, else fail; auto in a copy]
+    /// Handle calls that need approval in this way [default: prompt on a terminal, else fail; auto in a copy]
     #[arg(long, value_name = "HOW", value_enum)]
     approve: Option<Approve>,
     /// Never ask: the same as --approve fail
@@ -110,7 +110,7 @@ const STEPS_PREVIEWED: usize = 20;
 /// The treatment of a call that needs approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Approve {
-    /// What the policy allows without a person is approved, everything else denied; never a protected or flagged change
+    /// Calls that the policy allows without a person are approved, everything else is denied; never a protected or flagged change
     Auto,
     /// The execution waits for a decision: here on a terminal, or with `belay approve` from anywhere
     Prompt,

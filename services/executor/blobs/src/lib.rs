@@ -34,7 +34,7 @@ pub struct Owner {
 pub struct BlobFile {
     /// Its name: letters, digits and dots, not beginning with a dot.
     pub name: String,
-    /// What is in it.
+    /// Its content.
     pub bytes: Vec<u8>,
 }
 

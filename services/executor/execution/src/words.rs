@@ -21,11 +21,11 @@ pub enum Activity {
 /// The gravity of what an event says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// What is expected.
+    /// An expected event.
     Info,
-    /// What may need attention.
+    /// An event that may need attention.
     Warn,
-    /// What has failed.
+    /// A failure.
     Error,
 }
 

@@ -1,4 +1,4 @@
-//! What is stored, and what each operation changes. An operation is checked completely before its first change.
+//! State of the store, and the change that each operation makes. An operation is checked completely before its first change.
 
 use std::{
     collections::BTreeMap,
@@ -57,20 +57,20 @@ impl Shared {
     }
 }
 
-/// What is stored.
+/// Everything that is stored.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) executions: BTreeMap<ExecutionKey, Stored>,
     /// Deletions, and how many transitions of each are left.
     pub(crate) deletions: BTreeMap<ExecutionKey, (Deletion, usize)>,
-    /// What was committed, by its position.
+    /// Committed transitions, by their positions.
     pub(crate) log: BTreeMap<i64, Change>,
     /// The messages for webhooks.
     pub(crate) outbox: BTreeMap<OutboxKey, OutboxRow>,
     last_message: i64,
     /// The messages between executions, by recipient and sender.
     pub(crate) inboxes: BTreeMap<(ExecutionKey, ExecutionKey), InboxRow>,
-    /// What namespaces use, by namespace and window.
+    /// Use of budgets, by namespace and window.
     usage: BTreeMap<(String, i64, i64), UsageRow>,
     /// The position of what was committed last.
     pub(crate) position: i64,

@@ -1,4 +1,4 @@
-//! What an error of SQLite is for the journal's port.
+//! Translation of SQLite's errors to those of the journal's port.
 
 use belay_journal::StoreError;
 use belay_sqlite::SqliteError;

@@ -24,7 +24,7 @@ use self::{
     sort::sort,
 };
 
-/// One page of the executions that match a query.
+/// Returns a page of the executions that match a query.
 pub(crate) fn page(connection: &Connection, query: &Query) -> Sql<Page> {
     Ok(examine(connection, query)?.page)
 }

@@ -174,7 +174,7 @@ pub(crate) fn exists(connection: &Connection, key: ExecutionKey) -> Result<bool,
     connection.prepare_cached("SELECT 1 FROM execution WHERE exec = ?1")?.exists([key.0])
 }
 
-/// What a request with this id has started; nothing when the id is empty. `at` is when it is made.
+/// Returns the execution that a request with this id has started; `None` when there is none, or the id is empty. `at` is when the request is made.
 pub(crate) fn request_used(
     connection: &Connection,
     namespace: &str,

@@ -1,4 +1,4 @@
-//! What namespaces use of their budgets.
+//! Use of the budgets of namespaces.
 
 use std::sync::LazyLock;
 

@@ -511,7 +511,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// One row of the log, and a waypoint where one is due.
+    /// Adds a row to the log, and a waypoint where one is due.
     fn log(
         &mut self,
         key: ExecutionKey,

@@ -1,4 +1,4 @@
-//! What was committed, in its order, for those who follow all executions.
+//! Committed transitions, in their order, for readers that follow all executions.
 
 use crate::ExecutionKey;
 

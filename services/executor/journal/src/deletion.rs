@@ -1,10 +1,10 @@
-//! What a store keeps of a deleted execution until everything else of it is gone.
+//! Data that a store keeps of a deleted execution until everything else of it is gone.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::ExecutionKey;
 
-/// Who asked for a deletion.
+/// The request for a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteRequest {
     /// The caller's request id; empty when there is none.
@@ -26,7 +26,7 @@ pub struct Deletion {
     pub shard: u32,
     /// When it was deleted, in microseconds since the Unix epoch.
     pub deleted_at: i64,
-    /// Who asked for it.
+    /// The request for it.
     pub request: DeleteRequest,
     /// The [`digest`](start_request) of the request that started it; `None` when that had no id.
     pub start_request: Option<String>,
@@ -41,7 +41,7 @@ pub struct Deletion {
 pub struct StartRequest {
     /// The namespace's id.
     pub namespace: String,
-    /// Who asks.
+    /// The principal who asks.
     pub principal: String,
     /// The caller's request id, which is not empty.
     pub id: String,

@@ -45,7 +45,7 @@ pub enum StoreError {
         found: i64,
         /// The format that is read.
         known: i64,
-        /// What the earlier format lacks.
+        /// The part that the earlier format lacks.
         lacks: &'static str,
     },
     /// Another owner has continued from a later state of this store: it was replaced, or restored from a backup.

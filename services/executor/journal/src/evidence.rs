@@ -2,7 +2,7 @@
 
 use crate::{Deletion, Done, ExecutionKey, Fence, JournalReader, StoreError, StoreWrite, StoredTransition, Transition};
 
-/// What a store has of an operation.
+/// Evidence in a store of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
     /// The execution with the name or the key of the operation's.

@@ -8,7 +8,7 @@
 //! 1. `commit` returns after the batch is on stable storage; then every operation with result `Ok` is durable.
 //! 2. An operation is atomic; a refused one changes nothing and does not affect the others of its batch.
 //! 3. When the batch as a whole fails, all of it or nothing was committed; the writer refuses everything after that, because the state on
-//!    disk is not known until the store is opened again. After [`StoreError::OutcomeUnknown`] the writer goes on: such a batch is committed
+//!    disk is not known until the store is opened again. After [`StoreError::OutcomeUnknown`] the writer continues: such a batch is committed
 //!    before the next commit of this writer, or never, and [`StoreWrite::outcome`] tells which.
 //! 4. The events of one execution have no gaps: an append names the sequence it begins with, and the store checks it.
 //! 5. An operation whose fence is lower than the highest the store has seen for its shard is refused.
@@ -94,17 +94,17 @@ pub type Reading<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + S
 
 /// The reader of a store. No read blocks the thread that awaits it, and each sees the store at one moment. One that is dropped is given up.
 pub trait JournalReader: Send + Sync {
-    /// One execution by its name.
+    /// Reads an execution by its name.
     ///
     /// # Errors
     /// [`StoreError`] when the store cannot be read; the same for all methods.
     fn find(&self, namespace: &str, id: &str) -> Reading<'_, Option<ExecutionRow>>;
 
-    /// One execution by its key.
+    /// Reads an execution by its key.
     fn get(&self, key: ExecutionKey) -> Reading<'_, Option<ExecutionRow>>;
 
-    /// One page of the executions that match a query. Reads at most [`MAX_EXAMINED`] executions, or as many as the page is long, beside those that the
-    /// store passes over without reading them: the page may be shorter than `limit`, and even empty, although there is a next one.
+    /// Returns a page of the executions that match a query. Reads at most [`MAX_EXAMINED`] executions, or as many as the page is long, beside those
+    /// that the store passes over without reading them: the page may be shorter than `limit`, and even empty, although there is a next one.
     fn list(&self, query: &Query) -> Reading<'_, Page>;
 
     /// The namespaces that have executions, in order, those after `after` and at most `limit` of them.

@@ -13,7 +13,7 @@ pub struct OutboxMessage {
     pub webhook: String,
     /// The message's id, the same however often it is sent.
     pub id: String,
-    /// What is sent.
+    /// The body that is sent.
     pub body: String,
     /// The time of the transition, in microseconds since the Unix epoch.
     pub created_at: i64,

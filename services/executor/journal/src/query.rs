@@ -33,7 +33,7 @@ pub struct AnyOf(pub Vec<Condition>);
 pub enum Condition {
     /// The state, as the number of `belay.v1.Execution.State`.
     State(bool, i32),
-    /// What it waits for contains this kind, by the number of `belay.v1.WaitingReason.Kind`.
+    /// A kind that is among its waits, by the number of `belay.v1.WaitingReason.Kind`.
     WaitsFor(bool, i32),
     /// The plan's id.
     PlanId(bool, String),

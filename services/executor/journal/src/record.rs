@@ -26,10 +26,10 @@ pub struct Transition {
     pub version: u32,
     /// The redacted events: length-delimited `belay.v1.ExecutionEvent`.
     pub shown: Vec<u8>,
-    /// What `shown` leaves out, sealed; `None` when it is complete.
+    /// The content that `shown` leaves out, sealed; `None` when it is complete.
     pub sealed: Option<Vec<u8>>,
-    /// What only services need to know, in a form of the writer's own, with an execution's first events and with those that change its plan; `None` with
-    /// all others. It is stored beside `shown` because that is what clients get.
+    /// Facts that only services need, in a form of the writer's own, with an execution's first events and with those that change its plan; `None`
+    /// with all others. They are stored beside `shown` because that is what clients get.
     pub facts: Option<Vec<u8>>,
 }
 
@@ -63,7 +63,7 @@ pub struct Snapshot {
     pub is_sealed: bool,
 }
 
-/// What an execution is loaded from.
+/// Data from which an execution is loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
     /// Its row.
@@ -77,14 +77,14 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// What only services need to know, beside the event with this sequence.
+    /// The facts that only services need, beside the event with this sequence.
     pub fn facts(&self, sequence: u64) -> Option<&[u8]> {
         let at = self.transitions.partition_point(|transition| transition.last_sequence() < sequence);
         self.transitions.get(at)?.facts.as_deref()
     }
 }
 
-/// What an execution waits for while it is parked: a set of kinds, by the numbers of `belay.v1.WaitingReason.Kind`.
+/// Reasons for which an execution waits while it is parked: a set of kinds, by the numbers of `belay.v1.WaitingReason.Kind`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Waits(pub u32);
 
@@ -132,7 +132,7 @@ pub struct ExecutionSummary {
     pub wake_at: Option<i64>,
     /// Whether it waits for a time or a person, in memory or not, so that a starting executor need not load it before `wake_at`.
     pub parked: bool,
-    /// What it waits for while it is parked; empty while it is not.
+    /// The reasons for which it waits while it is parked; empty while it is not.
     pub waits_for: Waits,
     /// A digest of what it asks people at the gate while it is parked, by which the gate's list is compared with it; 0 when it asks nothing.
     pub asks: u64,

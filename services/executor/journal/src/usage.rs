@@ -1,4 +1,4 @@
-//! What the executions of a namespace use of its budget in a window of time.
+//! Use of a namespace's budget by its executions in a window of time.
 
 /// An amount of everything that a budget limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ impl UsageAmounts {
         }
     }
 
-    /// What is left of these without the others; nothing where the others are more.
+    /// The amounts without the others; zero where the others are more.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         Self {
@@ -53,9 +53,9 @@ pub struct UsageRow {
     pub start: i64,
     /// When it has ended.
     pub end: i64,
-    /// What calls that have ended have used.
+    /// Used by calls that have ended.
     pub used: UsageAmounts,
-    /// What calls in flight hold.
+    /// Held by calls in flight.
     pub held: UsageAmounts,
 }
 
@@ -85,11 +85,11 @@ pub struct UsageChange {
     pub start: i64,
     /// When it has ended.
     pub end: i64,
-    /// What calls that have begun hold.
+    /// Held by calls that have begun.
     pub held: UsageAmounts,
-    /// What calls that have ended held.
+    /// Held until now by calls that have ended.
     pub released: UsageAmounts,
-    /// What calls that have ended have used.
+    /// Used by calls that have ended.
     pub used: UsageAmounts,
     /// The most that may be used and held, for a change that holds something.
     pub limit: UsageLimit,

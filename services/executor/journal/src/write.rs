@@ -82,7 +82,7 @@ pub enum StoreWrite {
         key: ExecutionKey,
         /// When, in microseconds since the Unix epoch.
         deleted_at: i64,
-        /// Who asked for it.
+        /// The request for it.
         request: DeleteRequest,
         /// The writer's fence.
         fence: Fence,
@@ -207,7 +207,7 @@ pub enum Refused {
         /// The sequence of the last stored event.
         last: u64,
     },
-    /// What the store has of the execution is damaged. The message names the row.
+    /// The store's data of the execution are damaged. The message names the row.
     #[error("{0}")]
     Damaged(String),
     /// The execution already has a key, so nothing that another key sealed could be opened.
@@ -235,7 +235,7 @@ pub enum Refused {
     IdDeleted {
         /// The id.
         id: String,
-        /// From when on it can be used again, in microseconds since the Unix epoch; `None` while the deletion goes on.
+        /// From when on it can be used again, in microseconds since the Unix epoch; `None` while the deletion is in progress.
         reusable_at: Option<i64>,
     },
     /// The execution that this request has started was deleted.

@@ -1,4 +1,4 @@
-//! What the calls of a plan or a step may use.
+//! Limits on what the calls of a plan or a step may use.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,12 +12,12 @@ pub struct Budget {
     /// How many bytes their results may have as JSON; `None` means no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_bytes: Option<u64>,
-    /// What follows when a call finds nothing left.
+    /// Consequence for a call that finds nothing left.
     #[serde(default)]
     pub on_exhausted: OnExhausted,
 }
 
-/// What follows when a call finds nothing left of a budget.
+/// Consequence for a call that finds nothing left of a budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExhausted {

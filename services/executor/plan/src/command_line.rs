@@ -1,7 +1,7 @@
 //! A command that an author writes as one string: split into words as a shell would, without a shell.
 //!
-//! What only a shell understands is refused by name, so that no command does something else than it says. A reference, `${STEP.result}`, is one piece of a
-//! word whatever its value turns out to be: a value with blanks or quotes becomes no further words.
+//! Syntax that only a shell understands is refused by name, so that no command does something else than it says. A reference, `${STEP.result}`, is
+//! one piece of a word whatever its value turns out to be: a value with blanks or quotes becomes no further words.
 
 use serde_json::Value;
 

@@ -17,7 +17,7 @@ use crate::{Budget, Escalation, OnError, RetryPolicy, duration, recovery, templa
 pub struct PlanDraft {
     /// The author's name for the plan.
     pub id: String,
-    /// What the plan is for, for people.
+    /// The purpose of the plan, for people.
     #[serde(default)]
     pub description: String,
     /// The labels of its executions, beside those that a start gives.
@@ -40,11 +40,11 @@ pub struct PlanDraft {
     /// The longest time the whole execution may take; `None` means no limit.
     #[serde(default, with = "duration::option", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// What follows when steps have failed; `None` means that the execution ends.
+    /// Reaction to failures of steps; `None` means that the execution ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub escalation: Option<Escalation>,
-    /// What follows when a step has failed, for the classes of failures of which the step says nothing itself, and where it fits its kind. A plan that was checked
-    /// has it at its steps.
+    /// Strategies for failures of steps, by the class of the failure, for the classes that a step does not name itself and the strategies that fit
+    /// its kind. A plan that was checked has them at its steps.
     #[serde(default, with = "recovery::by_name", skip_serializing_if = "BTreeMap::is_empty")]
     pub on_error: OnError,
     /// How many steps may use a resource at the same time, by its name; one at a time where the name is missing.
@@ -86,7 +86,7 @@ pub const CONTEXT_INPUT: &str = "context";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// What it is, for people.
+    /// Description of the input, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// The JSON Schema of the value; `None` when every value will do.
@@ -102,7 +102,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
     Value::deserialize(deserializer).map(Some)
 }
 
-/// One unchecked step.
+/// An unchecked step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepDraft {
     /// Unique in the plan.
@@ -143,7 +143,7 @@ pub struct StepDraft {
     /// When to retry; `None` means one attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
-    /// What follows when it has failed for good, by the class of its failure.
+    /// Strategies for its final failure, by the class of the failure.
     #[serde(default, with = "recovery::by_name", skip_serializing_if = "BTreeMap::is_empty")]
     pub on_error: OnError,
     /// The calls that take the place of the step's own, one after the other, when all attempts of the one before have failed.
@@ -152,13 +152,13 @@ pub struct StepDraft {
     /// The call that undoes what the step has done, when the execution does not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compensate: Option<CallDraft>,
-    /// What the step uses that no other step may use at the same time, by names of the author's.
+    /// Resources that the step uses and that no other step may use at the same time, by names of the author's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
-    /// What has to hold before each of the step's attempts.
+    /// Checks that must hold before each of the step's attempts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preconditions: Vec<CheckDraft>,
-    /// What has to hold once the step's call has ended with a result.
+    /// Checks that must hold once the step's call has ended with a result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub postconditions: Vec<CheckDraft>,
     /// The JSON Schema of the step's output; `None` when every output will do.
@@ -167,7 +167,7 @@ pub struct StepDraft {
     /// The most that its calls may use, those for the entries of its list and of its plan included; `None` means no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
-    /// What the step does.
+    /// The work that the step does.
     #[serde(flatten)]
     pub kind: StepKindDraft,
 }
@@ -363,11 +363,11 @@ impl Effects {
     }
 }
 
-/// What an unchecked step does.
+/// The work that an unchecked step does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum StepKindDraft {
-    /// One call of one tool.
+    /// A single call of one tool.
     Tool {
         /// The tool's name, or one of its aliases.
         tool: String,
@@ -384,7 +384,7 @@ pub enum StepKindDraft {
     },
     /// A wait.
     Wait {
-        /// What it waits for.
+        /// The event that it waits for.
         wait: WaitDraft,
     },
     /// An execution of another plan.
@@ -435,7 +435,7 @@ fn is_empty(inputs: &Value) -> bool {
     inputs.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
-/// What an unchecked step waits for. Exactly one of the fields is set.
+/// The event that an unchecked step waits for. Exactly one of the fields is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WaitDraft {
@@ -469,7 +469,7 @@ pub struct FormDraft {
     /// The question, in one line; may hold templates. The step's title when empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,
-    /// What a person has to know to answer; may hold templates.
+    /// Information that a person needs to answer; may hold templates.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// The JSON Schema of the answer: an object without templates.

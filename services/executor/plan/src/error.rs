@@ -15,12 +15,12 @@ pub struct InvalidPlan {
     pub violations: Vec<Violation>,
 }
 
-/// One problem of a plan.
+/// A problem of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The field as the author wrote it, such as `steps[2].depends_on[0]`; empty for the plan as a whole.
     pub field: String,
-    /// What is wrong, and what to do.
+    /// The problem, and what to do about it.
     pub message: String,
     /// The line in the document, counted from 1; 0 when not known.
     pub line: u32,
@@ -66,7 +66,7 @@ pub struct StepProblem {
     pub step: usize,
     /// The field of the step, by the names of [`crate::StepDraft`], as an RFC 6901 JSON pointer: `/tool`, `/arguments/path`.
     pub pointer: String,
-    /// What is wrong, and what to do.
+    /// The problem, and what to do about it.
     pub message: String,
 }
 

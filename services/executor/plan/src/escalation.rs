@@ -1,29 +1,29 @@
-//! What follows when steps have failed after all their attempts.
+//! Escalation: the reaction to steps that have failed after all their attempts.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Backoff;
 
-/// What follows when steps have failed, after all attempts of their own, and everything else has ended (S2-X-20): what has failed runs again, and after that
-/// a person is waited for.
+/// The reaction to steps that have failed after all attempts of their own, once everything else has ended (S2-X-20): the failed steps run again, and
+/// after that the execution waits for a person.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Escalation {
     /// How often what has failed runs again; at most [`crate::limits::MAX_ESCALATIONS`].
     pub retries: u32,
     /// How long to wait before each.
     pub backoff: Backoff,
-    /// What follows then.
+    /// The reaction when these retries have failed too.
     pub then: Then,
 }
 
-/// What follows when what has failed is not retried any more.
+/// The reaction when the failed steps are not retried any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Then {
     /// The execution ends.
     #[default]
     Fail,
-    /// The execution is paused: a person goes on with it.
+    /// The execution is paused until a person resumes it.
     Pause,
 }
 

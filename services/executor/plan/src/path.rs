@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use belay_text::is_plain;
 
-/// One segment of a path.
+/// A segment of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
     Key(Cow<'static, str>),

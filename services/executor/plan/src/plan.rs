@@ -52,7 +52,7 @@ pub struct Plan {
     pub(crate) index: HashMap<String, usize>,
 }
 
-/// What a plan says about one step.
+/// The specification of one step in a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepSpec {
     pub(crate) id: String,
@@ -89,7 +89,7 @@ impl Plan {
         &self.id
     }
 
-    /// What the plan is for, for people.
+    /// The purpose of the plan, for people.
     pub fn description(&self) -> &str {
         &self.description
     }
@@ -115,7 +115,7 @@ impl Plan {
         self.timeout
     }
 
-    /// What follows when steps have failed; `None` when the execution ends.
+    /// The reaction to failures of steps; `None` when the execution ends.
     pub fn escalation(&self) -> Option<&Escalation> {
         self.escalation.as_ref()
     }

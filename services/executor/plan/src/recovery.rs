@@ -1,14 +1,14 @@
-//! What follows when a step has failed, by the class of its failure (S4-29).
+//! Recovery strategies for failures of steps, by the class of the failure (S4-29).
 
 use std::collections::BTreeMap;
 
 use belay_reasons::ErrorClass;
 use serde::{Deserialize, Serialize};
 
-/// What follows when a step has failed for good, by the class of its failure. A class that is missing has nothing of the kind: the step fails.
+/// Strategies for the final failure of a step, by the class of the failure. A class that is missing has no strategy: the step fails.
 pub type OnError = BTreeMap<ErrorClass, RecoveryStrategy>;
 
-/// What follows when a step has failed for good.
+/// The reaction to the final failure of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecoveryStrategy {

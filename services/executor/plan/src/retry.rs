@@ -13,7 +13,7 @@ pub struct RetryPolicy {
     pub max_attempts: u32,
     /// How long to wait before each further attempt.
     pub backoff: Backoff,
-    /// What is different after a failure by a rate limit.
+    /// Exception for failures by a rate limit.
     #[serde(default, skip_serializing_if = "RateLimit::is_default")]
     pub rate_limit: RateLimit,
     /// Whether the failure of a program is classified by its exit code and by what it printed last.
@@ -21,7 +21,7 @@ pub struct RetryPolicy {
     pub by_output: bool,
 }
 
-/// What is done after a failure by a rate limit.
+/// The reaction to a failure by a rate limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum RateLimit {
@@ -30,7 +30,7 @@ pub enum RateLimit {
     AsOthers,
     /// There is no further attempt: whoever started the execution knows when there is room again.
     Never(Never),
-    /// The execution is paused until the time that the failure names, or for [`QUEUE_DELAY`]; then it goes on by itself, with another attempt.
+    /// The execution is paused until the time that the failure names, or for [`QUEUE_DELAY`]; then it resumes automatically, with another attempt.
     QueueForLater(QueueForLater),
     /// These delays before each further attempt; an entry that is missing counts as the last one.
     #[serde(with = "duration::list")]
@@ -129,7 +129,7 @@ pub enum Backoff {
         /// The delay before the first retry.
         #[serde(with = "duration::text")]
         initial: Duration,
-        /// What each further delay is multiplied by.
+        /// The factor by which each further delay is multiplied.
         factor: f64,
         /// The longest delay.
         #[serde(with = "duration::text")]

@@ -10,7 +10,7 @@ pub(crate) fn parse(text: &str) -> Result<i64, String> {
     })
 }
 
-/// What to write.
+/// The form in which to write a time.
 pub(crate) const SHAPE: &str =
     "write the date, the time and the offset from UTC, such as 2026-12-01T09:00:00Z or 2026-12-01T10:00:00+01:00";
 

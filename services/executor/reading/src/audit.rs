@@ -28,11 +28,11 @@ pub struct Entry {
     pub step: Option<StepId>,
     /// The step's attempt; 0 before its first.
     pub attempt: u32,
-    /// What happened, for people.
+    /// Description of the event, for people.
     pub message: String,
-    /// What happened, for programs: an object, which is empty when there is nothing else to say.
+    /// Details of the event, for programs: an object, which is empty when there is nothing else to say.
     pub details: Value,
-    /// Who asked for it.
+    /// The actor who asked for it.
     pub actor: Option<Actor>,
 }
 

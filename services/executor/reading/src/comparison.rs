@@ -19,14 +19,14 @@ const TIMES_AS_LONG: u32 = 2;
 /// The least difference of two durations. Whatever takes less differs from run to run.
 const LEAST_DIFFERENCE: Duration = Duration::from_secs(1);
 
-/// One of the two executions, as it is shown.
+/// Either of the two executions, as it is shown.
 #[derive(Clone, Debug, Default)]
 pub struct Side {
     /// Its plan as JSON, with its steps in `steps`, each with an `id`.
     pub plan: Value,
     /// Its inputs by their names; an object without fields when its plan has none.
     pub inputs: Value,
-    /// What else is compared of the execution as a whole, by name.
+    /// Other values of the execution as a whole that are compared, by name.
     pub execution: Value,
     /// How each of its steps went, in order.
     pub steps: Vec<StepRun>,
@@ -37,7 +37,7 @@ pub struct Side {
 pub struct StepRun {
     /// The step.
     pub step: StepId,
-    /// What is compared of it, by name.
+    /// Its values that are compared, by name.
     pub facts: Map<String, Value>,
     /// How long it took, without waits for decisions; zero for one that has not ended.
     pub took: Duration,
@@ -63,7 +63,7 @@ pub struct Compared {
     pub bytes: usize,
 }
 
-/// What differs in a step: at least one change.
+/// Differences in a step: at least one change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepChanges {
     /// The step.
@@ -72,7 +72,7 @@ pub struct StepChanges {
     pub changes: Vec<Change>,
 }
 
-/// What differs between two executions.
+/// Differences between two executions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Comparison {
     /// In the plans, outside their steps.

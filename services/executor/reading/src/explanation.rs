@@ -22,7 +22,7 @@ pub use self::{
 
 /// The most executions of steps that are named to explain an execution that waits for them.
 const MAX_CHILDREN: usize = 4;
-/// Of how many causes of each execution the next actions are.
+/// The number of causes of each execution that contribute to the next actions.
 const CAUSES_ACTED_ON: usize = 4;
 
 /// Why an execution is in its state.
@@ -30,8 +30,8 @@ const CAUSES_ACTED_ON: usize = 4;
 pub struct Explanation<'a> {
     /// Its state.
     pub state: ExecutionState,
-    /// What it waits for or how it came to its end, the most important first: what a person has to end, what ends by itself, its own calls, and what has
-    /// failed before; of one that has ended, what failed first.
+    /// Waits of the execution, or reasons for its end, the most important first: waits that a person has to end, waits that end automatically, its
+    /// own calls, and earlier failures; of an execution that has ended, the first failure first.
     pub causes: Vec<Cause<'a>>,
     /// The steps whose calls have changed the workspace, in the order of the steps.
     pub changes: Vec<StepChange<'a>>,
@@ -39,12 +39,12 @@ pub struct Explanation<'a> {
     pub skipped: Vec<SkippedStep>,
     /// The executions of steps that explain it, by name: of the step that failed first, or of those that it waits for.
     pub children: Vec<String>,
-    /// What has it go on as a whole; `None` where only its causes can be acted on, or nothing.
+    /// The action that resumes the execution as a whole; `None` where only its causes can be acted on, or nothing.
     pub goes_on_by: Option<Action>,
 }
 
 impl Explanation<'_> {
-    /// What can be done about it.
+    /// The actions that are available for it.
     pub fn outlook(&self) -> Outlook {
         let waits = self.causes.iter().filter(|cause| !self.state.is_terminal() && is_wait(cause.kind));
         let asked = waits.take(CAUSES_ACTED_ON).flat_map(|cause| cause.actions.iter().cloned());
@@ -52,21 +52,21 @@ impl Explanation<'_> {
     }
 }
 
-/// What can be done about one execution.
+/// Actions that are available for an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outlook {
-    /// What has it go on as a whole.
+    /// The action that resumes the execution as a whole.
     pub goes_on_by: Option<Action>,
-    /// What ends its most important waits, the best first.
+    /// The actions that end its most important waits, the best first.
     pub asked: Vec<Action>,
 }
 
-/// What the calls of a step have changed in the workspace.
+/// Changes that the calls of a step made in the workspace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepChange<'a> {
     /// The step.
     pub step: StepId,
-    /// What authorized it, and how many paths it changed.
+    /// The authorization of the changes, and how many paths they affect.
     pub authorization: &'a Authorization,
 }
 
@@ -112,8 +112,9 @@ pub fn explain<'a>(name: &str, execution: &'a Execution, beside: Circumstances<'
     }
 }
 
-/// What can be done about an execution, the best first, and each once: what has it go on as a whole, then what ends the most important waits, its own and
-/// those of the executions that explain it. What such an execution is waited for is said by its own waits.
+/// Actions that are available for an execution, the best first, and each once: the one that resumes it as a whole, then those that end the most
+/// important waits, its own and those of the executions that explain it. An action that only explains such an execution is omitted, because that
+/// execution's own waits are listed.
 pub fn next_actions(own: &Outlook, children: &[Outlook]) -> Vec<Action> {
     let mut found: Vec<Action> = own.goes_on_by.iter().cloned().collect();
     for action in [own].into_iter().chain(children).flat_map(|outlook| &outlook.asked) {

@@ -1,5 +1,5 @@
-//! What follows from the events of an execution, for those who read it: its artifacts, audit log, calls of tools and progress, the index of its events, why it
-//! is in its state, what its steps did when, and how it differs from another.
+//! Views that readers need of an execution's events: its artifacts, audit log, calls of tools and progress, the index of its events, why it is in its
+//! state, the timeline of its steps, and how it differs from another.
 //!
 //! Everything here is pure: it takes events one after the other, and yields plain values. What these are in the contract, and which of their secrets are
 //! hidden, is decided where they are shown.

@@ -1,4 +1,4 @@
-//! What an execution's events mean for operators: which attempts, steps, calls and waits for a person ended, and after how long.
+//! Meaning of an execution's events for operators: which attempts, steps, calls and waits for a person ended, and after how long.
 //!
 //! Metrics and the log are made of it. It is pure, and what it keeps is what runs.
 
@@ -30,7 +30,7 @@ pub struct Progress {
 /// A call that ended, or was the last one of what ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndedCall {
-    /// What was requested.
+    /// The request of the call.
     pub request: Arc<ToolCallRequest>,
     /// How it ended, as metrics name it.
     pub status: &'static str,
@@ -38,7 +38,7 @@ pub struct EndedCall {
     pub duration: Duration,
 }
 
-/// What happened, with how long it took.
+/// An occurrence, with how long it took.
 #[derive(Debug, PartialEq)]
 pub enum Fact<'a> {
     /// A call ended.
@@ -91,7 +91,7 @@ pub enum Fact<'a> {
     },
     /// A person, or the policy's time limit, decided an approval.
     Decided {
-        /// What was decided.
+        /// The decision.
         decision: Decision,
         /// How long it was waited for.
         waited: Duration,
@@ -102,7 +102,7 @@ pub enum Fact<'a> {
         step: &'a StepId,
         /// The tool of its call, if it has one.
         tool: Option<String>,
-        /// What it waits for.
+        /// The object that it waits for.
         waiting: Waiting,
     },
     /// A step is skipped.
@@ -129,7 +129,7 @@ pub enum Fact<'a> {
 }
 
 impl Progress {
-    /// What runs in an execution in its current state.
+    /// The progress of an execution in its current state: whatever runs in it.
     pub fn of(execution: &Execution) -> Self {
         let running = execution.steps().filter(|step| step.ended_at().is_none());
         let steps = running.filter_map(|step| Some((step.id().clone(), step.started_at()?)));

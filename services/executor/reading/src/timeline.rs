@@ -1,10 +1,10 @@
-//! What each step of an execution did when, from its events: stretches of time in which it ran or waited.
+//! Timeline of the steps of an execution, from its events: stretches of time in which each step ran or waited.
 
 use std::collections::HashMap;
 
 use belay_execution::{Activity, Body, Event, ExecutionEvent, OperationId, StepEvent, StepId, StepState, Timestamp};
 
-/// What a step does during a segment.
+/// The activity of a step during a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Its call runs.
@@ -22,9 +22,9 @@ pub enum Kind {
 pub struct Segment {
     /// The attempt, from 1.
     pub attempt: u32,
-    /// Which operation of the attempt it is, from 1; 0 for what is none.
+    /// The number of the operation in the attempt, from 1; 0 for an activity that is not an operation.
     pub operation: u32,
-    /// What the step did.
+    /// The activity of the step.
     pub kind: Kind,
     /// When it began.
     pub begin: Timestamp,
@@ -39,7 +39,7 @@ pub struct Row {
     pub step: StepId,
     /// How it ended; `Running` for one that has not.
     pub state: StepState,
-    /// What it did, in order.
+    /// Its activities, in order.
     pub segments: Vec<Segment>,
 }
 
@@ -51,7 +51,7 @@ pub struct Timeline {
     places: HashMap<StepId, usize>,
 }
 
-/// What an event changes for its step.
+/// The change of a step by an event.
 #[derive(Clone, Copy)]
 enum Change {
     /// It does this from now on.
@@ -102,7 +102,7 @@ impl Row {
     }
 }
 
-/// What an event changes, for which step and attempt and by which operation of that; `None` when nothing.
+/// The change that an event makes, with its step, attempt and operation number; `None` when the event makes none.
 fn change(body: &Body) -> Option<(&StepId, u32, u32, Change)> {
     match body {
         Body::Execution(

@@ -26,7 +26,7 @@ pub struct ToolCall {
     pub result_bytes: u64,
     /// The blob that has its result, if one has.
     pub result_blob: Option<BlobRef>,
-    /// What went wrong, when it did not complete.
+    /// The failure, when the call did not complete.
     pub failure: Option<Failure>,
 }
 
@@ -47,11 +47,11 @@ pub enum State {
     Denied,
     /// It was cancelled, or has to run again because the workspace changed under it.
     Cancelled,
-    /// What it did cannot be known.
+    /// The outcome cannot be known.
     OutcomeUnknown,
 }
 
-/// One page of an execution's calls, while it is gathered: the events of its calls are given to it in order, and the request after them.
+/// A page of an execution's calls, while it is gathered: the events of its calls are given to it in order, and the request after them.
 #[derive(Debug)]
 pub struct ToolCalls {
     /// Only the calls of this step.

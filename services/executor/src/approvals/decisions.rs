@@ -91,7 +91,7 @@ pub(crate) async fn run_inbox(registry: Weak<ExecutionRegistry>, gate: Gate) {
     }
 }
 
-/// A comparison that goes on beside the delivery of decisions; it ends when this is dropped.
+/// A comparison that runs beside the delivery of decisions; it ends when this is dropped.
 struct Comparing(JoinHandle<()>);
 
 impl Comparing {

@@ -1,4 +1,4 @@
-//! What is requested from the approval gate, and the decisions that come back.
+//! Requests to the approval gate, and the decisions that come back.
 
 pub(crate) mod asks;
 pub(crate) mod decisions;

@@ -14,7 +14,7 @@ use crate::{
     runners::operation::{OperationHandle, ReportFault, Update},
 };
 
-/// What the gate has lost of one execution.
+/// Requests of one execution that the gate has lost.
 pub(crate) struct RequestAgain {
     pub(crate) registry: Arc<ExecutionRegistry>,
     /// Distinguishes it from the one that it replaces.

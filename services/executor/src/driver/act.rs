@@ -1,4 +1,4 @@
-//! What a driver does after each decision.
+//! Actions of a driver after each decision.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -30,7 +30,7 @@ pub(crate) struct BlobContext<'a> {
     pub(crate) steps: Cell<usize>,
     pub(crate) room: usize,
     pub(crate) most_steps: usize,
-    /// What a decision needs and is not at hand.
+    /// Data that a decision needs and that is not at hand.
     pub(crate) wanted: RefCell<Missing>,
     pub(crate) random: &'a dyn Fn() -> [u8; 32],
     /// The budget of the namespace; `None` when it has none.
@@ -39,14 +39,14 @@ pub(crate) struct BlobContext<'a> {
     pub(crate) now: Timestamp,
 }
 
-/// What was got for a decision.
+/// Data that was fetched for a decision.
 #[derive(Default)]
 pub(crate) struct Resolved {
     /// Blobs, by their digests.
     pub(crate) blobs: HashMap<Arc<str>, Result<Value, String>>,
-    /// What was asked about the conditions, checks and outputs of steps.
+    /// Answers to questions about the conditions, checks and outputs of steps.
     pub(crate) evaluated: HashMap<Asked, Result<bool, NoAnswer>>,
-    /// FoundResult results of calls; `None` where there is none.
+    /// Earlier results of calls; `None` where there is none.
     pub(crate) earlier: HashMap<CallIdentity, Option<FoundResult>>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct FoundResult {
     pub(crate) completed_at: Timestamp,
 }
 
-/// What a decision needs.
+/// Data that a decision needs.
 #[derive(Default)]
 pub(crate) struct Missing {
     pub(crate) blobs: Vec<BlobRef>,
@@ -68,11 +68,11 @@ pub(crate) struct Missing {
     pub(crate) calls: Vec<CallIdentity>,
     /// How many steps the execution has to have in memory, and for the list of which step.
     pub(crate) room: Option<(String, usize)>,
-    /// What is needed of the budget of the namespace.
+    /// The budget data of the namespace that are needed.
     pub(crate) usage: Option<MissingUsage>,
 }
 
-/// What a decision needs of the budget of the namespace.
+/// The budget data of the namespace that a decision needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MissingUsage {
     /// The amounts, which are not known yet.

@@ -141,7 +141,7 @@ impl Driver {
     }
 
     /// Hides and seals the result of a call apart from this task, when it is too large for an event: for the largest that takes seconds, in which
-    /// other steps go on. The end of the call is recorded when it is sealed. Returns an end that can be recorded at once.
+    /// other steps continue. The end of the call is recorded when it is sealed. Returns an end that can be recorded at once.
     pub(super) fn seal_if_large(
         &mut self,
         operation: OperationKey,

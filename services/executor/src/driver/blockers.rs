@@ -1,5 +1,5 @@
-//! What an execution waits for that is in no event: services that do not answer or are at their limit, a machine that cannot carry out calls
-//! now, calls that wait for others.
+//! Reasons for waiting that are in no event: services that do not answer or are at their limit, a machine that cannot carry out calls now, calls that
+//! wait for others.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use belay_reading::explanation::{Blocker, ObstacleKind, Service};
 use super::call_end::MachineObstacle;
 use crate::{feeds::LiveWaits, runners::operation::Busy};
 
-/// What holds an execution up now.
+/// Obstacles that an execution has now.
 #[derive(Debug, Default)]
 pub(super) struct Blockers {
     /// The runner is unavailable, or gives this answer, from which nothing follows.

@@ -1,4 +1,4 @@
-//! What the end of a call, as the runner reports it, means for its step. Pure.
+//! Consequences for a step when the runner reports the end of its call. Pure.
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{ErrorClass, Failure, Receipt, RecoveryClass, ToolCallEnd};
@@ -13,7 +13,7 @@ const MAX_MACHINE_CALLS: u32 = 66;
 /// How often one attempt makes a call again that conflicted with another commit.
 const MAX_RERUNS: u32 = 3;
 
-/// What is known of a call that has ended.
+/// Facts about a call that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     /// How to recover calls of its tool; `None` for a step that calls none.
@@ -57,7 +57,7 @@ impl MachineObstacle {
     }
 }
 
-/// What is recorded of a call that has ended.
+/// The record of a call that has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Recorded {
     pub(super) end: ToolCallEnd,

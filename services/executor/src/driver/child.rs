@@ -38,7 +38,7 @@ use crate::{
     wire,
 };
 
-/// What is done about one child.
+/// The operation on one child.
 pub(crate) struct ChildOperation {
     pub(crate) registry: Arc<ExecutionRegistry>,
     /// The operation of the parent that it is.
@@ -58,12 +58,12 @@ pub(crate) struct ChildOperation {
     /// Whether a pause of the parent discards running calls.
     pub(crate) discards_calls: bool,
     pub(crate) plan: Arc<Plan>,
-    /// What it has of its parent.
+    /// Attributes that it inherits from its parent.
     pub(crate) inherited: Inherited,
     pub(crate) updates: mpsc::UnboundedSender<Update>,
 }
 
-/// What a child has of its parent.
+/// Attributes that a child inherits from its parent.
 pub(crate) struct Inherited {
     pub(crate) approval_mode: ApprovalMode,
     pub(crate) workspace: Workspace,

@@ -34,7 +34,7 @@ const KEPT_FOR: Duration = Duration::from_secs(60);
 /// How many bytes of results are kept at most; those of the newest executions come first.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// What was found at a time.
+/// Results that were found at one time.
 pub(super) struct EarlierResults {
     found_at: Timestamp,
     by_call: HashMap<CallIdentity, Found>,
@@ -56,7 +56,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// What opens its blobs; `None` when it has none.
+    /// The opener of its blobs; `None` when it has none.
     pub(super) fn opener(&self) -> Option<Opener> {
         let key = self.secrets.own_key()?.clone();
         Some(Opener { owner: owner(&self.name), uid: self.uid.as_str().into(), key })
@@ -133,7 +133,7 @@ fn latest(execution: &Execution) -> Vec<&EarlierResult> {
     results
 }
 
-/// What of a context names one request, and not what is asked for.
+/// Members of a context that identify a request, and not what is asked for.
 const OF_A_REQUEST: [&str; 2] = ["traceId", "sessionId"];
 
 /// Whether the same call means the same in both: programs read the workspace and the context.

@@ -16,6 +16,6 @@ pub(super) enum Exit {
     Unreadable(Status),
     /// The store has refused events that were decided by what others have changed meanwhile.
     Outdated(String),
-    /// One of its operations failed by a fault in the executor.
+    /// An operation of it failed by a fault in the executor.
     Fault(String),
 }

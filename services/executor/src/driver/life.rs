@@ -216,7 +216,7 @@ async fn supervise(
     }
 }
 
-/// One driver, from what the life begins with or, after a fault, from the journal.
+/// Runs one driver, from what the life begins with or, after a fault, from the journal.
 async fn run_once(
     registry: &Arc<ExecutionRegistry>,
     key: ExecutionKey,

@@ -124,9 +124,9 @@ pub(crate) struct Driver {
     questions: OpenQuestions,
     /// Its steps in memory.
     steps: StepShare,
-    /// What was found in other executions of its plan.
+    /// Results that were found in other executions of its plan.
     earlier_results: Option<EarlierResults>,
-    /// What its calls use of the budget of its namespace.
+    /// The share of its calls in the budget of its namespace.
     usage: Usage,
 }
 
@@ -134,7 +134,7 @@ pub(crate) struct Driver {
 struct RequestingAgain {
     /// Distinguishes it from the one that it replaced.
     number: u32,
-    /// Those that the gate has not answered yet.
+    /// Requests that the gate has not answered yet.
     missing: BTreeSet<OperationKey>,
     /// Ends with this.
     _operation: OperationHandle,

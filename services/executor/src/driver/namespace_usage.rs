@@ -1,4 +1,4 @@
-//! What a driver does for the budget of the namespace: what its calls hold and have used is stored together with their events.
+//! The driver's part in the budget of the namespace: amounts that its calls hold and have used are stored together with their events.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl Driver {
         Ok(false)
     }
 
-    /// What comes next is decided again when something becomes free after this.
+    /// Marks the present state as seen: the driver decides again when something becomes free after this.
     pub(super) fn watch_namespace(&mut self) {
         if let Some(changes) = &mut self.usage.changes {
             changes.mark_unchanged();

@@ -14,7 +14,7 @@ pub(super) type Question = (OperationKey, Arc<str>);
 /// The questions of the calls of one execution.
 #[derive(Default)]
 pub(super) struct OpenQuestions {
-    /// Those that are open at the runner; with a reason, those that cannot be asked.
+    /// Questions that are open at the runner; with a reason, those that cannot be asked.
     pub(super) open: BTreeMap<Question, Option<String>>,
     /// Tasks that tell the runner a reply, or have told it since the runner said last which questions of the call are open.
     telling: HashMap<Question, Telling>,

@@ -1,4 +1,4 @@
-//! What a driver knows of the budget of its namespace.
+//! A driver's knowledge of the budget of its namespace.
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{Execution, NamespaceHolds, Timestamp};
@@ -6,11 +6,11 @@ use tokio::sync::watch;
 
 use crate::owned::{namespace_usage::PendingUsage, registry::ExecutionRegistry};
 
-/// What a driver knows of the budget of its namespace.
+/// A driver's knowledge of the budget of its namespace.
 pub(super) struct Usage {
-    /// What is decided and not stored; `None` when the namespace has no budget.
+    /// Amounts that are decided and not stored; `None` when the namespace has no budget.
     pub(super) pending: Option<PendingUsage>,
-    /// What its calls in flight hold, also of a budget that the namespace has no more.
+    /// Amounts that its calls in flight hold, including those of a budget that the namespace no longer has.
     pub(super) holds: NamespaceHolds,
     /// Signals that something may have become free.
     pub(super) changes: Option<watch::Receiver<()>>,

@@ -87,7 +87,7 @@ pub(crate) struct Encoded {
     count: u64,
     /// Whether the last is the end of the execution.
     is_end: bool,
-    /// One after the other, each with its length before it.
+    /// The events, one after the other, each with its length before it.
     bytes: Bytes,
 }
 

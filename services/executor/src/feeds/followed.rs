@@ -1,4 +1,4 @@
-//! What a watcher of all executions has been told, and what it is told next: decided without a store.
+//! Decides, without a store, what a watcher of all executions is told next, from what it has been told.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use crate::{names::ExecutionName, wire};
 /// How many executions are remembered for one watcher. Those beyond it may be sent again without a change.
 const MAX_REMEMBERED: usize = 65_536;
 
-/// What a watcher was last told about an execution.
+/// The last message to a watcher about an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     /// It matches, and a message with this hash was sent.
@@ -41,7 +41,7 @@ impl Followed {
         self.query.namespace.as_ref().is_none_or(|own| own == namespace)
     }
 
-    /// What to tell about an execution as it is now; `None` when the watcher knows. `is_new` says that it was created after the watch began.
+    /// The message about an execution as it is now; `None` when the watcher knows. `is_new` says that it was created after the watch began.
     pub(crate) fn tell(&mut self, row: &ExecutionRow, is_new: bool) -> Option<Content> {
         if !self.has_namespace(&row.execution.namespace) {
             return None;

@@ -274,7 +274,7 @@ impl Follower {
         self.reads.events(key).await
     }
 
-    /// What opens the blobs of an execution with this uid.
+    /// Returns the opener for the blobs of an execution with this uid.
     ///
     /// # Errors
     /// Why its key cannot be read.

@@ -41,7 +41,7 @@ pub struct ExecutionReader {
     pub(crate) availability: Availability,
     /// The executions that have a driver, as far as this process knows.
     pub(crate) driven: Arc<Driven>,
-    /// What the executions of a namespace may use.
+    /// Budgets of the namespaces, which limit their executions.
     pub(crate) budgets: NamespaceBudgets,
 }
 
@@ -67,7 +67,7 @@ pub struct ReaderParts {
     pub shutdown: Shutdown,
     /// How many requests may wait for something to happen.
     pub max_watchers: u32,
-    /// What the executions of a namespace may use.
+    /// Budgets of the namespaces, which limit their executions.
     pub budgets: NamespaceBudgets,
     /// The sizes and durations at which it changes how it works.
     pub thresholds: Thresholds,

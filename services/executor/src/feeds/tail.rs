@@ -9,7 +9,7 @@ use tokio::sync::watch;
 const SOONEST: Duration = Duration::from_millis(10);
 
 /// How long it is not read at most. A signal may come before what was written can be read, and may be missed, so that reads become rarer and rarer
-/// after it, and go on at this interval.
+/// after it, and continue at this interval.
 const LATEST: Duration = Duration::from_secs(1);
 
 /// The time until the next read, after one that did or did not find something.
@@ -19,7 +19,7 @@ fn next_pause(pause: Duration, found: bool) -> Duration {
 
 /// Follows a store that another process writes: what is committed is shown to readers and watchers within the time that a commit takes, and 15 ms.
 /// Without commits the store is read once in a second. `catch_up` shows what was committed since the last time and returns whether that is something;
-/// `writes` changes when something was written. Returns why it cannot go on.
+/// `writes` changes when something was written. Returns why it cannot continue.
 pub(super) async fn follow<F: Future<Output = Result<bool, StoreError>>>(
     catch_up: impl Fn() -> F,
     mut writes: watch::Receiver<()>,

@@ -1,4 +1,4 @@
-//! What readers are shown, whatever they ask and however commits, readers and rounds interleave.
+//! Guarantees about what readers are shown, whatever they ask and however commits, readers and rounds interleave.
 
 use std::collections::BTreeMap;
 
@@ -367,7 +367,7 @@ async fn what_is_deleted_in_the_store_does_not_come_back() {
     assert_eq!(world.follower.look(&driven.name, |_| ()).await.unwrap_err().code(), Code::NotFound);
 }
 
-/// What a reader is looking at while it is deleted is shown to no later reader, also when that has found its row before.
+/// An execution that is deleted while a reader looks at it is shown to no later reader, also when that has found its row before.
 #[tokio::test]
 async fn what_is_deleted_while_it_is_looked_at_is_gone() {
     let (world, driven, delete, done) = deleted_in_the_store().await;
@@ -383,7 +383,7 @@ async fn what_is_deleted_while_it_is_looked_at_is_gone() {
     assert_eq!(world.follower.look(name, |_| ()).await.unwrap_err().code(), Code::NotFound);
 }
 
-/// What a test of follower and store needs of a transition is its sequences only.
+/// A transition of which a test of follower and store needs only the sequences.
 fn transition(first_sequence: u64) -> Transition {
     Transition { first_sequence, count: 1, version: 1, shown: vec![0], sealed: None, facts: None }
 }

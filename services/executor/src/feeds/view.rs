@@ -90,9 +90,9 @@ impl Pending {
 /// Reasons for waiting that only the driver knows: services that do not answer or are at their limit, calls that wait for others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LiveWaits {
-    /// Those of the execution.
+    /// Waits of the execution.
     pub(crate) execution: Vec<Blocker>,
-    /// Those of its steps.
+    /// Waits of its steps.
     pub(crate) steps: Vec<(StepKey, Blocker)>,
 }
 
@@ -124,12 +124,12 @@ impl ReadView<'_> {
         shown(self.redactor, message)
     }
 
-    /// What holds it up that is in no event.
+    /// The waits that are in no event.
     pub(crate) fn waits(&self) -> &LiveWaits {
         self.waits
     }
 
-    /// What hides its secrets.
+    /// The redactor that hides its secrets.
     pub(crate) fn redactor(&self) -> Redactor {
         self.redactor.clone()
     }

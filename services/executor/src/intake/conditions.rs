@@ -19,7 +19,7 @@ pub(crate) fn problem_of_output(step: PlannedStep<'_>, schema: &Value) -> Option
     Some(step.problem(&format!("/output_schema{}", invalid.pointer), invalid.to_string()))
 }
 
-/// What is evaluated apart from drivers.
+/// A question that is evaluated apart from drivers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Asked {
     /// The id of the step.
@@ -27,7 +27,7 @@ pub(crate) struct Asked {
     pub(crate) what: Question,
 }
 
-/// What of a step is asked.
+/// The subject of a question about a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Question {
     /// Whether its condition holds.
@@ -38,7 +38,7 @@ pub(crate) enum Question {
     Output,
 }
 
-/// What is to be evaluated.
+/// A question with the work that answers it.
 pub(crate) struct ToEvaluate {
     pub(crate) asked: Asked,
     pub(crate) work: Evaluation,

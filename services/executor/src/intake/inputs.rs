@@ -10,7 +10,7 @@ use belay_plan::{
 };
 use serde_json::{Map, Value};
 
-/// What is wrong with the declarations of a plan's inputs: schemas that are none, and defaults that do not fit their schema.
+/// The problems of the declarations of a plan's inputs: invalid schemas, and defaults that do not fit their schema.
 pub(crate) fn problems(plan: &Plan) -> Vec<Violation> {
     let mut problems = Vec::new();
     add_problems(plan, "", &mut problems);
@@ -18,7 +18,7 @@ pub(crate) fn problems(plan: &Plan) -> Vec<Violation> {
     problems
 }
 
-/// Those of a plan and of the plans that are steps of it; `within` is where the plan stands: `steps[2].plan.`.
+/// Adds the problems of a plan and of the plans that are steps of it; `within` is where the plan stands: `steps[2].plan.`.
 fn add_problems(plan: &Plan, within: &str, problems: &mut Vec<Violation>) {
     for (name, Input { schema, default, .. }) in plan.inputs() {
         let Some(schema) = schema else { continue };

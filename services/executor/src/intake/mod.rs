@@ -1,4 +1,4 @@
-//! What a request brings: plans, inputs, paths and conditions, as they are checked and filled in.
+//! Contents of requests: plans, inputs, paths and conditions, as they are checked and filled in.
 
 pub(crate) mod conditions;
 pub(crate) mod inputs;

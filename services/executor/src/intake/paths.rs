@@ -17,7 +17,7 @@ pub(crate) fn path_arguments(schema: &Value) -> Vec<String> {
     properties.filter(|(_, property)| property["format"] == FORMAT).map(|(name, _)| name.clone()).collect()
 }
 
-/// What is wrong with a path that leads out of the workspace; `None` for every other path.
+/// The problem of a path that leads out of the workspace; `None` for every other path.
 pub(crate) fn leaves_workspace(path: &str) -> Option<&'static str> {
     let (inside, mounted) = match path.strip_prefix(MOUNT_POINT) {
         Some(inside) if inside.is_empty() || inside.starts_with('/') => (inside, true),

@@ -98,7 +98,7 @@ pub(crate) fn checked(
     if violations.is_empty() { Ok((plan, tools)) } else { Err(InvalidPlan { violations }) }
 }
 
-/// Which call of a plan one is: the step, where in that step's plan the step of the call stands, and which of its calls it is.
+/// Identifies a call within a plan: the step, where in that step's plan the step of the call stands, and the call's place in that step.
 pub(crate) type CallKey = (usize, String, CallPlace);
 
 pub(crate) fn key_of(call: &PlannedCall<'_>) -> CallKey {

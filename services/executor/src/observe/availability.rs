@@ -1,4 +1,4 @@
-//! Which services are unavailable, as observed by the watches that are always open: detected within a moment, even when no call is running.
+//! Services that are unavailable, as observed by the watches that are always open: detected within a moment, even when no call is running.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -92,7 +92,7 @@ impl Availability {
     }
 }
 
-/// Which services an execution needs.
+/// Services that an execution needs.
 struct Needs {
     runner: bool,
     gate: bool,

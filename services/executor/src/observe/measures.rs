@@ -1,4 +1,4 @@
-//! What this process has counted and recorded of executions. Names are those of `docs/operations.md`.
+//! Counters and histograms of executions in this process. Names are those of `docs/operations.md`.
 
 use belay_execution::{Decision, ExecutionState};
 use belay_reading::progress::Fact;
@@ -15,7 +15,7 @@ const ENDS: [ExecutionState; 5] = [
     ExecutionState::TimedOut,
 ];
 
-/// What this process has counted and recorded of executions.
+/// Counters and histograms of executions in this process.
 #[derive(Debug)]
 pub(crate) struct Measures {
     executions: Counter,

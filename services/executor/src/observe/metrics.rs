@@ -1,4 +1,4 @@
-//! What the executor measures of itself.
+//! Metrics of the executor itself.
 
 use belay_journal::{AnyOf, Condition, Order, Query};
 use belay_proto::v1::waiting_reason::Kind;

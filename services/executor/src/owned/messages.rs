@@ -1,4 +1,4 @@
-//! What the executor's parts send each other: commands to drivers, decisions, and notices to the gate.
+//! Messages between the executor's parts: commands to drivers, decisions, and notices to the gate.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ impl Command {
     }
 }
 
-/// What the gate delivers: a decision, or what became of a form.
+/// A delivery from the gate: a decision, or the outcome of a form.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) approval: v1::Approval,

@@ -68,7 +68,7 @@ pub(crate) fn current_window(budget: &NamespaceBudget, rows: &[UsageRow], now: T
     (window, row.map(amounts_of).unwrap_or_default())
 }
 
-/// What a namespace uses of its budget.
+/// The account of a namespace: the use of its budget.
 pub(crate) struct NamespaceAccount {
     namespace: String,
     pub(crate) budget: NamespaceBudget,
@@ -83,7 +83,7 @@ pub(crate) struct NamespaceAccount {
 struct State {
     /// The rows of the store; `None` while they are not known.
     rows: Option<BTreeMap<Window, WindowUse>>,
-    /// What drivers have decided and not stored: what calls that have ended have used, and what calls that are about to begin hold.
+    /// Amounts that drivers have decided and not stored: used by calls that have ended, and held by calls that are about to begin.
     pending: BTreeMap<Window, WindowUse>,
 }
 
@@ -197,11 +197,11 @@ fn amounts_of(row: &UsageRow) -> WindowUse {
     WindowUse { used: amounts(row.used), held: amounts(row.held) }
 }
 
-/// What one driver has decided about the budget of its namespace and not stored. When it is dropped, the account forgets that.
+/// Amounts of a namespace's budget that one driver has decided and not stored. When it is dropped, the account forgets them.
 pub(crate) struct PendingUsage {
     account: Arc<NamespaceAccount>,
     amounts: BTreeMap<Window, WindowUse>,
-    /// A commit goes on: when this is dropped meanwhile, nobody learns what the store has.
+    /// A commit is in progress: when this is dropped meanwhile, nobody learns what the store has.
     is_committing: bool,
 }
 

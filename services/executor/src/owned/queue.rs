@@ -1,7 +1,7 @@
 //! A queue of messages to another service, which takes no more memory while that service is away.
 //!
-//! What the messages say can be found out again: by the journal, and by what the other service has. So one that finds the queue full is dropped, and
-//! once the rest is sent, everything is found out again.
+//! Everything that the messages say can be found out again: from the journal, and from the other service. So a message that finds the queue full is
+//! dropped, and once the rest is sent, everything is found out again.
 
 use std::sync::{
     Arc,

@@ -71,11 +71,11 @@ pub struct Parts<W = SqliteWriter> {
     pub shutdown: Shutdown,
     /// The limits. Beyond them a request gets RESOURCE_EXHAUSTED with a delay.
     pub limits: ExecutorLimits,
-    /// Which executions that have ended are kept.
+    /// Retention of executions that have ended.
     pub retention: Retention,
-    /// What the executions of a namespace may use.
+    /// Budgets of the namespaces, which limit their executions.
     pub budgets: NamespaceBudgetSettings,
-    /// Who is told what happens to executions.
+    /// Webhooks that are told what happens to executions.
     pub webhooks: Vec<Webhook>,
     /// The sizes and durations at which it changes how it works.
     pub thresholds: Thresholds,
@@ -463,7 +463,7 @@ impl ExecutionRegistry {
         }
     }
 
-    /// What [`Self::keep_ahead`] remembers of an execution; 0 when that is nothing.
+    /// How far the time of an execution is ahead of the clock, as [`Self::keep_ahead`] remembers it; 0 when it remembers nothing.
     pub(crate) fn ahead_of(&self, key: ExecutionKey) -> i64 {
         lock(&self.ahead).get(&key).copied().unwrap_or(0)
     }

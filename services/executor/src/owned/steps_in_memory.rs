@@ -5,9 +5,10 @@
 //! its steps' plans) a quarter, so that nobody takes it from all others. An execution that comes back to memory is counted and never refused: it may have to
 //! end a call or take a decision.
 //!
-//! Those that wait keep what they have, so two may each have what the other needs, or an execution what its own children need. Therefore one execution of each
-//! principal and each height (the levels of plans below it) may go beyond the limit until it leaves memory. One without plans below it needs nobody and goes
-//! on; hence one that waits for such ones does; and so on. The steps in memory are at most the limit, a quarter of it for each of these, and what came back.
+//! Executions that wait keep what they have, so two may each have what the other needs, or an execution what its own children need. Therefore one
+//! execution of each principal and each height (the levels of plans below it) may go beyond the limit until it leaves memory. An execution without
+//! plans below it needs no other and continues; hence an execution that waits for such ones does; and so on. The steps in memory are at most the
+//! limit, a quarter of it for each of these, and what came back.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -56,7 +57,7 @@ impl Owner {
     }
 }
 
-/// What one execution has.
+/// The steps that one execution has in memory.
 #[derive(Debug)]
 struct Entry {
     owner: Owner,
@@ -72,13 +73,13 @@ struct Counts {
     allowed: usize,
     entered: u64,
     entries: HashMap<u64, Entry>,
-    /// Those that wait, in the order in which they have asked: by [`Counts::asked`].
+    /// Executions that wait, in the order in which they have asked: by [`Counts::asked`].
     waiting: BTreeMap<u64, u64>,
     asked: u64,
     all: usize,
     principals: HashMap<Arc<str>, usize>,
     trees: HashMap<Arc<str>, usize>,
-    /// Those that may go beyond the limit.
+    /// Executions that may go beyond the limit.
     beyond: HashMap<Turn, u64>,
 }
 

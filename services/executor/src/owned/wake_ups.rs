@@ -15,11 +15,11 @@ use tokio::sync::Notify;
 
 /// When to look for executions that are due.
 pub(crate) struct WakeUps {
-    /// WakeUps that the journal does not have.
+    /// Wake-ups that the journal does not have.
     own: Mutex<BinaryHeap<Reverse<(i64, ExecutionKey)>>>,
     /// When the next look is, in microseconds since the Unix epoch; the end of time while the next one is being determined.
     pub(crate) next_look: AtomicI64,
-    /// What is due by then was read from the journal.
+    /// Everything due by then was read from the journal.
     pub(crate) read_until: AtomicI64,
     pub(crate) changed: Notify,
 }

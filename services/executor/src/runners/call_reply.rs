@@ -1,4 +1,4 @@
-//! What a runner's replies mean for a call.
+//! Meaning of a runner's replies for a call.
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
@@ -15,10 +15,10 @@ use tonic::{Code, Status};
 
 use crate::wire::{self, NotUnderstood};
 
-/// What a reply has that says how a call completed.
+/// The part of a reply that says how a call completed.
 const RESULT: &str = "the result of the call";
 
-/// What the runner says about a call.
+/// The runner's report about a call.
 #[derive(Debug)]
 pub(crate) enum RunnerReply {
     /// All of it.
@@ -70,7 +70,7 @@ pub(crate) enum CallReply {
     Fenced,
 }
 
-/// What an error status means for the call. Only a permanent refusal of the runner itself ends the call: a status from a proxy or the
+/// The consequence of an error status for the call. Only a permanent refusal of the runner itself ends the call: a status from a proxy or the
 /// transport says nothing about the call, which may be running. A refusal that is not listed here is retried, and readers see it.
 pub(crate) fn refused(status: Status) -> CallReply {
     decided(&status).unwrap_or(CallReply::Unavailable(status))
@@ -167,7 +167,7 @@ fn is_about_time(status: &Status) -> bool {
     status::fact(status, "cause").as_deref() == Some("time")
 }
 
-/// What a call's state means. From a call that this version does not understand nothing follows: the runner keeps it, and is asked again.
+/// The reply that a call's state means. Nothing follows from a call that this version does not understand: the runner keeps it, and is asked again.
 pub(crate) fn reply_of(mut reported: runner_v1::ToolCall) -> RunnerReply {
     let secrets = std::mem::take(&mut reported.secrets);
     let reply = understood(reported).unwrap_or_else(|problem| {

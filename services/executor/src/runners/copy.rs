@@ -106,7 +106,7 @@ impl ResultCopy {
     }
 }
 
-/// What an error of the stream means.
+/// The consequence of an error of the stream.
 fn not_copied(status: Status) -> NotCopied {
     match (status.code(), status::reason(&status).as_deref()) {
         (Code::NotFound, Some(reasons::CALL_NOT_FOUND | reasons::BLOB_NOT_FOUND)) => NotCopied::Lost(status),

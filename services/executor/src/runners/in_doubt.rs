@@ -9,7 +9,7 @@ use std::sync::{
 #[derive(Debug, Default)]
 pub(crate) struct CallsInDoubt(Arc<AtomicUsize>);
 
-/// One of them, until this is dropped.
+/// A call in doubt, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct InDoubt(Arc<AtomicUsize>);
 

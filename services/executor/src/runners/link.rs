@@ -50,7 +50,7 @@ pub(crate) trait Operation: Send {
     fn continue_with(self: Box<Self>, first: First) -> AbortHandle;
 }
 
-/// What a task begins with that continues an operation.
+/// The starting point of a task that continues an operation.
 pub(crate) enum First {
     /// The call has to be sent.
     Nothing,
@@ -62,7 +62,7 @@ pub(crate) enum First {
     Following(Following),
 }
 
-/// Who waits for an operation.
+/// The party that waits for an operation.
 enum Waiter {
     /// An operation without a task: it is given its end.
     Operation(Box<dyn Operation>),
@@ -110,7 +110,7 @@ impl Default for Link {
     }
 }
 
-/// What a task reads of an operation; dropping it forgets the operation.
+/// Receives the reports about an operation for a task; dropping it forgets the operation.
 pub(crate) struct Following {
     link: Arc<Link>,
     id: i64,

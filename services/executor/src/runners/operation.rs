@@ -68,7 +68,7 @@ pub(crate) struct ToolCallOperation {
     pub(crate) exclusive: bool,
     pub(crate) pending_approval: Option<PendingApproval>,
     pub(crate) mode: ApprovalMode,
-    /// Who started the execution.
+    /// The principal who started the execution.
     pub(crate) principal: String,
     /// Why the step makes the call.
     pub(crate) request_reason: String,

@@ -399,8 +399,8 @@ impl Runner {
         Ok(self.client.clone().watch_unacknowledged_tool_calls(request).await?.into_inner())
     }
 
-    /// What the runner says about planned calls, and the policy of a namespace unless that is empty; nothing when it is unavailable, since this does not
-    /// decide whether a plan is accepted.
+    /// Returns what the runner says about planned calls, and the policy of a namespace unless that is empty; an empty response when the runner is
+    /// unavailable, since this does not decide whether a plan is accepted.
     pub(crate) async fn check_calls(
         &self,
         calls: Vec<runner_v1::PlannedCall>,

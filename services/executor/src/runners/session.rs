@@ -19,16 +19,16 @@ use tonic::{Code, Status};
 pub(crate) const OUTPUT_WINDOW: i64 = 128 << 10;
 /// A message is sent when it has this many bytes; one operation alone may have more.
 const FULL_MESSAGE_BYTES: usize = 1 << 20;
-/// What a message adds at most to an operation that it has alone.
+/// The most bytes that a message adds to an operation that it has alone.
 const FRAME_BYTES: usize = 2 << 10;
-/// What a credit or a forgotten operation takes in a message.
+/// The bytes that a credit or a forgotten operation takes in a message.
 const MAX_CREDIT_BYTES: usize = 24;
 /// How many names one operation acknowledges.
 const MAX_NAMES: usize = 1000;
 /// How many acknowledgements wait for a session.
 const MAX_ACKNOWLEDGEMENTS: usize = 10_000;
 
-/// What the runner reports of an operation.
+/// The runner's report about an operation.
 #[derive(Debug)]
 pub(crate) enum Report {
     /// Its tool has started.
@@ -65,7 +65,7 @@ fn status_of(refusal: SessionRefusal) -> Status {
     Status::with_details(code, refusal.message, refusal.details.into())
 }
 
-/// What the runner says to an acknowledgement.
+/// The runner's reply to an acknowledgement.
 #[derive(Debug)]
 pub(crate) enum Confirmed {
     Taken,
@@ -262,7 +262,7 @@ impl<W> Session<W> {
         self.received_hello
     }
 
-    /// What a reply means for an acknowledgement; `None` when it is about another operation.
+    /// Returns the meaning of a reply for an acknowledgement; `None` when it is about another operation.
     pub(crate) fn confirm(&mut self, reply: &SessionReply) -> Option<Confirmed> {
         let request = self.unconfirmed.remove(&reply.operation)?;
         Some(match &reply.reply {
@@ -271,7 +271,8 @@ impl<W> Session<W> {
         })
     }
 
-    /// What a reply reports, and to whom; `None` when it is no longer waited for. After a report that is no end, the waiter has to be given back.
+    /// Returns the report in a reply and its receiver; `None` when no one waits for it any more. After a report that is no end, the waiter has to be
+    /// given back.
     pub(crate) fn deliver(&mut self, SessionReply { operation: id, reply }: SessionReply) -> Option<Delivery<W>> {
         // A kind of reply that this version does not know is no end that it could act on.
         let mut report = Report::of(reply?);

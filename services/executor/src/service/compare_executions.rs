@@ -103,7 +103,7 @@ async fn side(reading: &ExecutionReader, name: &ExecutionName) -> Result<(v1::Ex
     }
 }
 
-/// What is compared of an execution apart from its steps.
+/// Values of an execution that are compared, apart from its steps.
 fn whole(seen: &ReadView<'_>) -> Result<(v1::Execution, Side), serde_json::Error> {
     let redactor = seen.redactor();
     let plan = belay_proto::json::of(&shown(&redactor, wire::plan_message(seen.execution.plan())))?;

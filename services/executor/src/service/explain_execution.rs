@@ -107,7 +107,7 @@ fn message(
     }
 }
 
-/// Who asked to cancel the execution, if it is cancelled: only its events say that.
+/// The request to cancel the execution, if it is cancelled: only its events say who made it.
 async fn cancel_request(reading: &Arc<ExecutionReader>, name: &ExecutionName) -> Result<Option<CancelRequest>, Status> {
     let state = reading.follower.look(name, |seen| seen.execution.state()).await?;
     if !matches!(state, ExecutionState::Cancelled | ExecutionState::Cancelling) {

@@ -76,7 +76,7 @@ fn position(request: &v1::ListEventsRequest, token: &str) -> Option<u64> {
     after.parse().ok().filter(|_| list == list_id(request))
 }
 
-/// What a token belongs to: the method, and what its events are chosen by.
+/// Identifies the list that a token belongs to: the method, and what its events are chosen by.
 fn list_id(request: &v1::ListEventsRequest) -> String {
     let list = format!("ListEvents {} {}", request.parent, request.kinds.join(" "));
     digest(list.as_bytes()).trim_start_matches("sha256:").chars().take(8).collect()

@@ -1,4 +1,4 @@
-//! What a page of an execution reads of the journal: the same of one with few steps and of one with many.
+//! Reads of the journal for a page of an execution: the same for one with few steps and one with many.
 
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -306,7 +306,7 @@ async fn a_page_reads_what_is_on_it() {
     assert_bounded("entries", &reads, most);
 }
 
-/// One artifact reads its own events, and a lineage those of what is in it.
+/// Reading one artifact reads its own events, and reading a lineage the events of the artifacts in it.
 #[tokio::test]
 async fn an_artifact_is_found_without_the_events_before_it() {
     const STEPS: usize = 300;
@@ -382,7 +382,7 @@ async fn events_are_listed_by_step_and_kind() {
     assert_eq!((both.step_id.as_str(), kinds::name(both.kind.as_ref().unwrap())), ("s7", "tool_call_completed"));
 }
 
-/// What cannot be meant is refused with what can be.
+/// Requests that make no sense are refused with what would be valid.
 #[tokio::test]
 async fn steps_kinds_and_tokens_that_there_are_not_are_refused() {
     let world = World::of(30).await;

@@ -3,7 +3,7 @@ use prost::Message;
 /// How many bytes an answer has, unless what is not a list alone has more.
 pub(super) const MAX_BYTES: usize = 4 * 1024 * 1024 - 64 * 1024;
 
-/// What an entry of a list takes beside its own bytes, at most.
+/// The most bytes that an entry of a list takes beside its own.
 const ENTRY_BYTES: usize = 8;
 
 /// How many bytes of an answer are left.

@@ -117,7 +117,7 @@ struct Watch {
     /// The execution's span.
     traceparent: String,
     watched: Watched,
-    /// What the numbers of the events are of.
+    /// The source of the numbers of the events.
     source: Source,
     /// The number of the last event that was sent.
     cursor: u64,

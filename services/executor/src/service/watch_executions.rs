@@ -49,7 +49,7 @@ impl Place {
     /// The place of a client's cursor, for a journal that has come to `now`.
     ///
     /// # Errors
-    /// The reason of the reset with which a watch begins that cannot go on from there.
+    /// The reason of the reset with which a watch begins that cannot continue from there.
     fn of(cursor: Cursor<2>, journal: Source, now: Self) -> Result<Self, Reason> {
         cursor.check(journal, now.changes.0)?;
         let [changes, time] = cursor.place;
@@ -115,14 +115,14 @@ struct Watch {
     query: Query,
     followed: Followed,
     watched: Watched,
-    /// What the places are of.
+    /// The source of the places.
     journal: Source,
     place: Place,
     /// The last transition when the watch began: an execution whose first one is later is new.
     began_at: Commits,
     /// Deletions from this time on may not have been told.
     deleted_after: i64,
-    /// Those that have been.
+    /// Deletions that have been told.
     deleted: BTreeMap<ExecutionKey, i64>,
     committed: tokio::sync::watch::Receiver<()>,
     heartbeat: Duration,
@@ -220,7 +220,7 @@ impl Watch {
         v1::WatchExecutionsResponse { cursor, content: Some(content) }
     }
 
-    /// What to tell about executions that were deleted since the last round, which is before `now`.
+    /// The messages about executions that were deleted since the last round, which is before `now`.
     async fn deletions(&mut self, now: i64) -> Result<Vec<Content>, Status> {
         let mut told = Vec::new();
         let mut after = Position { time: self.deleted_after, key: ExecutionKey(i64::MIN) };

@@ -26,7 +26,7 @@ use crate::{names::ExecutionName, owned::ownership::Ownership};
 /// How many bytes of a blob are sealed together.
 const CHUNK: usize = 64 * 1024;
 
-/// What a digest begins with.
+/// Prefix of a digest.
 const ALGORITHM: &str = "hmac-sha256:";
 
 /// The end of the name of an original's file.
@@ -50,14 +50,14 @@ pub(crate) struct NewBlob {
     files: Vec<BlobFile>,
 }
 
-/// Which form of a blob.
+/// The form of a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Shown,
     Original,
 }
 
-/// What is needed to open an execution's blobs.
+/// Opens an execution's blobs.
 #[derive(Clone)]
 pub(crate) struct Opener {
     pub(crate) owner: Owner,

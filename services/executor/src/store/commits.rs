@@ -8,7 +8,7 @@ use belay_journal::{Committed, Done, Evidence, JournalReader, JournalWriter, Ref
 
 use crate::feeds::{Follower, Push};
 
-/// What makes operations durable.
+/// Makes operations durable.
 pub(crate) type Commits = GroupCommit<Write, Result<Done, Refused>, Arc<StoreError>>;
 
 /// An operation to commit.

@@ -58,7 +58,7 @@ impl JournalReads {
         read(self.reader.as_ref())
     }
 
-    /// What opens the blobs of an execution with this uid.
+    /// Returns the opener for the blobs of an execution with this uid.
     pub(crate) async fn opener(&self, key: ExecutionKey, name: &ExecutionName, uid: String) -> Result<Opener, Status> {
         let wrapped = self.read(move |reader| reader.seal_key(key)).await.map_err(|error| unreadable(&error))?;
         let opened = self.sealer.unwrap(&uid, wrapped.as_deref())?;

@@ -1,4 +1,4 @@
-//! What is written to the journal and the blobs, and read back: commits, snapshots, seals and secrets.
+//! Writes to the journal and the blobs, and reads them back: commits, snapshots, seals and secrets.
 
 pub(crate) mod blob_secrets;
 pub(crate) mod blobs;

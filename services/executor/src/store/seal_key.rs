@@ -110,7 +110,7 @@ pub enum SealKeyError {
         path: PathBuf,
         /// Whether there is no such file.
         is_missing: bool,
-        /// One of the executions with secrets.
+        /// An execution with secrets, as an example.
         execution: String,
     },
 }

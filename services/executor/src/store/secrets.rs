@@ -45,7 +45,7 @@ pub(crate) struct Secrets {
     /// Values that were found to be secrets, by their form, their field's name or a tool's schema. They are hidden wherever they occur; those that are too short or
     /// too ordinary for that, which only a schema marks, where they are the whole of a value.
     known: BTreeSet<String>,
-    /// Those that a tool's schema or output has marked since the last transition: they are stored with the next.
+    /// Values that a tool's schema or output has marked since the last transition: they are stored with the next.
     marked: Vec<String>,
     /// Created with the first blob or the first transition that has something to seal.
     key: Option<SealKey>,
@@ -69,7 +69,7 @@ pub(crate) struct Sealed {
     pub(crate) new_key: Option<Vec<u8>>,
 }
 
-/// What a snapshot has.
+/// The content of a snapshot.
 #[derive(Serialize, Deserialize)]
 struct SnapshotContent {
     /// [`Secrets::known`].
@@ -200,7 +200,7 @@ impl Sealer {
         Some(Snapshot { sequence, version: wire::VERSION, content, is_sealed })
     }
 
-    /// What [`Self::open`] returns of an execution's first transition and those after a snapshot, and the state of the snapshot.
+    /// Opens an execution's first transition and those after a snapshot as [`Self::open`] does, and the state of the snapshot.
     pub(crate) fn open_snapshot(
         &self,
         transitions: &[Transition],
@@ -281,7 +281,7 @@ impl Secrets {
         json
     }
 
-    /// What hides the execution's secrets, as far as its events go.
+    /// Hides the execution's secrets, as far as its events go.
     pub(crate) fn redactor(&self) -> &Redactor {
         &self.redactor
     }

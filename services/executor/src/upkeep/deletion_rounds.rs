@@ -1,4 +1,4 @@
-//! What wakes the task that completes deletions, and how far it is.
+//! Rounds of the task that completes deletions: what wakes it, and how far it is.
 
 use tokio::sync::{Notify, watch};
 

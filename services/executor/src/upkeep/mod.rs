@@ -1,4 +1,4 @@
-//! What happens beside executions: retention, deletions and webhooks.
+//! Upkeep beside executions: retention, deletions and webhooks.
 
 pub(crate) mod deletion_rounds;
 pub(crate) mod deletions;

@@ -59,7 +59,7 @@ pub(crate) fn requirement_from(
     })
 }
 
-/// What a runner's requirement is about.
+/// The subject of a runner's requirement.
 pub(crate) fn subject_kind(need: &v1::ApprovalNeed) -> Result<SubjectKind, NotUnderstood> {
     let what = "the subject of an approval";
     match known(need.kind, what)? {

@@ -1,4 +1,4 @@
-//! What calls use and may use.
+//! Messages for what calls use and may use.
 
 use belay_execution::{
     Allotment, Amounts, BudgetLevel, BudgetReport, BudgetUnit, NamespaceBudget, NamespaceHold, Timestamp, Window,
@@ -44,7 +44,7 @@ pub(super) fn amounts_from(v1::BudgetAmounts { calls, output_bytes }: v1::Budget
     Amounts { calls, output_bytes }
 }
 
-/// What a call holds of the budget of its namespace, as a message.
+/// A call's hold on the budget of its namespace, as a message.
 pub(super) fn namespace_hold(NamespaceHold { window, amounts }: NamespaceHold) -> v1::NamespaceHold {
     v1::NamespaceHold {
         window_start_time: Some(time(window.start)),
@@ -66,7 +66,7 @@ pub(crate) fn namespace_usage(budget: &NamespaceBudget, window: Window, amounts:
     }
 }
 
-/// What a call holds of the budget of its namespace, from a message.
+/// A call's hold on the budget of its namespace, from a message.
 pub(super) fn namespace_hold_from(hold: v1::NamespaceHold) -> Result<NamespaceHold, NotUnderstood> {
     let v1::NamespaceHold { window_start_time, window_end_time, amounts } = hold;
     let time = |time: Option<pbjson_types::Timestamp>| {

@@ -1,4 +1,4 @@
-//! What differs between two executions.
+//! Messages for the differences between two executions.
 
 use belay_proto::v1;
 use belay_reading::comparison::{Change, Compared, StepChanges};
@@ -12,7 +12,7 @@ pub(crate) fn field_change(Change { path, before, after }: Change) -> v1::FieldC
     v1::FieldChange { path, before_value: value(before), before_bytes, after_value: value(after), after_bytes }
 }
 
-/// What differs in a step.
+/// The differences in a step, as a message.
 pub(crate) fn step_changes(StepChanges { step, changes }: StepChanges) -> v1::StepChanges {
     v1::StepChanges { step_id: step, changes: changes.into_iter().map(field_change).collect() }
 }

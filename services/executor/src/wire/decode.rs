@@ -64,7 +64,7 @@ impl DecodeError {
 
 /// Whether an encoded event, with its length before it, is the last of its execution. Reads no more of it than that.
 pub(crate) fn is_end(event: &[u8]) -> bool {
-    /// What matters of a `belay.v1.ExecutionEvent`; a test compares the number with the contract.
+    /// The relevant part of a `belay.v1.ExecutionEvent`; a test compares the number with the contract.
     #[derive(Clone, PartialEq, prost::Message)]
     struct End {
         #[prost(message, optional, tag = "27")]
@@ -149,7 +149,7 @@ pub(crate) fn decode(message: v1::ExecutionEvent, facts: Option<&[u8]>) -> Resul
 
 type Lacks<'a> = &'a dyn Fn(&'static str) -> DecodeError;
 
-/// What a message is about, as it is written.
+/// The subject of a message, as it is written.
 struct Named {
     step_id: String,
     attempt: i32,
@@ -244,7 +244,7 @@ fn tools_from(tools: Vec<runner_v1::ToolFacts>, sequence: i64) -> Result<Vec<Too
     tools.into_iter().map(tool).collect()
 }
 
-/// What is stored beside an event.
+/// Decodes the facts that are stored beside an event.
 fn decode_facts(facts: &[u8], sequence: i64) -> Result<runner_v1::ExecutionFacts, DecodeError> {
     let damaged = |what: String| DecodeError::Damaged(format!("what is stored beside event {sequence}: {what}"));
     check::<runner_v1::ExecutionFacts>(facts).map_err(|unknown| match unknown.is_newer() {

@@ -185,8 +185,8 @@ fn created_message(created: &Created) -> v1::ExecutionCreated {
     }
 }
 
-/// What of events only services need, as it is stored beside them; of one transition only one event has such. The events are sent as they are stored, so that nothing can be
-/// left out of them on the way to clients.
+/// Encodes the parts of events that only services need, as they are stored beside the events; of one transition only one event has such parts. The
+/// events are sent as they are stored, so that nothing can be left out of them on the way to clients.
 pub(crate) fn facts_beside(events: &[Event]) -> Option<Vec<u8>> {
     events.iter().find_map(|event| match &event.body {
         Body::Execution(ExecutionEvent::Created(created)) => Some(encode_facts(created.shard, &created.tools)),

@@ -123,7 +123,7 @@ pub(crate) fn step_counts(totals: belay_execution::Totals) -> StepCounts {
     }
 }
 
-/// What an execution waits for, for lists. An approval that was requested counts also while the execution is paused.
+/// The kinds of waits of an execution, for lists. An approval that was requested counts also while the execution is paused.
 pub(crate) fn waits_for(execution: &Execution) -> Waits {
     let waiting = execution.waiting().into_iter().map(|waiting| waiting_kind(&waiting));
     let undecided = execution
@@ -377,7 +377,7 @@ pub(super) fn authorization(authorization: &Authorization) -> v1::Authorization 
     v1::Authorization { rule: authorization.rule.clone(), approver, created, modified, deleted }
 }
 
-/// What a wait is for, as readers see it; its secrets are still to be hidden.
+/// The reason for a wait, as readers see it; its secrets are still to be hidden.
 pub(crate) fn waiting_reason(name: &ExecutionName, execution: &Execution, waiting: Waiting) -> v1::WaitingReason {
     use v1::waiting_reason::Kind;
     let (kind, since, until, who, next_command) = match waiting {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::names::ExecutionName;
 
-/// What holds an execution or a step up that is in no event, as readers see it.
+/// The obstacle of an execution or a step that is in no event, as readers see it.
 pub(crate) fn obstacle(Blocker { since, kind }: &Blocker) -> v1::WaitingReason {
     use v1::waiting_reason::Kind;
     let (shown, who) = match kind {
@@ -89,7 +89,7 @@ pub(crate) fn cause(name: &ExecutionName, execution: &Execution, cause: &Cause<'
     }
 }
 
-/// What a cause says of its step.
+/// The part of a cause that describes its step.
 fn of_step(execution: &Execution, step: StepKey, is_full: bool) -> v1::Cause {
     let view = execution.step(step);
     // A step that the plan does not name has the words of the one that it is for.
@@ -151,7 +151,7 @@ fn subject(about: &Subject) -> v1::Subject {
     v1::Subject { kind: Some(kind) }
 }
 
-/// What can be done about something.
+/// An available action, as a message.
 pub(crate) fn action(Action { verb, execution, subject: about }: &Action) -> v1::Action {
     let verb = match verb {
         Verb::Approve => action::Verb::Approve,
@@ -172,7 +172,7 @@ pub(crate) fn action(Action { verb, execution, subject: about }: &Action) -> v1:
     v1::Action { verb: verb.into(), execution: execution.clone(), subject: about.as_ref().map(subject) }
 }
 
-/// What the calls of a step have changed.
+/// The changes that the calls of a step have made, as a message.
 pub(crate) fn step_change(change: &StepChange<'_>) -> v1::StepChange {
     v1::StepChange {
         step_id: change.step.as_str().to_owned(),

@@ -77,7 +77,7 @@ pub(crate) enum NotUnderstood {
     /// A value of an enum that a newer version added.
     #[error("{what} has the value {number}, which this version does not know")]
     Value { what: &'static str, number: i32 },
-    /// What is not set, or is set in a form that a newer version added.
+    /// A value that is not set, or is set in a form that a newer version added.
     #[error("{0} is missing, or has a form that this version does not know")]
     Missing(&'static str),
     /// A value that is in a blob where none can be, or in one of another kind.

@@ -191,7 +191,7 @@ fn escalation_from(message: v1::Escalation, violations: &mut Vec<Violation>) -> 
     Escalation { retries, backoff, then: if pause { Then::Pause } else { Then::Fail } }
 }
 
-/// What follows failures; each class once.
+/// Reads the strategies for failures; each class once.
 fn on_error_from(entries: Vec<v1::OnError>, field: &str, violations: &mut Vec<Violation>) -> OnError {
     let mut on_error = OnError::new();
     for (place, v1::OnError { error_class, strategy }) in entries.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What follows from an execution's events: artifacts, calls of tools and entries of the audit log.
+//! Messages for what follows from an execution's events: artifacts, calls of tools and entries of the audit log.
 
 use belay_execution::{Json, Payload};
 use belay_proto::{

@@ -1,11 +1,11 @@
-//! What each step of an execution did when.
+//! Messages for the timeline of an execution's steps.
 
 use belay_proto::v1::{self, timeline_segment};
 use belay_reading::timeline::{Kind, Row, Segment};
 
 use super::{execution::step_state, time};
 
-/// What one step did.
+/// The timeline of one step, as a message.
 pub(crate) fn timeline_row(Row { step, state, segments }: &Row) -> v1::TimelineRow {
     v1::TimelineRow {
         step_id: step.as_str().to_owned(),

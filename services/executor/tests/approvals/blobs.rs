@@ -351,7 +351,7 @@ async fn the_blobs_of_a_deleted_execution_are_removed() {
     assert_eq!(executor.output(&other, "a").await["password"], "[REDACTED]", "others keep theirs");
 }
 
-/// What a store of blobs is about to do.
+/// An access that a store of blobs is about to make.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
     Read,
@@ -398,7 +398,7 @@ fn asking<F: Fn(Access) -> Result<(), BlobError> + Send + Sync + 'static>(
     |parts| Parts { blobs: Arc::new(store), ..parts }
 }
 
-/// While a large result waits to be hidden and sealed, here because the threads for that are busy, the other steps of its execution go on.
+/// While a large result waits to be hidden and sealed, here because the threads for that are busy, the other steps of its execution continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_result_holds_up_no_other_step() {
     /// As many as read and write at a time.
@@ -480,7 +480,7 @@ async fn a_full_disk_loses_no_result() {
 }
 
 /// B-09: a disk that cannot be read for a moment fails no step and stops no execution, wherever a blob is needed: when it is loaded, for a template, and for
-/// the arguments of a call that goes on.
+/// the arguments of a call that continues.
 #[tokio::test]
 async fn a_disk_that_fails_for_a_moment_fails_no_step() {
     fails_for_a_moment(json!({"text": "x".repeat(200_000)})).await;

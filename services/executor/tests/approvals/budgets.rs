@@ -1,4 +1,4 @@
-//! B-35: budgets of namespaces, as the clock goes on.
+//! B-35: budgets of namespaces, as the clock advances.
 
 use std::{
     sync::{
@@ -60,7 +60,7 @@ async fn usage(inside: &Inside) -> (i64, i64, i64) {
     (usage.used.unwrap().calls, usage.held.unwrap().calls, usage.window_end_time.unwrap().seconds)
 }
 
-/// An execution that finds nothing left leaves memory, and goes on when the day ends, also after a restart.
+/// An execution that finds nothing left leaves memory, and resumes when the day ends, also after a restart.
 #[tokio::test]
 async fn what_has_used_its_budget_of_the_day_goes_on_the_next_day() {
     let world = World::new().await;

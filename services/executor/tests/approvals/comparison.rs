@@ -1,4 +1,5 @@
-//! What executions ask is compared with what the gate asks people: nothing is lost with a gate's store, and nobody is asked what nobody needs.
+//! Comparison of the approvals that executions need with those that the gate asks people for: nothing is lost with a gate's store, and nobody is
+//! asked what nobody needs.
 
 use belay_proto::v1::{self, approval::State};
 

@@ -206,7 +206,7 @@ async fn secrets_in_a_copied_result_are_hidden() {
     assert_eq!(executor.output(&name, "a").await, json!({"password": "[REDACTED]", "text": filler}));
 }
 
-/// While a result is copied, the driver does what people ask of it, other executions go on, and the service stops.
+/// While a result is copied, the driver does what people ask of it, other executions continue, and the service stops.
 #[tokio::test]
 async fn a_copy_holds_up_nothing_else() {
     let world = world().await;

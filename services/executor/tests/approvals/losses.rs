@@ -413,7 +413,7 @@ async fn a_call_of_a_ledger_that_is_lost_while_the_executor_is_down_does_not_run
     assert_eq!(world.runner.seen().worked.len(), 1, "nothing ran twice");
 }
 
-/// S2-FR-061: a person finds out what a call did whose outcome was unknown. The step goes on from there, also in an executor that was started since, and the
+/// S2-FR-061: a person finds out what a call did whose outcome was unknown. The step continues from there, also in an executor that was started since, and the
 /// request can be repeated.
 #[tokio::test]
 async fn a_person_resolves_unknown_outcomes() {

@@ -1,4 +1,4 @@
-//! What an operator's monitoring reads of the executor.
+//! Metrics that an operator's monitoring reads of the executor.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What tools say while they work.
+//! Output of tools while they work.
 
 use belay_proto::v1::{execution_event::Kind, watch_execution_response::Content};
 

@@ -1,4 +1,4 @@
-//! What is read is small unless more is asked for, and is read beside the driver.
+//! Reads are small unless more is asked for, and run beside the driver.
 
 use std::sync::{Arc, Condvar, Mutex};
 

@@ -1,4 +1,4 @@
-//! Executions that go on after their end, steps that are changed by hand, and plans that change.
+//! Executions that continue after their end, steps that are changed by hand, and plans that change.
 
 use belay_proto::v1::{self, execution::State, execution_event::Kind, step};
 use serde_json::json;
@@ -19,7 +19,7 @@ fn document(text: &str) -> Option<v1::PlanDocument> {
 
 const PLAN: &str = "id: p\nsteps:\n- {id: a, tool: work}\n- {id: b, tool: work, depends_on: [a]}\n- {id: c, tool: work, depends_on: [b]}\n";
 
-/// An execution fails, goes on after its end without repeating what has completed, also after a restart and with another plan; waiting requests and
+/// An execution fails, continues after its end without repeating what has completed, also after a restart and with another plan; waiting requests and
 /// watches see its second end.
 #[tokio::test]
 async fn an_execution_goes_on_after_its_end() {

@@ -1,4 +1,4 @@
-//! What is secret reaches the tools that need it, and nothing that is stored or shown.
+//! Secrets reach the tools that need them, and nothing that is stored or shown.
 
 use std::{fs, path::Path};
 
@@ -156,7 +156,8 @@ async fn watched(executor: &Executor, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// What is derived from events has no more than they have. That a secret is hidden in the plan hides nothing of what a step derives from (S3-14).
+/// Views derived from events have no more than the events have. A secret that is hidden in the plan hides nothing of what a step derives from
+/// (S3-14).
 async fn assert_derived_clean(executor: &Executor, name: &str, secrets: &[String]) {
     let mut client = executor.client.clone();
     let request = v1::ListArtifactsRequest { parent: name.to_owned(), ..Default::default() };
@@ -342,7 +343,7 @@ async fn refused(executor: &Executor, name: &str) -> (Code, String) {
     (status.code(), belay_service_kit::status::reason(&status).unwrap_or_default())
 }
 
-/// What the executor's program writes when it cannot start.
+/// The text that the executor's program writes when it cannot start.
 async fn start_error(world: &World) -> String {
     let output = Executor::program(world.folder.path()).output().await.unwrap();
     String::from_utf8(output.stderr).unwrap()

@@ -49,14 +49,14 @@ async fn stored(folder: &Path) -> i64 {
     tokio::time::timeout(TIMEOUT, looking).await.expect("a snapshot is stored")
 }
 
-/// What is done to a stored snapshot before the executor starts again.
+/// The treatment of a stored snapshot before the executor starts again.
 #[derive(Clone, Copy, Debug)]
 enum Then {
     Keep,
     Remove,
-    /// One that an execution restored from would fail with.
+    /// Damages it, so that an execution restored from it would fail.
     Damage,
-    /// Events that are in it are gone from the log: only an executor that does not read them can go on.
+    /// Events that are in it are gone from the log: only an executor that does not read them can continue.
     EraseWhatIsInIt,
 }
 

@@ -1,4 +1,4 @@
-//! What is checked, and passed on, when an execution starts.
+//! Checks when an execution starts, and values that are passed on.
 
 use std::sync::Arc;
 

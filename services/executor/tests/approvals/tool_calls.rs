@@ -6,7 +6,7 @@ use tonic::Code;
 
 use crate::support::*;
 
-/// What the tests compare of a call.
+/// The fields of a call that the tests compare.
 fn brief(call: &v1::ToolCall) -> (String, i32, i32, State, String) {
     let reason = call.failure.as_ref().map(|failure| failure.reason.clone()).unwrap_or_default();
     (call.step_id.clone(), call.attempt, call.operation, call.state(), reason)

@@ -8,7 +8,7 @@ use tonic::{Code, Status, Streaming};
 
 use crate::support::*;
 
-/// What a client knows of the executions, from the messages of its watches.
+/// A client's knowledge of the executions, from the messages of its watches.
 #[derive(Default)]
 struct Dashboard {
     known: BTreeMap<String, State>,

@@ -1,4 +1,4 @@
-//! One attempt to send a message.
+//! A single attempt to send a message.
 
 use std::{io, pin::Pin, sync::Arc, time::Duration};
 

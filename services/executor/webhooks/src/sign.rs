@@ -7,7 +7,7 @@ use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 use thiserror::Error;
 
-/// What the text of a secret begins with.
+/// Prefix of the text of a secret.
 const PREFIX: &str = "whsec_";
 
 /// The secret that a sender and a receiver share.

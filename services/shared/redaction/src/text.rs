@@ -23,7 +23,7 @@ impl Redactor {
         }
     }
 
-    /// Bytes without their secrets: a whole file, or output that has ended. For output that goes on there is [`Stream`](crate::Stream).
+    /// Bytes without their secrets: a whole file, or output that has ended. For output that continues there is [`Stream`](crate::Stream).
     pub fn redact_bytes(&self, bytes: &[u8]) -> Vec<u8> {
         replaced(bytes, 0, bytes.len(), &self.scan(bytes))
     }

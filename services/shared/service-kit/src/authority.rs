@@ -96,7 +96,7 @@ const AUTHORITY: &[u8] = b":authority";
 #[derive(Debug, Default)]
 struct Normalizer {
     position: Position,
-    /// The header block that is being read; it may go on in CONTINUATION frames.
+    /// The header block that is being read; it may continue in CONTINUATION frames.
     block: Block,
 }
 

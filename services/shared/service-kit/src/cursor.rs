@@ -1,4 +1,4 @@
-//! Cursors of watches: where a watcher goes on that has lost its connection. All watches have them from here, so that they are alike.
+//! Cursors of watches: where a watcher that has lost its connection continues. All watches have them from here, so that they are alike.
 //!
 //! A cursor is opaque to clients. It has the store that its place is of, the place, and a check of both with what the watch is of. So one that was cut short or
 //! changed, or is of another watch, is told from one of this watch; and one of another store from one of this store.
@@ -37,7 +37,7 @@ pub struct Cursor<const N: usize> {
 }
 
 impl<const N: usize> Cursor<N> {
-    /// Whether a watch can go on from here, where the source is this one and its first number has come to `last`.
+    /// Whether a watch can continue from here, where the source is this one and its first number has come to `last`.
     ///
     /// # Errors
     /// The reason of the reset with which it begins instead.

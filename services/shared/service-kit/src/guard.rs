@@ -1,6 +1,6 @@
 //! The middleware in front of every service: authenticates the caller and checks that it may call the method. Only health needs no credential.
 //!
-//! Streams and long waits are checked again while they go on: a caller whose credential was revoked is cut off within [`RECHECK`].
+//! Streams and long waits are checked again while they last: a caller whose credential was revoked is cut off within [`RECHECK`].
 
 use std::{
     pin::Pin,

@@ -2,7 +2,7 @@
 //!
 //! A transport asks a body for more when its peer has taken what came before. A part that is handed to it and not followed by a request for more is in this
 //! process's memory for as long as the peer likes. Of each principal that is at most [`MAX_UNREAD`] on one listener: beyond it, the connection that holds the
-//! most of it is closed. A caller that comes back goes on at its cursor; nothing is lost.
+//! most of it is closed. A caller that comes back continues at its cursor; nothing is lost.
 
 use std::{
     collections::HashMap,

@@ -5,7 +5,7 @@ use crate::{CommandTool, Commands, NamespaceBudgets, Origin, Retention, Secrets,
 /// The log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Nothing.
+    /// Disables logging.
     Off,
     /// Failures.
     Error,

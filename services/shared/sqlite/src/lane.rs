@@ -63,7 +63,7 @@ impl Lane {
     }
 }
 
-/// A task that waits for a slot and then for its work. It ends with this value; work that has begun goes on.
+/// A task that waits for a slot and then for its work. It ends with this value; work that has begun continues.
 struct QueuedTask<T>(JoinHandle<T>);
 
 impl<T> Drop for QueuedTask<T> {

@@ -301,7 +301,7 @@ mod tests {
         (child, Init { pid, pidfd, disks: None, _alive: io::pipe().unwrap().1 })
     }
 
-    /// How the command ends when the runner has sent this, and goes on.
+    /// How the command ends when the runner has sent this, and continues.
     fn end_after(bytes: &[u8], timeout: Option<Duration>) -> End {
         let (mut child, mut init) = sleeping_init();
         let (mut runner, launcher) = UnixStream::pair().unwrap();

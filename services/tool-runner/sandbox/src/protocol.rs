@@ -21,7 +21,7 @@ pub(crate) enum Request {
     Pipe,
     /// The command's time limit stands still from now on.
     StopTimer,
-    /// The command's time limit goes on.
+    /// The command's time limit runs again.
     ContinueTimer,
 }
 

@@ -145,7 +145,7 @@ impl Timer {
         self.tell(&Request::StopTimer)
     }
 
-    /// Has the time limit go on with what is left of it.
+    /// Lets the time limit run again with what is left of it.
     ///
     /// # Errors
     /// When the launcher cannot be told. That it has gone is no error.

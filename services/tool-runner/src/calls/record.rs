@@ -118,7 +118,7 @@ pub(super) fn never_started(failure: &ToolFailure) -> bool {
 /// The most bytes of an intent that a receipt has.
 const MAX_INTENT_BYTES: usize = 64 * 1024;
 
-/// What a policy has judged, for the receipt; `None` when the call names nothing that a policy sees.
+/// The intent that a policy has judged, for the receipt; `None` when the call names nothing that a policy sees.
 pub(super) fn intent(operation: &CallIntent) -> Option<v1::CallIntent> {
     let CallIntent { command, program, environment, working_directory, paths } = operation;
     let root = if working_directory == "." { "" } else { working_directory };

@@ -180,7 +180,7 @@ async fn a_large_result_is_a_reference() {
     assert_eq!(Peer::new(&runner).await.unacknowledged, [name(KEEP), name(LOOK)]);
 }
 
-/// A call goes on when its session ends, and another session attaches to it.
+/// A call continues when its session ends, and another session attaches to it.
 #[tokio::test]
 async fn a_call_outlives_its_session() {
     let bench = Bench::new();

@@ -216,7 +216,7 @@ impl Disk {
 pub(crate) enum Rename {
     /// Anything: it is replaced.
     Replace,
-    /// Nothing.
+    /// No entry.
     New,
     /// Something: it moves to the source.
     Exchange,

@@ -23,7 +23,7 @@ fn files(home: &Home) -> Vec<String> {
     names
 }
 
-/// B-35: the execution is paused when its calls are used up, stays so when the server is killed, and goes on once a person has raised the budget.
+/// B-35: the execution is paused when its calls are used up, stays so when the server is killed, and resumes once a person has raised the budget.
 #[test]
 fn an_exhausted_budget_pauses_the_execution_until_a_person_raises_it() {
     let plan = |calls: u64| {
@@ -158,7 +158,7 @@ fn calls(executions: &[Value]) -> u64 {
 }
 
 /// B-35: executions side by side, and those that carry out the plans of steps, use the budget of their namespace together. Those that find nothing left say
-/// so, wait for the end of the day, and go on by themselves when the operator has raised the limit.
+/// so, wait for the end of the day, and resume automatically when the operator has raised the limit.
 #[test]
 fn the_executions_of_a_namespace_share_its_budget_of_the_day() {
     let steps = |names: [&str; 4]| json!(names.map(write));

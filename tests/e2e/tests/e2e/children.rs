@@ -255,7 +255,7 @@ async fn a_plan_is_paused_and_resumed_with_its_parent() {
 }
 
 /// B-28: a child ends while its parent is paused. The parent records the end at once, so that the child can be deleted, and does not carry its plan out
-/// again when it goes on.
+/// again when it continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_child_that_ends_during_a_pause_is_recorded_and_can_be_deleted() {
     let folder = tempfile::tempdir().unwrap();

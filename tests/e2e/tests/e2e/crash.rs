@@ -6,7 +6,7 @@ use belay_e2e::{Client, Person, Service, Services, client::name};
 use belay_proto::v1::{Decision, execution::State, execution_event::Kind};
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 
-/// B-01, S2-FR-057, S2-NFR-005, S2-NFR-006: whichever process dies, and whenever, the execution goes on, every result is kept, and no
+/// B-01, S2-FR-057, S2-NFR-005, S2-NFR-006: whichever process dies, and whenever, the execution continues, every result is kept, and no
 /// finished call runs again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn executions_survive_the_loss_of_any_process() {

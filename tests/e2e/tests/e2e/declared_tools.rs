@@ -134,7 +134,8 @@ tools:
     }
 }
 
-/// What a tool prints, and what is given as inputs and signals, is taken exactly or refused by the place in it: no digit, key or byte is lost in silence.
+/// Values that a tool prints, and those given as inputs and signals, are taken exactly or refused by the place in them: no digit, key or byte is lost
+/// in silence.
 #[test]
 fn json_from_outside_is_taken_exactly_or_refused() {
     let home = Home::new();
@@ -184,7 +185,7 @@ fn json_from_outside_is_taken_exactly_or_refused() {
     assert_eq!((code, &ended["inputs"]), (0, &json!({"i": 1})), "{ended:#}");
 }
 
-/// S2-FR-061: the services are killed while a call runs that must not be made twice. A person finds out what it did, and the plan goes on from there.
+/// S2-FR-061: the services are killed while a call runs that must not be made twice. A person finds out what it did, and the plan continues from there.
 #[test]
 fn a_lost_call_of_a_manual_tool_is_resolved_by_a_person() {
     let home = Home::new();

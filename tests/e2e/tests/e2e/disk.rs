@@ -44,7 +44,7 @@ fn run(home: &Home, id: &str, scripts: &[&str]) -> CommandEnd {
 /// tests.
 const SLOW: &str = "slow() { while :; do head -c 1000000 /dev/zero; sleep 0.005; done; }\necho begun\n";
 
-/// Each goes on until it is ended.
+/// Each runs until it is ended.
 const FILLS: [(&str, &str); 6] = [
     ("fallocate", "for n in 1 2 3 4 5 6; do fallocate -l 100M $n; done; slow > rest"),
     ("several-writers", "for n in 1 2 3; do slow > $n & done; wait"),
@@ -54,7 +54,7 @@ const FILLS: [(&str, &str); 6] = [
     ("scratch", "slow > /tmp/a"),
 ];
 
-/// A command that fills the disk under the stores ends with its reason. The server lives, and what runs beside it goes on.
+/// A command that fills the disk under the stores ends with its reason. The server lives, and what runs beside it continues.
 #[test]
 fn a_command_that_fills_the_disk_ends_alone() {
     let home = Home::new();

@@ -2,7 +2,7 @@
 
 use belay_e2e::Home;
 
-/// S2-X-20, S2-FR-061: each level is an event that people read, the delay before a retry outlasts the executor, and a person goes on with what the plan has
+/// S2-X-20, S2-FR-061: each level is an event that people read, the delay before a retry outlasts the executor, and a person resumes what the plan has
 /// paused.
 #[test]
 fn an_escalation_ends_with_a_person() {

@@ -34,7 +34,7 @@ fn step<'a>(execution: &'a Value, id: &str) -> &'a Value {
     steps.iter().find(|step| step["stepId"] == id).unwrap_or_else(|| panic!("{id}: {execution}"))
 }
 
-/// S2-FR-059, S2-FR-060, S2-FR-067, S2-X-31, S3-16: a command that finds the database away is tried again after 2 s and 4 s, its attempts are counted, and the plan goes on.
+/// S2-FR-059, S2-FR-060, S2-FR-067, S2-X-31, S3-16: a command that finds the database away is tried again after 2 s and 4 s, its attempts are counted, and the plan continues.
 #[test]
 fn a_migration_outlasts_the_restart_of_its_database() {
     let home = home();

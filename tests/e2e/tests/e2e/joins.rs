@@ -77,7 +77,8 @@ steps:
     }
 }
 
-/// What became of each entry reaches the step that asks for it, secrets included, and is shown without them; after a retry it is what became of them then.
+/// The outcome of each entry reaches the step that asks for it, secrets included, and is shown without them; after a retry it is the outcome of the
+/// retry.
 #[test]
 fn what_became_of_each_entry_is_read() {
     let home = Home::new();
@@ -139,7 +140,7 @@ fn what_became_of_each_entry_is_read() {
     assert_eq!(states, ["completed", "completed"]);
 }
 
-/// What a fork takes over has the results of its entries; a plan that changes outcomes is carried out as it is then.
+/// The steps that a fork takes over have the results of their entries; a plan that changes outcomes is carried out as it is then.
 #[test]
 fn forks_and_edited_plans_have_them_too() {
     let home = Home::new();

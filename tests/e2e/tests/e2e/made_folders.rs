@@ -52,7 +52,7 @@ fn the_executions_of_steps_work_in_the_folder_of_the_first() {
     }
 }
 
-/// B-26: a fork goes on in the folder of its origin. The deletion of either leaves it to the other, and the deletion of the last takes it.
+/// B-26: a fork continues in the folder of its origin. The deletion of either leaves it to the other, and the deletion of the last takes it.
 #[test]
 fn a_folder_goes_with_the_last_execution_that_works_in_it() {
     let home = Home::new();

@@ -15,7 +15,7 @@ fn plan(seventh: &str) -> String {
     text
 }
 
-/// S2-X-22: a failed execution is explained in a few lines, goes on with a mended plan, and repeats none of the six steps that had completed.
+/// S2-X-22: a failed execution is explained in a few lines, continues with a repaired plan, and repeats none of the six steps that had completed.
 #[test]
 fn a_failed_execution_is_mended_and_goes_on() {
     let home = Home::new();
@@ -135,7 +135,7 @@ steps:
     drop(server);
 }
 
-/// S1-38: a person does not wait for the next attempt of a call that has failed: the step goes on with its next `fallback`.
+/// S1-38: a person does not wait for the next attempt of a call that has failed: the step continues with its next `fallback`.
 #[test]
 fn a_person_sends_a_step_to_its_fallback() {
     let home = Home::new();

@@ -42,7 +42,7 @@ fn later_steps_read_what_a_command_has_appended() {
     assert_eq!(skipped["state"], "STATE_SKIPPED", "{skipped}");
 }
 
-/// What cannot be taken fails the step, names its line, and leaves nothing in the workspace.
+/// Outputs that cannot be taken fail the step, name their line, and leave nothing in the workspace.
 #[test]
 fn outputs_that_cannot_be_taken_commit_nothing() {
     let home = home("echo x > built; echo 'a=1\nversion 1.4' >> $BELAY_OUTPUT");

@@ -32,8 +32,8 @@ fn a_pause_for_a_while_ends_by_itself() {
     server.end();
 }
 
-/// S0-15, S4-29, X1: a rate limit that is queued for later pauses the execution with the time at which it goes on, which survives the executor; a person who
-/// knows better lets it go on.
+/// S0-15, S4-29, X1: a rate limit that is queued for later pauses the execution with the time at which it resumes, which survives the executor; a person who
+/// knows better resumes it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rate_limit_queues_an_execution_for_later() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! How executions start: later, with inputs from a file; and how they go on after a failure or a cancellation.
+//! How executions start: later, with inputs from a file; and how they continue after a failure or a cancellation.
 
 use belay_e2e::Home;
 use pbjson_types::Timestamp;

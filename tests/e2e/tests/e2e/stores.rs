@@ -108,7 +108,7 @@ fn files(folder: &Path, store: &str) -> Vec<PathBuf> {
 }
 
 /// B-01: a store that was put back from an old copy, or is gone, is refused by what the others remember; the way to accept it is said, works
-/// once, and everything goes on.
+/// once, and everything continues.
 #[test]
 fn a_journal_that_went_back_is_refused_until_it_is_accepted() {
     went_back("journal.db");

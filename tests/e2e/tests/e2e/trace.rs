@@ -96,7 +96,7 @@ belay: belay run
     assert!(shown.contains(&trace_id), "{shown}");
 }
 
-/// B-11: the process that drives an execution is killed while a person is asked; the next one goes on in the same tree, and sends
+/// B-11: the process that drives an execution is killed while a person is asked; the next one continues in the same tree, and sends
 /// what began before it was there. The decision belongs to the execution's trace, and is linked with the decider's.
 #[test]
 fn an_execution_that_outlives_its_process_is_still_one_trace() {

@@ -11,7 +11,7 @@ fn line(violation: &Violation) -> String {
     format!("{} {field}{}", violation.line, violation.message)
 }
 
-/// What a message repeats of a plan is short, and cannot move or hide what stands around it.
+/// Checks that a message repeats little of a plan, and cannot move or hide the text around it.
 #[track_caller]
 pub(crate) fn assert_readable(violation: &Violation) {
     let shown = violation.to_string();

@@ -34,7 +34,7 @@ fn every_example_is_valid() {
     }
 }
 
-/// What is wrong with the shape of a plan is wrong by the schema too, and what is not a matter of shape is not.
+/// Plans whose shape is wrong are wrong by the schema too, and plans with other problems are not.
 #[test]
 fn bad_plans_are_invalid_when_their_shape_is_wrong() {
     let compiled = compiled();
@@ -73,7 +73,7 @@ const OBJECTS: [(&str, &str); 11] = [
     ("/$defs/form", r#"{"id": "p", "steps": [{"id": "a", "wait": {"form": {"schema": {}, FIELD}}}]}"#),
 ];
 
-/// What is said about a plan with this field, if the field is not known.
+/// The message about a plan with this field, if the field is not known.
 fn unknown(plan: &str, field: &str) -> Option<String> {
     let text = plan.replace("FIELD", &format!("\"{field}\": null"));
     let violations = Plan::parse(Format::Json, &text).err()?.violations;

@@ -1,4 +1,4 @@
-//! What `cargo test` prints: which program runs, then a line for each of its tests.
+//! Output of `cargo test`: which program runs, then a line for each of its tests.
 
 use super::Ended;
 

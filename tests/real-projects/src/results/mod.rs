@@ -1,4 +1,4 @@
-//! What test runners write, read into names of tests with their outcomes.
+//! Output of test runners, read into names of tests with their outcomes.
 
 mod go;
 mod junit;
@@ -21,7 +21,7 @@ pub enum Format {
     Junit,
     /// `go test -json`.
     Go,
-    /// What `cargo test` prints, both streams in one file.
+    /// The output of `cargo test`, both streams in one file.
     Libtest,
     /// The Test Anything Protocol.
     Tap,
@@ -38,7 +38,7 @@ pub enum Ended {
     Skipped,
 }
 
-/// What one run of a suite said.
+/// The results of one run of a suite.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Results {
     /// The names of the tests that passed. Where a name passed more than once, the later ones carry ` #2`, ` #3` and so on.

@@ -30,7 +30,7 @@ pub(super) struct Watched {
     inner: Body,
     operations: Operations,
     watch: fn(&Operations, &[u8]) -> bool,
-    /// What has arrived of a message.
+    /// The part of a message that has arrived.
     begun: Vec<u8>,
     killed: bool,
 }

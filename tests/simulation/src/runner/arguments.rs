@@ -20,7 +20,7 @@ pub(super) struct Arguments {
     pub(super) child: Option<Child>,
 }
 
-/// One seed, in this process.
+/// The arguments of a run of one seed, in this process.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Child {
     pub(super) scenario: String,

@@ -1,4 +1,4 @@
-//! One seed in one process: the runner's side, and the child's.
+//! Runs one seed in one process: the runner's side, and the child's.
 
 #![allow(unsafe_code)]
 

@@ -54,7 +54,7 @@ const MAX_ROW_BYTES: u64 = 9000;
 /// SQLite with Belay's settings: nothing may be lost.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn synchronous_full(seed: u64) -> Result<(), String> {
     run(seed, "FULL")
 }
@@ -62,7 +62,7 @@ pub fn synchronous_full(seed: u64) -> Result<(), String> {
 /// A planted bug: commits are acknowledged before they are synced.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn synchronous_normal(seed: u64) -> Result<(), String> {
     run(seed, "NORMAL")
 }

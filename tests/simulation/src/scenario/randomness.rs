@@ -28,7 +28,7 @@ pub fn run(_seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Which of two ready branches tokio takes, many times.
+/// Records which of two ready branches tokio takes, many times.
 fn selections() -> Result<Vec<u8>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| error.to_string())?;
     let select = || async {

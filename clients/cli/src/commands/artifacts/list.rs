@@ -42,7 +42,7 @@ pub(crate) struct List {
 enum Kind {
     /// The outputs of steps
     Output,
-    /// What calls did to files
+    /// Changes that calls made to files
     File,
 }
 

@@ -31,8 +31,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Running programs are asked to end (SIGTERM), and killed after a while (`commands.stop_grace`, 10 s unless the operator has changed it). Then what steps have
 /// done is undone, where the plan says how. With --kill programs are killed at once, and nothing is undone.
 ///
-/// One execution is waited for: 0 when it was cancelled, 2 when it had ended before, 34 when a call has not stopped after 30 s. Several are asked to stop, and
-/// not waited for.
+/// A single execution is waited for: 0 when it was cancelled, 2 when it had ended before, 34 when a call has not stopped after 30 s. Several are
+/// asked to stop, and not waited for.
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay executions cancel @last --reason 'wrong plan'"))]
 pub(crate) struct Cancel {

@@ -15,7 +15,8 @@ use crate::{
 
 /// Show what differs between two executions: the plan, the inputs, how each step ended and what it returned
 ///
-/// Of the same plan or of different ones. Outputs are compared by their digests. The duration of a step differs when it doubled or halved, by a second at least.
+/// The executions may have the same plan or different ones. Outputs are compared by their digests. The duration of a step differs when it doubled or
+/// halved, by a second at least.
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay executions diff nightly-41 nightly-42"))]
 pub(crate) struct Diff {

@@ -62,7 +62,7 @@ pub(crate) async fn resume(context: &Context, verb: Resume, signals: &mut Signal
     watch_on(context, session, execution, signals).await
 }
 
-/// Watches an execution that goes on, from there; without a server, this process drives it.
+/// Watches an execution that continues, from there; without a server, this process drives it.
 pub(super) async fn watch_on(
     context: &Context,
     session: Session,

@@ -25,8 +25,8 @@ use crate::{
 
 /// Run the steps again that failed or were stopped, and all that depend on them; what completed is kept
 ///
-/// One execution is watched until it ends. With --state, --label, --since or --filter, all that match and have ended without completing are retried, and
-/// not watched.
+/// A single execution is watched until it ends. With --state, --label, --since or --filter, all that match and have ended without completing are
+/// retried, and not watched.
 #[derive(clap::Args, Debug)]
 #[command(after_help = execution_help!("belay executions retry @last --plan fixed.yaml"))]
 pub(crate) struct Retry {
@@ -65,7 +65,7 @@ const RETRIED: BulkAction = BulkAction {
 enum RetryEnd {
     /// Watch this execution.
     Watch(Box<Execution>),
-    /// Nothing.
+    /// Exit with this code.
     Leave(Exit),
 }
 

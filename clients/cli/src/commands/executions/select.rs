@@ -141,7 +141,7 @@ fn unclear(verb: &str, names_none: bool) -> Failure {
     Report::new(reasons::INVALID_ARGUMENT, message).next(next::help()).into()
 }
 
-/// All executions that match and are in one of these states, the oldest first: an interrupted command goes on where it ended.
+/// All executions that match and are in one of these states, the oldest first: an interrupted command continues where it ended.
 async fn matching(
     client: &mut Client,
     parent: String,

@@ -32,7 +32,7 @@ pub(crate) struct Signal {
     /// The signal's name, as the plan has it
     #[arg(value_name = "NAME")]
     signal: String,
-    /// What the signal carries, which becomes the result of the step that waits for it
+    /// The payload of the signal, which becomes the result of the step that waits for it
     #[arg(long, value_name = "JSON")]
     payload: Option<String>,
     /// Send it once, however often the command runs with this

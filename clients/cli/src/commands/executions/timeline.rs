@@ -29,7 +29,7 @@ const COLUMNS: usize = 80;
 
 /// Draw when each step of an execution ran and waited: attempts, retries, approvals, waits
 ///
-/// Of more than 40 steps, those in the middle are left out. With `-o json`, a row for each step, with what it did from when to when.
+/// When there are more than 40 steps, those in the middle are left out. With `-o json`, a row for each step, with what it did from when to when.
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay executions timeline @last"))]
 pub(crate) struct Show {

@@ -24,19 +24,19 @@ pub(crate) enum Shape {
     /// Belay's own: the state, the result, the output of each step
     #[default]
     Belay,
-    /// Of one agent's prompt: success, output, exit_code, quota_state
+    /// The result of one agent's prompt: success, output, exit_code, quota_state
     #[value(name = "quota_aware", alias = "s0")]
     QuotaAware,
-    /// Of one agent under supervision: exit_code, error, artifacts, metadata
+    /// The result of one agent under supervision: exit_code, error, artifacts, metadata
     #[value(alias = "s1")]
     Supervisor,
-    /// Of an executor stage: status, step_results, metrics, next_stage
+    /// The result of an executor stage: status, step_results, metrics, next_stage
     #[value(alias = "s2")]
     Executor,
-    /// Of a plan with working memory: artifacts with their provenance, the status of plan and steps
+    /// The result of a plan with working memory: artifacts with their provenance, the status of plan and steps
     #[value(alias = "s3")]
     Agent,
-    /// Of a plan of skills: stepResults, finalResult, metrics, error
+    /// The result of a plan of skills: stepResults, finalResult, metrics, error
     #[value(alias = "s4")]
     Skills,
 }

@@ -1,4 +1,4 @@
-//! What finding a page returns.
+//! Result of finding a page.
 
 use belay_journal::Page;
 

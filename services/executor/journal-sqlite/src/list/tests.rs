@@ -314,7 +314,7 @@ async fn a_list_reads_about_as_many_rows_as_it_has() {
     }
 }
 
-/// B-23: what a list passes over is not read, wherever the few that match are, and each page goes on where the one before has stopped.
+/// B-23: what a list passes over is not read, wherever the few that match are, and each page continues where the one before has stopped.
 #[tokio::test]
 async fn a_list_passes_over_what_does_not_match_without_reading_it() {
     use Condition as C;

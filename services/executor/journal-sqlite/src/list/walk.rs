@@ -113,7 +113,7 @@ impl Walk {
         Self { table: format!("label{index}"), condition, values, time, key: "label.exec", order: Some(order) }
     }
 
-    /// Those within a time, of the column that it is sorted by.
+    /// Restricts the walk to a time range of the column by which it is sorted.
     pub(super) fn within(mut self, least: i64, most: i64) -> Self {
         let (first, second) = (self.values.len() + 1, self.values.len() + 2);
         self.condition.push_str(&format!(" AND {} BETWEEN ?{first} AND ?{second}", self.time));

@@ -13,7 +13,7 @@ use crate::{
     schema::{DELETION, LOG},
 };
 
-/// One step of erasing removes at most this many bytes of events: SQLite overwrites them, and other executions wait for the commit.
+/// The most bytes of events that one step of erasing removes: SQLite overwrites them, and other executions wait for the commit.
 const MAX_ERASED_BYTES: u64 = 4 << 20;
 
 /// How many closed deletions are dropped at once.

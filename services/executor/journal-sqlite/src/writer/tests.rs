@@ -150,7 +150,7 @@ fn delete(key: ExecutionKey, fence: Fence) -> StoreWrite {
     StoreWrite::Delete { key, deleted_at: 5, request, fence }
 }
 
-/// What a statement that counts something counts in the file.
+/// Runs a statement that counts something in the file, and returns the count.
 fn counted(location: &Location, statement: &str) -> i64 {
     Connection::open(&location.path).unwrap().query_row(statement, [], |row| row.get(0)).unwrap()
 }

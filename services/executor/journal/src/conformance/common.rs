@@ -1,4 +1,4 @@
-//! What the parts of the suite write.
+//! Values that the parts of the suite write.
 
 use std::collections::BTreeMap;
 

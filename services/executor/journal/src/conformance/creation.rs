@@ -16,7 +16,7 @@ pub(super) async fn creates_and_finds<W: JournalWriter>(store: &mut Opened<W>) -
     key
 }
 
-/// What a store knows of the step whose plan an execution carries out.
+/// A store keeps the step whose plan an execution carries out.
 pub(super) async fn keeps_parents<W: JournalWriter>(store: &mut Opened<W>, parent: ExecutionKey) {
     let parent = ParentStep { execution: parent, execution_id: "one".into(), step_id: "step".into() };
     let child = NewExecution { parent: Some(parent), ..new_execution("child", "", "", 11) };

@@ -1,4 +1,4 @@
-//! What those who follow all executions get.
+//! Changes that readers of all executions get.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Change, Changes, Done, ExecutionKey, JournalWriter, Opened, StoreWrite};
 
-/// Those who follow all executions get each transition once, in the order of their commits.
+/// Readers that follow all executions get each transition once, in the order of their commits.
 pub(super) async fn follows_what_is_committed<W: JournalWriter>(store: &mut Opened<W>) {
     let change = |key, first_sequence, last_sequence| Change { key, first_sequence, last_sequence };
     let followed = changes(store, 1000).await;

@@ -1,4 +1,4 @@
-//! A store that is opened again: its older owner is refused, and its newer one goes on.
+//! A store that is opened again: its older owner is refused, and its newer one continues.
 
 use super::common::{append, commit, create, created, new_execution, transition};
 use crate::{Done, ExecutionKey, JournalWriter, NewExecution, Opened, Refused};

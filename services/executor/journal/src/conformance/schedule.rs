@@ -1,9 +1,9 @@
-//! What an executor looks for by time: what to drive, what to load later, and what has ended.
+//! Queries of an executor by time: executions to drive, to load later, and that have ended.
 
 use super::common::{commit, create, created, ended, new_execution, update};
 use crate::{Done, ExecutionKey, ExecutionSummary, JournalWriter, Opened, Position};
 
-/// What an executor drives when it starts, and what it loads later.
+/// Executions that an executor drives when it starts, and those that it loads later.
 pub(super) async fn finds_what_to_drive<W: JournalWriter>(store: &mut Opened<W>) {
     let fence = store.fence;
     let before: Vec<_> = store.reader.claimable(ExecutionKey(0), 10_000).await.unwrap();
@@ -59,7 +59,7 @@ async fn due_keys<W: JournalWriter>(store: &Opened<W>, after: Position) -> Vec<E
     store.reader.due(after, 9_000_030, 10).await.unwrap().iter().map(|row| row.key).collect()
 }
 
-/// What retention goes by: the end of executions, whatever their namespace.
+/// Executions that have ended, by the time of their end and whatever their namespace: retention goes by it.
 pub(super) async fn finds_what_has_ended<W: JournalWriter>(store: &mut Opened<W>) {
     let fence = store.fence;
     let before = store.reader.finished(Position::START, Position::after(i64::MAX), 10_000).await.unwrap();

@@ -1,4 +1,4 @@
-//! What namespaces use of their budgets.
+//! Use of the budgets of namespaces.
 
 use super::common::{append, commit, create, created, delete, ended, new_execution, transition, update};
 use crate::{

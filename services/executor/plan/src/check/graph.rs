@@ -13,8 +13,8 @@ pub(super) fn reversed(dependencies: &[&[usize]]) -> Vec<Vec<usize>> {
     dependents
 }
 
-/// One cycle for each strongly connected component: each step of it depends on the next, the last on the first. A cycle begins with its earliest
-/// step; the cycles are in the order of the plan.
+/// Returns one cycle for each strongly connected component: each step of it depends on the next, the last on the first. A cycle begins with its
+/// earliest step; the cycles are in the order of the plan.
 pub(super) fn cycles(dependencies: &[&[usize]]) -> Vec<Vec<usize>> {
     let component = components(dependencies);
     let mut found = vec![false; dependencies.len()];

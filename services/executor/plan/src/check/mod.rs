@@ -30,7 +30,7 @@ use crate::{
 /// The maximum number of comparisons spent on "did you mean" in one plan: enough for two mistyped ids in a plan of 10,000 steps.
 const MAX_COMPARISONS: usize = 20_000;
 
-/// What is wrong with a step or a group that says by `run_when` and by `on` after which ends it runs.
+/// The problem of a step or a group that uses both `run_when` and `on` to say after which ends it runs.
 pub(crate) const JOINED_TWICE: &str = "is about all steps that this one depends on, and `depends_on` names outcomes of one with `on`: say it in one of the \
                                       two, such as `on: [success, failure, skipped]` for a step that may end in any way";
 
@@ -120,7 +120,7 @@ impl Places {
     }
 }
 
-/// What is wrong with a retry policy that belongs to no step, by its field.
+/// The problems of a retry policy that belongs to no step, by its field.
 pub(crate) fn retry_problems(retry: &RetryPolicy) -> Vec<(FieldPath, String)> {
     let (inputs, places) = (BTreeMap::new(), Places::default());
     let mut checker = Checker {
@@ -499,13 +499,11 @@ impl<'d> Checker<'d> {
     }
 }
 
-/// Of what an id and a signal's name are made.
+/// Characters allowed in ids and signal names.
 const ID_CHARS: &str =
     "letters (a to z, A to Z), digits (0 to 9), `-`, `_` and `.`, beginning with a letter or a digit";
 
-/// What is wrong with an id. Only letters, digits and a few signs are allowed, so no id contains control characters. `~` is not one of them: it stands in
-/// the ids of steps that an execution adds itself.
-/// What is wrong with a label; `None` when nothing is.
+/// The problem with a label; `None` when it is valid.
 pub fn label_problem(key: &str, value: &str) -> Option<String> {
     if key.is_empty() || key.len() > MAX_LABEL_KEY_BYTES || value.len() > MAX_LABEL_BYTES {
         return Some(format!("a key must have 1 to {MAX_LABEL_KEY_BYTES} bytes and a value at most {MAX_LABEL_BYTES}"));
@@ -514,6 +512,8 @@ pub fn label_problem(key: &str, value: &str) -> Option<String> {
     has_controls.then(|| "must not contain control characters".to_owned())
 }
 
+/// The problem with an id; `None` when it is valid. Only letters, digits and a few signs are allowed, so no id contains control characters. `~` is not
+/// allowed: it stands in the ids of steps that an execution adds itself.
 pub(crate) fn id_problem(id: &str, longest: usize) -> Option<String> {
     let shape = || format!("1 to {longest} {ID_CHARS}");
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_' || b == b'.';

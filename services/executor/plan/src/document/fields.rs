@@ -83,7 +83,7 @@ impl<'n> Value<'n> {
         number
     }
 
-    /// What the end of a message says about a text that stands where a number should.
+    /// The end of a message about a text that stands where a number should.
     pub(super) fn instead_of_number(&self) -> String {
         match &self.node.kind {
             Kind::Text(text) if text.parse::<f64>().is_ok() => ", without quotes".to_owned(),

@@ -34,7 +34,7 @@ pub struct PlanText {
 pub struct NamedPlan {
     /// The field that names the file, such as `steps[2].plan`.
     pub field: String,
-    /// What stands there.
+    /// The name of the file, as it stands there.
     pub name: String,
     /// How many plans of the same text it stands in: 1 for a step of the outermost.
     pub depth: usize,
@@ -299,7 +299,7 @@ fn too_long() -> String {
 /// The longest name of a file, which is that of a path on Linux.
 const MAX_NAME_BYTES: usize = 4096;
 
-/// What is wrong with the name of a file, before the file is looked for; `None` when it may be one.
+/// The problem with the name of a file, found before the file is looked for; `None` when the name is allowed.
 pub fn refused_name(name: &str) -> Option<String> {
     if name.trim().is_empty() {
         return Some("must be a plan or the name of a file: it is empty".to_owned());

@@ -7,7 +7,7 @@ use crate::path::FieldPath;
 pub(super) struct Finding {
     /// The field as the author wrote it.
     pub(super) field: FieldPath,
-    /// What is wrong, and what to do.
+    /// The problem, and what to do about it.
     pub(super) message: String,
     /// Its byte offset; `None` for the document as a whole.
     pub(super) offset: Option<usize>,

@@ -117,7 +117,7 @@ fn parse_tree(format: Format, text: &str) -> Result<Node, tree::SyntaxError> {
     if is_json { json::parse(text) } else { yaml::parse(text) }
 }
 
-/// One violation of the document as a whole.
+/// Returns one violation of the document as a whole.
 fn whole(message: String, line: u32, column: u32) -> Findings<Violation> {
     let mut findings = Findings::default();
     findings.add(|| Violation { field: String::new(), message, line, column });

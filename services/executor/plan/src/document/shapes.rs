@@ -1,4 +1,4 @@
-//! What the documents of other planners mean by what they do not say, and how they are told apart.
+//! Defaults of the documents of other planners, and how the documents are told apart.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -29,7 +29,7 @@ pub(super) fn is_agent_plan(plan: &Node) -> bool {
     ["plan_id", "planId", "task_id"].into_iter().any(|name| plan.field(name).is_some())
 }
 
-/// What the executor stage does where neither its plan nor the settings beside it say anything else.
+/// Sets the defaults of the executor stage, for fields that neither its plan nor the settings beside it give.
 pub(super) fn task_plan_defaults(draft: &mut PlanDraft) {
     for step in draft.steps.iter_mut().filter(|step| step.kind.retried_as().is_some()) {
         step.timeout = step.timeout.or(Some(STEP_TIMEOUT));
@@ -39,7 +39,8 @@ pub(super) fn task_plan_defaults(draft: &mut PlanDraft) {
     draft.allowed_commands.get_or_insert_with(|| EXECUTOR_STAGE_COMMANDS.map(str::to_owned).into());
 }
 
-/// What the executor agent does where its plan says nothing else: three attempts of each step, each of at most 300 s. Its `timeout` is that of an attempt.
+/// Sets the defaults of the executor agent, for fields that its plan does not give: three attempts of each step, each of at most 300 s. Its `timeout`
+/// is that of an attempt.
 pub(super) fn agent_defaults(steps: &mut [StepDraft]) {
     for step in steps.iter_mut().filter(|step| step.kind.retried_as().is_some()) {
         let timeout = step.timeout.take().unwrap_or(AGENT_TIMEOUT);

@@ -1,11 +1,11 @@
-//! What has to hold before and after a step's call.
+//! Checks before and after a step's call.
 
 use serde_json::Value;
 
 use super::calls::{COMMAND_TOOL, ToolStep};
 use crate::{CheckDraft, Condition, path::shown};
 
-/// What has to hold before or after a step's call.
+/// A check that must hold before or after a step's call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Check {
     /// An expression that has to be true.
@@ -33,7 +33,7 @@ impl Check {
         }
     }
 
-    /// What has to hold, as part of a sentence.
+    /// The requirement, as part of a sentence.
     pub fn in_words(&self) -> String {
         let CheckDraft { condition, file, command } = self.to_draft();
         match self {
@@ -69,12 +69,12 @@ pub(crate) fn call_of(check: &CheckDraft) -> Option<(&'static str, Value)> {
     (!check.command.is_empty()).then(|| (Check::COMMAND_TOOL, serde_json::json!({Check::COMMAND: check.command})))
 }
 
-/// Which of a step's checks one is.
+/// Identifies a check of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum CheckPlace {
-    /// One before its call, by its position.
+    /// A check before its call, by its position.
     Before(usize),
-    /// One after its call, by its position.
+    /// A check after its call, by its position.
     After(usize),
 }
 

@@ -12,7 +12,7 @@ use crate::{StepKindDraft, Template};
 /// The work of a step. The enum is exhaustive, so that the compiler finds all code that a new kind affects.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepKind {
-    /// One call of one tool.
+    /// A single call of one tool.
     Tool(ToolStep),
     /// Several calls of tools, side by side.
     Calls(CallsStep),

@@ -1,11 +1,11 @@
-//! What of a plan is checked with knowledge that is not in it: calls, schemas, conditions, and where each stands.
+//! Parts of a plan that are checked with knowledge that is not in it (calls, schemas, conditions), and where each stands.
 
 use serde_json::Value;
 
 use super::checks::CheckPlace;
 use crate::{Condition, StepProblem, Template};
 
-/// What of a plan is checked with knowledge that is not in it.
+/// A part of a plan that is checked with knowledge that is not in the plan.
 #[derive(Clone, Copy, Debug)]
 pub enum Planned<'a> {
     /// The call of a step.
@@ -28,7 +28,7 @@ pub enum Planned<'a> {
     Condition {
         /// The step.
         step: PlannedStep<'a>,
-        /// Which check it is; `None` for the step's own condition.
+        /// The check that has the condition; `None` for the step's own condition.
         place: Option<CheckPlace>,
         /// The condition.
         condition: &'a Condition,
@@ -84,7 +84,7 @@ impl<'a> PlannedStep<'a> {
 pub struct PlannedCall<'a> {
     /// The step.
     pub step: PlannedStep<'a>,
-    /// Which of the step's calls it is.
+    /// The call, among those of the step.
     pub place: CallPlace,
     /// The tool's name, or one of its aliases, as it was written.
     pub tool: &'a str,
@@ -101,20 +101,20 @@ impl PlannedCall<'_> {
     }
 }
 
-/// Which of a step's calls one is.
+/// Identifies a call of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallPlace {
     /// Its own.
     Own,
-    /// One of several, by its position.
+    /// A call of several, by its position.
     Listed(usize),
     /// The one that commits what the several have changed.
     Commit,
-    /// One that takes the place of its own, by its position.
+    /// A call that takes the place of its own, by its position.
     Fallback(usize),
     /// The one that undoes what it has done.
     Compensate,
-    /// One that a check takes.
+    /// The call of a check.
     Check(CheckPlace),
 }
 

@@ -1,4 +1,4 @@
-//! What a step says of itself: its dependencies, calls, checks, limits and retries.
+//! Attributes of a step: its dependencies, calls, checks, limits and retries.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -27,7 +27,7 @@ impl StepSpec {
         if self.title.is_empty() { &self.id } else { &self.title }
     }
 
-    /// What the step is for, and why, as its author wrote it; often empty.
+    /// The purpose of the step and the reason for it, as its author wrote them; often empty.
     pub fn description(&self) -> &str {
         &self.description
     }
@@ -57,7 +57,7 @@ impl StepSpec {
         self.run_when
     }
 
-    /// What has to be true for it to run, once its dependencies allow it.
+    /// The condition that must be true for the step to run, once its dependencies allow it.
     pub fn condition(&self) -> Option<&Condition> {
         self.condition.as_ref()
     }
@@ -102,22 +102,22 @@ impl StepSpec {
         self.budget.as_ref()
     }
 
-    /// What it uses that no other step may use at the same time; ascending and unique.
+    /// Resources that it uses and that no other step may use at the same time; ascending and unique.
     pub fn resources(&self) -> &[String] {
         &self.resources
     }
 
-    /// What has to hold before each of its attempts.
+    /// Checks that must hold before each of its attempts.
     pub fn preconditions(&self) -> &[Check] {
         &self.preconditions
     }
 
-    /// What has to hold once its call has ended with a result.
+    /// Checks that must hold once its call has ended with a result.
     pub fn postconditions(&self) -> &[Check] {
         &self.postconditions
     }
 
-    /// One of its checks; `None` when it has none there.
+    /// Returns the check at this place; `None` when the step has none there.
     pub fn check(&self, place: CheckPlace) -> Option<&Check> {
         match place {
             CheckPlace::Before(place) => self.preconditions.get(place),
@@ -150,7 +150,7 @@ impl StepSpec {
         &self.retry
     }
 
-    /// What follows when it has failed for good with a failure of this class.
+    /// The strategy for a final failure of this class; `None` when the step fails.
     pub fn recovery(&self, class: ErrorClass) -> Option<RecoveryStrategy> {
         self.on_error.get(&class).copied()
     }
@@ -182,7 +182,7 @@ impl StepSpec {
         self.kind.form()
     }
 
-    /// What the step does.
+    /// The work that the step does.
     pub fn kind(&self) -> &StepKind {
         &self.kind
     }

@@ -1,4 +1,4 @@
-//! What a step waits for: a time, a signal, or the answer to a form.
+//! Waits of a step: for a time, a signal, or the answer to a form.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{FormDraft, Template, WaitDraft};
 /// A step that waits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WaitStep {
-    /// What it waits for.
+    /// The event that it waits for.
     pub wait_for: WaitFor,
 }
 
@@ -37,7 +37,7 @@ impl WaitStep {
     }
 }
 
-/// The end of a wait that a step names.
+/// The event that a step waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WaitFor {
     /// For this long.

@@ -195,7 +195,7 @@ pub(super) fn step() -> Value {
     )
 }
 
-/// What a step or a group depends on.
+/// Schema of the dependencies of a step or a group.
 fn depends_on() -> Value {
     let outcomes: Vec<&str> = Outcome::WORDS.iter().map(|(word, _)| *word).collect();
     let fields = json!({
@@ -335,7 +335,7 @@ pub(super) fn retry() -> Value {
     object(fields, rules)
 }
 
-/// What follows failures, by their classes.
+/// Schema of the strategies for failures, by the class of the failure.
 pub(super) fn on_error() -> Value {
     let strategies = |class: ErrorClass| {
         let words = RecoveryStrategy::WORDS.iter().filter(|(_, strategy)| strategy.is_for(class));

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::limits::MAX_RESOLVED_BYTES;
 
-/// What the variables begin with, in whose place references stand. No author uses it.
+/// Prefix of the variables that take the place of references. No author uses it.
 const VARIABLE: &str = "__value";
 
 /// The variables of a condition, each with its value, or with why it has none.
@@ -32,7 +32,7 @@ impl Condition {
     /// Takes the references out of a condition.
     ///
     /// # Errors
-    /// What is wrong with the first that cannot be understood.
+    /// Fails with the problem of the first reference that cannot be understood.
     pub(crate) fn read(source: &str) -> Result<Self, String> {
         if source.contains(VARIABLE) {
             return Err(format!("contains `{VARIABLE}`, which has a meaning of its own: choose another name"));
@@ -75,7 +75,7 @@ impl Condition {
         self.choices.iter().map(|(variable, _)| variable.as_str())
     }
 
-    /// What the references name of which steps.
+    /// Steps that the references name, each with the value of it that is named.
     pub fn values(&self) -> impl Iterator<Item = (&str, StepValue)> {
         self.references().map(|reference| (reference.step(), reference.value()))
     }

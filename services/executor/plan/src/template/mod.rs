@@ -46,13 +46,13 @@ enum Text {
     Mixed(Vec<Piece>),
 }
 
-/// What is wrong with one string of a template.
+/// A problem with one string of a template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct TemplateError {
     /// Where the string stands inside the value, as an RFC 6901 JSON pointer.
     pub path: String,
-    /// What is wrong, and what to write instead.
+    /// The problem, and what to write instead.
     pub message: String,
     /// The same place, for messages that speak of the whole plan.
     pub(crate) field: FieldPath,
@@ -100,7 +100,7 @@ impl Template {
         &self.source
     }
 
-    /// What is named of which steps, each time it is named.
+    /// Steps that are named, each with the value of it that is named, once for each time it is named.
     pub fn values(&self) -> impl Iterator<Item = (&str, StepValue)> {
         self.references().map(|(_, reference)| (reference.step(), reference.value()))
     }

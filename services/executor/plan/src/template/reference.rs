@@ -14,12 +14,13 @@ pub(super) enum Piece {
     Choice(Choice),
 }
 
-/// One `${…}`: a reference, and what takes its place where it leads nowhere or to null, the first that does not: `${a.result ?? b.result ?? 0}`.
+/// Contents of one `${…}`: references and a default, of which the first that leads somewhere, and not to null, is used: `${a.result ?? b.result ??
+/// 0}`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Choice {
     /// At least one.
     references: Vec<Reference>,
-    /// What it is when none of them leads anywhere.
+    /// The value when none of the references leads anywhere.
     default: Option<Value>,
 }
 
@@ -29,7 +30,7 @@ impl Choice {
         &self.references
     }
 
-    /// What it is when none of the references leads anywhere.
+    /// The value when none of the references leads anywhere.
     pub(super) fn default(&self) -> Option<&Value> {
         self.default.as_ref()
     }
@@ -45,7 +46,7 @@ impl fmt::Display for Choice {
     }
 }
 
-/// One `${STEP.result.path}`, taken apart.
+/// A `${STEP.result.path}`, taken apart.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Reference {
     step: String,
@@ -56,13 +57,13 @@ pub(crate) struct Reference {
     path: Vec<Accessor>,
 }
 
-/// What a reference can name of a step.
+/// Values of a step that a reference can name.
 const ROOTS: [&str; 6] = ["result", "results", "output", OUTPUTS, "state", "failure"];
 
-/// What a command has appended to the file for its outputs: a member of its result.
+/// The outputs that a command has appended to its file: a member of its result.
 const OUTPUTS: &str = "outputs";
 
-/// One step down into a value.
+/// A step down into a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Accessor {
     /// `.name` or `["name"]`.
@@ -71,16 +72,16 @@ pub(super) enum Accessor {
     Index(usize),
 }
 
-/// What a reference to an input begins with, in the place of a step's id.
+/// The first name of a reference to an input, in the place of a step's id.
 const INPUTS: &str = "inputs";
 
-/// What a reference to the entry of a list begins with, for which a step runs, in the place of a step's id.
+/// The first name of a reference to the entry of the list for which a step runs, in the place of a step's id.
 const ITEM: &str = "item";
 
-/// What a reference to a value of the input `context` begins with, in the place of a step's id, where no step's value is named.
+/// The first name of a reference to a value of the input `context`, in the place of a step's id, where no step's value is named.
 const CONTEXT: &str = "context";
 
-/// What a reference can name of an entry. No step has a value of these names, so that a step may have the id `item`.
+/// Values of an entry that a reference can name. No step has a value of these names, so that a step may have the id `item`.
 const OF_ITEM: [&str; 2] = ["value", "index"];
 
 impl Reference {
@@ -107,7 +108,7 @@ impl Reference {
         (!self.is_quoted && !self.root.is_empty()).then(|| format!("{}.{}", self.step, self.root))
     }
 
-    /// What of the step is named.
+    /// The value that is named of the step.
     pub(crate) fn value(&self) -> StepValue {
         match self.root.as_str() {
             "" if self.step == ITEM => StepValue::Item,
@@ -153,7 +154,7 @@ impl fmt::Display for Reference {
     }
 }
 
-/// What may stand in a name without quotes.
+/// Whether a character may stand in a name without quotes.
 fn is_name_char(c: char) -> bool {
     !c.is_whitespace() && !c.is_control() && !".[]{}$\"'`?".contains(c)
 }
@@ -275,7 +276,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Whether a JSON value begins here, and no reference: an id may begin as a number or a word of JSON does, and goes on with its path.
+    /// Whether a JSON value begins here, and no reference: an id may begin as a number or a word of JSON does, and continues with its path.
     fn begins_json(&self) -> bool {
         if self.rest.starts_with(['"', '{', '-']) || (self.rest.starts_with('[') && !self.rest.starts_with("[\"")) {
             return true;
@@ -386,7 +387,7 @@ impl<'a> Scanner<'a> {
         if self.take("]") { Ok(accessor) } else { Err(self.fault()) }
     }
 
-    /// What is wrong here, where the path should have gone on.
+    /// The fault here, where the path should have continued.
     fn fault(&self) -> Fault {
         if self.rest.contains('}') { Fault::Path } else { Fault::Unclosed }
     }

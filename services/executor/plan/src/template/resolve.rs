@@ -22,10 +22,10 @@ pub enum Unresolved {
     Missing {
         /// The whole reference, without `${` and `}`.
         path: String,
-        /// What was there instead.
+        /// Description of the value that was there instead.
         found: String,
     },
-    /// What the step reads became longer than [`MAX_RESOLVED_BYTES`].
+    /// The values that the step reads became longer than [`MAX_RESOLVED_BYTES`].
     #[error(
         "Cannot resolve path: {path} (with it what the step reads exceeds {MAX_RESOLVED_BYTES} bytes: name a smaller part of the output)"
     )]
@@ -65,7 +65,7 @@ impl Template {
     }
 }
 
-/// What it means that a reference leads nowhere.
+/// The meaning of a reference that leads nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Absent {
     /// There will never be anything: what comes after `??` takes its place.
@@ -165,7 +165,7 @@ fn slot<'v>(value: &'v mut Value, path: &FieldPath) -> &'v mut Value {
     })
 }
 
-/// What a reference names.
+/// Finds the value that a reference names.
 fn find<'a>(
     reference: &Reference,
     output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,

@@ -1,6 +1,6 @@
-//! What references name.
+//! Values that references name.
 
-/// What a reference names of a step.
+/// The value of a step that a reference names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StepValue {
     /// `result` or `output`: its output.

@@ -259,7 +259,7 @@ fn outputs_are_read_by_their_name() {
     assert_eq!(template.values().collect::<Vec<_>>(), [("b", StepValue::Result)]);
 }
 
-/// What comes after `??` takes the place of what leads nowhere or to null, and keeps its type.
+/// The value after `??` takes the place of a reference that leads nowhere or to null, and keeps its type.
 #[test]
 fn the_first_that_is_there_is_chosen() {
     let output = |step: &str, value: StepValue| -> Option<Cow<'static, Value>> {

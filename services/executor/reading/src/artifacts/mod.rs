@@ -27,10 +27,10 @@ pub use self::{
 /// How many paths of an execution are known to have been written, so that a file can derive from the one that it replaces. Later ones derive from no file.
 const MAX_KNOWN_PATHS: usize = 100_000;
 
-/// What stands between a step's id and the number of an entry of its list, in the id of the step for that entry. No id in a plan has it.
+/// Separator between a step's id and the number of an entry of its list, in the id of the step for that entry. No id in a plan has it.
 const ENTRY: char = '~';
 
-/// What the id of a step ends with that undoes another.
+/// Suffix of the id of a step that undoes another.
 const COMPENSATE: &str = "~compensate";
 
 /// Identifies an artifact within its execution: by the event that made it and, for a file, its place in that. A step's attempt would not do: a step whose
@@ -96,11 +96,11 @@ pub struct Made {
     pub outputs: Arc<[u64]>,
     /// The file that it replaces.
     pub replaces: Option<ArtifactId>,
-    /// What it is.
+    /// The output or the file that it is.
     pub content: Content,
 }
 
-/// What an artifact is.
+/// The content of an artifact.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// The output of a step.
@@ -116,7 +116,7 @@ impl Made {
     }
 }
 
-/// What an event made, and what only the events before it determine about that. The rest is in the events themselves.
+/// The artifacts that an event made, with the facts about them that only earlier events determine. All other facts are in the events themselves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// The step whose artifacts they are.
@@ -225,7 +225,7 @@ pub struct Artifacts {
     dependencies: HashMap<StepId, Box<[StepId]>>,
     /// The last output of each step that has one.
     latest: HashMap<StepId, u64>,
-    /// What the attempts that are under way derive from.
+    /// The outputs that the attempts under way derive from.
     sources: HashMap<StepId, Arc<[u64]>>,
     /// The events with the values that the steps will have as outputs that complete next.
     results: HashMap<StepId, u64>,

@@ -1,4 +1,4 @@
-//! One page of an execution's artifacts.
+//! A page of an execution's artifacts.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -84,7 +84,7 @@ impl<T> Page<T> {
         Self { wanted, size, max_bytes, found: Vec::new(), bytes: 0, last: None, is_full: false }
     }
 
-    /// Which artifacts it has to be given next.
+    /// The artifacts that it has to be given next.
     pub fn wanted(&self) -> &Wanted {
         &self.wanted
     }

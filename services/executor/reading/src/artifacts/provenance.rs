@@ -1,4 +1,4 @@
-//! What an artifact derives from, and what derives from it.
+//! Provenance: the artifacts that an artifact derives from, and those that derive from it.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -16,7 +16,7 @@ const ELEMENT_BYTES: usize = 48;
 /// The artifacts of an execution, and how they derive from each other. The files of one call share what they derive from.
 #[derive(Debug, Default)]
 pub struct Graph {
-    /// What each event made that made artifacts.
+    /// The artifacts that each event made, for the events that made any.
     entries: BTreeMap<u64, Entry>,
     /// The events whose artifacts derive from the output of this one, ascending.
     by_output: HashMap<u64, Vec<u64>>,
@@ -26,7 +26,7 @@ pub struct Graph {
 /// The lineage of an artifact in one direction, the nearest first.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Lineage {
-    /// What is in it.
+    /// The artifacts in it.
     pub artifacts: Vec<ArtifactId>,
     /// Whether there is more at its far end.
     pub is_truncated: bool,
@@ -51,7 +51,7 @@ impl Graph {
         bytes
     }
 
-    /// What the event with this sequence made.
+    /// The artifacts that the event with this sequence made.
     pub fn entry(&self, sequence: u64) -> Option<&Entry> {
         self.entries.get(&sequence)
     }
@@ -69,7 +69,8 @@ impl Graph {
         ids.filter(|id| wanted.after.is_none_or(|after| *id > after))
     }
 
-    /// What it derives from: at most `max` artifacts whose messages have at most `max_bytes`, or one alone. `name_bytes` is the length of a name.
+    /// The artifacts that it derives from: at most `max`, whose messages have at most `max_bytes`, or one alone. `name_bytes` is the length of a
+    /// name.
     pub fn ancestors(&self, of: ArtifactId, max: usize, max_bytes: usize, name_bytes: usize) -> Lineage {
         let parents = |id: ArtifactId, into: &mut dyn FnMut(ArtifactId)| {
             let Some(entry) = self.entries.get(&id.sequence) else { return };
@@ -80,7 +81,7 @@ impl Graph {
         self.within(walk(of, max, parents), max_bytes, name_bytes)
     }
 
-    /// What derives from it, within the same bounds.
+    /// The artifacts that derive from it, within the same bounds.
     pub fn descendants(&self, of: ArtifactId, max: usize, max_bytes: usize, name_bytes: usize) -> Lineage {
         let children = |id: ArtifactId, into: &mut dyn FnMut(ArtifactId)| {
             let events = self.by_output.get(&id.sequence).filter(|_| id.file == 0);

@@ -199,7 +199,7 @@ fn a_changed_plan_changes_what_later_attempts_derive_from() {
     assert_eq!(story.lineage()[1], format!("{read} read <- "));
 }
 
-/// What a principal gives derives from nothing that Belay knows, and no call made it. The same attempt can have two such outputs.
+/// Outputs that a principal gives derive from nothing that Belay knows, and no call made them. The same attempt can have two such outputs.
 #[test]
 fn an_output_that_a_principal_gave_has_no_call_and_no_sources() {
     let mut story = Story::of(CHAIN);

@@ -1,4 +1,4 @@
-//! Which artifacts a page is to have.
+//! Selection of the artifacts for a page.
 
 use belay_execution::StepId;
 
@@ -13,7 +13,7 @@ pub enum Kind {
     File,
 }
 
-/// Which artifacts are listed.
+/// Selects the artifacts that are listed.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Only those of this step.

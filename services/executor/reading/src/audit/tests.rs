@@ -113,7 +113,8 @@ fn what_a_principal_asked_for_names_the_principal() {
     assert_eq!(resolved.message, "The call of step `build` was found to have failed: looked");
 }
 
-/// What changed the workspace is in the standard log; calls that did not are in the verbose one, which has the digest of their arguments and never these.
+/// Effects on the workspace are in the standard log; calls without one are in the verbose log, which has the digest of their arguments and never the
+/// arguments themselves.
 #[test]
 fn calls_are_verbose_and_effects_are_not() {
     let call = |event| of(Body::Operation { id: OperationId { step: "build".into(), attempt: 1, number: 2 }, event });

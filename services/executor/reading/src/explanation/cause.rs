@@ -4,32 +4,32 @@ use belay_execution::{FailedAttempt, Failure, PolicyDecision, StepId, StepKey, T
 
 use super::circumstances::{Blocker, Service};
 
-/// One reason for which an execution has not ended, or ended as it did.
+/// A reason for which an execution has not ended, or ended as it did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cause<'a> {
-    /// What it is.
+    /// The kind of cause.
     pub kind: CauseKind,
     /// The wait or the obstacle that it is; `None` for what is neither.
     pub source: Option<Source<'a>>,
     /// The step that it is about; `None` for the whole execution.
     pub step: Option<StepKey>,
-    /// What it waits for, or what failed in its place.
+    /// The object that it waits for, or that failed in its place.
     pub subject: Option<Subject>,
     /// Since when it is so; of a step that has ended, when it ended.
     pub since: Option<Timestamp>,
     /// When it ends by itself, or fails for lack of what it waits for.
     pub until: Option<Timestamp>,
-    /// What went wrong: of a step that failed, or before the attempt that it waits for.
+    /// The failure: of a step that failed, or before the attempt that it waits for.
     pub failure: Option<&'a Failure>,
     /// The attempts that failed, in order.
     pub failed_attempts: &'a [FailedAttempt],
     /// The decision of the policy that requires the approval.
     pub decision: Option<&'a PolicyDecision>,
-    /// Who paused or cancelled the execution; empty when no principal did.
+    /// The principal who paused or cancelled the execution; empty when no principal did.
     pub principal: &'a str,
     /// The reason that was given, or the answer of a service.
     pub reason: String,
-    /// What can be done about it, the best first.
+    /// Actions that are available, the best first.
     pub actions: Vec<Action>,
 }
 
@@ -62,7 +62,7 @@ pub enum Source<'a> {
     Blocker(&'a Blocker),
 }
 
-/// What a cause is.
+/// The kind of a cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CauseKind {
     /// It is paused.
@@ -83,7 +83,7 @@ pub enum CauseKind {
     Approval,
     /// It waits for the answer to a form.
     Form,
-    /// What a call did is not known.
+    /// The outcome of a call is not known.
     Outcome,
     /// It waits for a signal.
     Signal,
@@ -138,7 +138,7 @@ pub(super) fn awaited_child(cause: &Cause<'_>) -> Option<String> {
     }
 }
 
-/// What something is about.
+/// The object of a cause or an action.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// An approval, by its name.
@@ -157,10 +157,10 @@ pub enum Subject {
     Execution(String),
 }
 
-/// What can be done, by a person or a program.
+/// An action that a person or a program can take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
-    /// What to do.
+    /// The verb of the action.
     pub verb: Verb,
     /// The execution in which, by name.
     pub execution: String,
@@ -168,7 +168,7 @@ pub struct Action {
     pub subject: Option<Subject>,
 }
 
-/// What can be done about something.
+/// The verb of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Approve it.

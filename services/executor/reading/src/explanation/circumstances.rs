@@ -1,15 +1,15 @@
-//! What is known of an execution beside its state: what holds it up that is in no event, and who asked to cancel it.
+//! Facts about an execution beside its state: obstacles that are in no event, and requests to cancel it.
 
 use belay_execution::{Event, ExecutionEvent, StepKey, Timestamp};
 
-/// What is known of an execution beside its state.
+/// Facts about an execution beside its state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Circumstances<'a> {
-    /// What holds the whole execution up.
+    /// Obstacles of the whole execution.
     pub blockers: &'a [Blocker],
-    /// What holds steps up; of several of one step, the last.
+    /// Obstacles of steps; of several of one step, the last counts.
     pub step_obstacles: &'a [(StepKey, Blocker)],
-    /// Who asked to cancel it, if somebody did.
+    /// The request to cancel it, if somebody made one.
     pub cancel_request: Option<&'a CancelRequest>,
     /// Whether a process carries it on.
     pub is_driven: bool,
@@ -18,24 +18,24 @@ pub struct Circumstances<'a> {
 /// A service that executions need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Service {
-    /// What carries out plans.
+    /// The service that carries out plans.
     Executor,
-    /// What makes calls of tools.
+    /// The service that makes calls of tools.
     ToolRunner,
-    /// What asks people.
+    /// The service that asks people.
     ApprovalGate,
 }
 
-/// What holds an execution up that is in no event: only who drives it knows.
+/// An obstacle of an execution that is in no event: only the driver of the execution knows of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocker {
     /// Since when.
     pub since: Timestamp,
-    /// What it is.
+    /// The kind of obstacle.
     pub kind: ObstacleKind,
 }
 
-/// What an obstacle is.
+/// The kind of an obstacle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObstacleKind {
     /// The service does not answer.
@@ -65,7 +65,7 @@ pub enum ObstacleKind {
 pub struct CancelRequest {
     /// When.
     pub time: Timestamp,
-    /// Who; empty when no principal is known.
+    /// The principal; empty when none is known.
     pub principal: String,
     /// The reason that was given; may be empty.
     pub reason: String,

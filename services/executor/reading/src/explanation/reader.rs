@@ -1,4 +1,4 @@
-//! Reads causes from an execution: what failed, what stops it, what it waits for, and what has it go on.
+//! Reads causes from an execution: what failed, what stops it, what it waits for, and which action resumes it.
 
 use belay_execution::{Execution, ExecutionState, Operation, OperationKey, StepKey, StepState, StepView, Waiting};
 
@@ -7,7 +7,7 @@ use super::{
     circumstances::{Blocker, Circumstances, ObstacleKind, Service},
 };
 
-/// One execution that is explained.
+/// An execution that is explained.
 pub(super) struct Reader<'a, 'n> {
     pub(super) name: &'n str,
     pub(super) execution: &'a Execution,
@@ -59,7 +59,7 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    /// What it waits for: its steps in order, then what no step says.
+    /// Causes that the execution waits for: those of its steps in order, then those that no step has.
     pub(super) fn waits(&self) -> Vec<Cause<'a>> {
         let steps = self.beside.step_obstacles;
         let held_up = |step: StepKey| steps.iter().rev().find(|(held_up, _)| *held_up == step).map(|(_, found)| found);
@@ -222,7 +222,7 @@ impl<'a> Reader<'a, '_> {
         self.action(Verb::RaiseBudget, None)
     }
 
-    /// What has it go on as a whole.
+    /// The action that resumes the execution as a whole.
     pub(super) fn goes_on_by(&self, has_failed: bool) -> Option<Action> {
         let resume = || self.action(Verb::Resume, None);
         // What carried out the plan of a step is started again by the execution of that step.

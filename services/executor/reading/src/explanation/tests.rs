@@ -29,7 +29,7 @@ impl Story {
         Self::under("", plan)
     }
 
-    /// One that carries out the plan of a step.
+    /// The story of an execution that carries out the plan of a step.
     fn under(parent_step: &str, plan: &str) -> Self {
         let facts = |tool: &str, recovery| ToolFacts {
             used_as: tool.into(),

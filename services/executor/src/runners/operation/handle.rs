@@ -17,7 +17,7 @@ pub(crate) struct OperationHandle {
 
 /// The task that carries out an operation.
 pub(super) enum Running {
-    /// Nothing here, until the session has its end.
+    /// Without a task here, until the session has its end.
     InSession {
         _operation: InSession,
     },

@@ -31,7 +31,7 @@ pub(crate) enum Update {
     SecretsFound(Vec<String>),
     /// The gate refuses to ask the form.
     FormRefused(OperationKey, String),
-    /// What the gate had lost has been requested again, by the request with this number.
+    /// Approvals and forms that the gate had lost have been requested again, by the request with this number.
     RequestedAgain(u32),
     /// Another executor owns the shard.
     Fenced,

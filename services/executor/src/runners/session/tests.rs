@@ -1,4 +1,4 @@
-//! What is sent when, and what belongs to whom.
+//! Order of the messages in a session, and to whom each reply belongs.
 
 use belay_proto::runner_v1::{CancelToolCallRequest, SessionRefusal, ToolCallStarted};
 

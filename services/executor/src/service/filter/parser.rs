@@ -6,7 +6,7 @@ use thiserror::Error;
 
 const FIELDS: &str = "state, labels.KEY, plan_id, create_time, end_time, waits_for, failure_reason, parent or id";
 
-/// What is wrong with a filter, and where.
+/// An error in a filter, and where it is.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("at character {at}: {what}")]
 pub(crate) struct FilterError {

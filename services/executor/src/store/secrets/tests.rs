@@ -265,8 +265,8 @@ fn what_a_newer_version_stored_is_not_read_and_not_called_corrupt() {
     assert_eq!(reason, "STORE_CORRUPT", "{message}");
 }
 
-/// What a schema marks has no form of its own: it is stored sealed with the events that it was learned with, in no other place, and known again when they are
-/// read.
+/// Values that a schema marks have no form of their own: they are stored sealed with the events that they were learned with, in no other place, and
+/// known again when those are read.
 #[test]
 fn marked_values_are_hidden_and_known_again_after_they_are_read() {
     let sealer = sealer(1);

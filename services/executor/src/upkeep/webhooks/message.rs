@@ -1,4 +1,4 @@
-//! Which messages a transition causes, and what they say. Pure.
+//! Messages that a transition causes, and what they say. Pure.
 
 use belay_execution::{Execution, ExecutionState, Failure, Json};
 use belay_journal::OutboxMessage;
@@ -25,9 +25,9 @@ pub(crate) struct About<'a> {
     pub(crate) name: &'a ExecutionName,
     /// The execution after it.
     pub(crate) execution: &'a Execution,
-    /// What hides its secrets.
+    /// Secrets that are hidden in messages.
     pub(crate) secrets: &'a Secrets,
-    /// What happened.
+    /// Facts about what happened.
     pub(crate) facts: &'a [Fact<'a>],
     /// The executor's time, in microseconds since the Unix epoch.
     pub(crate) now: i64,

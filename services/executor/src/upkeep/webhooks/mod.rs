@@ -15,11 +15,11 @@ use belay_webhooks::{Receiver, Secret};
 pub struct Webhook {
     /// Its name.
     pub name: String,
-    /// What it is sent.
+    /// Events that it is sent.
     pub events: Vec<WebhookEvent>,
     /// How long a message is tried.
     pub give_up_after: Duration,
-    /// Who it is sent to.
+    /// The receiver to whom it is sent.
     pub receiver: Receiver,
 }
 

@@ -1,6 +1,6 @@
 //! Sends the messages of the outbox: those of each webhook by a loop of its own, so that none waits for the receiver of another.
 //!
-//! What is sent is in the journal until its receiver has accepted it, or it is given up. A loop has one batch in memory, however many messages
+//! Messages stay in the journal until their receiver has accepted them, or they are given up. A loop has one batch in memory, however many messages
 //! wait. A process that is killed after a message was accepted, and before that is recorded, sends it again with the same id.
 //!
 //! While a receiver accepts nothing, one message at a time is sent to find out whether it does again; the others wait as they are.
@@ -33,7 +33,7 @@ const MIN_ATTEMPTS: u32 = 10;
 /// How long the messages of a webhook that is no longer in the settings are kept: no message is tried for longer.
 const KEEP_UNKNOWN: Duration = Duration::from_secs(30 * 86_400);
 
-/// What follows an attempt.
+/// The next step after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     /// The receiver has accepted it.
@@ -44,7 +44,8 @@ enum Next {
     GiveUp,
 }
 
-/// What follows attempt number `attempts`, `age` after the message was stored, when the receiver has accepted nothing `failures` times in a row.
+/// Decides what follows attempt number `attempts`, `age` after the message was stored, when the receiver has accepted nothing `failures` times in a
+/// row.
 fn next(accepted: bool, attempts: u32, failures: u32, age: Duration, limits: Limits) -> Next {
     let Limits { max_delay, give_up_after } = limits;
     let delay = delay(attempts, max_delay);
@@ -91,7 +92,7 @@ impl Breaker {
         (self.failures > 0).then(|| delay(self.failures, MAX_PROBE_DELAY.min(max_delay)))
     }
 
-    /// What follows a round of messages, of which the receiver has accepted some or none.
+    /// The breaker after a round of messages, of which the receiver has accepted some or none.
     fn after(self, accepted_any: bool) -> Self {
         Self { failures: if accepted_any { 0 } else { self.failures.saturating_add(1) } }
     }

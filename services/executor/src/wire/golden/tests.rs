@@ -217,7 +217,7 @@ fn story() -> Vec<Event> {
     story.events
 }
 
-/// What is stored beside the first event.
+/// The facts that are stored beside the first event.
 fn facts_of(events: &[Event]) -> Vec<u8> {
     facts_beside(&events[..1]).expect("the first event has some")
 }
@@ -281,7 +281,7 @@ fn snapshots_of_this_version_have_these_bytes() {
     );
 }
 
-/// What this version writes is what its golden log has: whoever changes the format or what follows from an event writes a new version.
+/// This version writes what its golden log has: whoever changes the format or what follows from an event writes a new version.
 #[test]
 fn the_golden_log_of_this_version_is_what_it_writes() {
     let read = |ending: &str| fs::read(folder().join(format!("{VERSION}.{ending}"))).unwrap();

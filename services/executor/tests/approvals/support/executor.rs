@@ -116,7 +116,7 @@ impl Executor {
         }
     }
 
-    /// One step with its output.
+    /// Reads a step with its output.
     pub(crate) async fn step(&self, name: &str, step: &str) -> Result<v1::Step, Status> {
         let request = v1::GetStepRequest { name: format!("{name}/steps/{step}"), ..Default::default() };
         self.client.clone().get_step(request).await.map(tonic::Response::into_inner)
@@ -150,7 +150,7 @@ impl Executor {
         serde_json::from_slice(&text).unwrap()
     }
 
-    /// What a blob has from an offset on.
+    /// Reads a blob from an offset on.
     pub(crate) async fn read_blob(&self, name: &str, blob: &v1::BlobRef, offset: i64) -> Result<Vec<u8>, Status> {
         let digits = blob.digest.strip_prefix("hmac-sha256:").expect("it names its algorithm");
         let request = v1::ReadBlobRequest { name: format!("{name}/blobs/{digits}"), offset };

@@ -104,7 +104,7 @@ pub(crate) struct Seen {
     pub(crate) loses_results: usize,
     /// Whether copies stop after the first piece, and stay open.
     pub(crate) holds_copies: bool,
-    /// What a newer runner replies about a call instead.
+    /// The reply about a call that a newer runner gives instead.
     pub(crate) newer_reply: Option<fn(&mut runner_v1::ToolCall)>,
 }
 

@@ -22,7 +22,7 @@ fn content(file: &File) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// What is in the file once the command has ended.
+/// The content of the file once the command has ended.
 fn outputs(fixture: &Fixture, script: &str) -> String {
     let mut running = launch(Spec { outputs: true, ..fixture.script(script) });
     let file = running.outputs.take().unwrap();

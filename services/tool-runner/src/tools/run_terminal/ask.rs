@@ -166,7 +166,7 @@ impl Lines {
 }
 
 /// Takes the questions of a program and writes it the replies, until it can neither ask nor read any more. The time limits stand still while a question is open,
-/// and go on afterwards in any case.
+/// and continue afterwards in any case.
 pub(super) async fn serve(
     asking: Asker,
     questions: PipeReader,

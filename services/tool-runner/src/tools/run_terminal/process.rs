@@ -53,7 +53,7 @@ pub(super) struct Host {
 pub(super) struct CommandResult {
     pub(super) outcome: Outcome,
     pub(super) output: CommandOutput,
-    /// What it has appended to the file for its outputs.
+    /// The bytes that it has appended to the file for its outputs.
     pub(super) outputs: Vec<u8>,
     /// Whether it had its own loopback interface.
     pub(super) loopback: bool,

@@ -14,7 +14,7 @@ use crate::{
     support::{Ground, commit, path},
 };
 
-/// A script in a mounted view, which goes on when it is told to and says when it is there.
+/// A script in a mounted view, which continues when it is told to and says when it is there.
 pub(crate) struct MountedScript {
     child: Child,
     lines: BufReader<ChildStdout>,

@@ -201,7 +201,7 @@ fn every_kind_of_operation_survives_every_crash() {
     ORDERS.into_iter().for_each(|order| break_every_kind(order, |_| None));
 }
 
-/// B-17: the same under a mounted view in which a command has looked at everything, and goes on after the crash and the recovery: it meets no
+/// B-17: the same under a mounted view in which a command has looked at everything, and continues after the crash and the recovery: it meets no
 /// error.
 #[test]
 fn every_kind_of_operation_survives_every_crash_under_a_mounted_view() {

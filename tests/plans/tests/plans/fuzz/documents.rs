@@ -20,7 +20,8 @@ use crate::corpus::assert_readable;
 /// Longer seeds make a case slow and find no more.
 const MAX_SEED_BYTES: usize = 3_000;
 
-/// What reading a document may allocate: for each of its bytes, and on top of that. Aliases repeat what they name, up to the limits of a plan.
+/// The most memory that reading a document may allocate: for each of its bytes, and on top of that. Aliases repeat what they name, up to the limits
+/// of a plan.
 const ALLOCATED_PER_BYTE: usize = 4_000;
 const ALLOCATED_AT_ALL: usize = 1 << 20;
 const ALLOCATED_WITH_ALIASES: usize = 1 << 29;

@@ -41,7 +41,7 @@ const TEMPLATES: [&str; 10] = [
     "${a.result.größe}",
 ];
 
-/// What the step `a` has.
+/// The result of the step `a`.
 fn values() -> Value {
     json!({"failed": 0, "tests": 120, "slow": ["a", "b"], "files": ["x.rs"], "n": 3, "list": [1, 2.5, "x", null], "text": "xy", "x": {"y": [[]]},
         "odd key": true})

@@ -3,7 +3,7 @@
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Value, json};
 
-/// What stands in plans, and what does not belong there.
+/// Texts that stand in plans, and texts that do not belong there.
 const TOKENS: [&str; 62] = [
     "{",
     "}",
@@ -69,7 +69,7 @@ const TOKENS: [&str; 62] = [
     " ",
 ];
 
-/// One change of a text.
+/// A change of a text.
 #[derive(Clone, Debug)]
 pub(super) enum TextMutation {
     Delete(Index, usize),
@@ -114,7 +114,7 @@ pub(super) fn mutated_text(text: &str, mutations: &[TextMutation]) -> String {
     text
 }
 
-/// One change of a tree.
+/// A change of a tree.
 #[derive(Clone, Debug)]
 pub(super) enum TreeMutation {
     /// Another value in the place of one.
@@ -122,7 +122,7 @@ pub(super) enum TreeMutation {
     Remove(Index),
     /// A copy of one value in the place of another.
     Copy(Index, Index),
-    /// One more field in an object, or entry in a list.
+    /// A further field in an object, or entry in a list.
     Add(Index, &'static str, Value),
     /// Around a value, a list or an object.
     Wrap(Index, bool),

@@ -16,7 +16,7 @@ use crate::trace;
 
 pub(super) use self::evidence::{Evidence, Kept, SKEW, Violations};
 
-/// What is counted for each execution, by how deep its plan is nested.
+/// Counters of executions, by how deep their plan is nested.
 const DEPTHS: [&str; 6] = [
     "executions of a request",
     "executions of a step's plan",

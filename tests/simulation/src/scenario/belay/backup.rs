@@ -15,9 +15,9 @@ use super::{HORIZON, SITE};
 use crate::world::World;
 use crate::{disk, machine, trace};
 
-/// What a backup has: the stores with the blobs, and the workspaces.
+/// Folders of a backup: the stores with the blobs, and the workspaces.
 const FOLDERS: [&str; 3] = ["/data", "/work", "/shared"];
-/// How often a service that is stopped looks whether it may go on.
+/// How often a service that is stopped looks whether it may continue.
 const LOOK: Duration = Duration::from_millis(5);
 /// How long all services are stopped at least: longer than a message is on its way.
 const DOWN: Duration = Duration::from_millis(200);

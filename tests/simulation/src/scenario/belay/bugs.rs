@@ -23,9 +23,9 @@ const WRITE_DELAY: Duration = Duration::from_millis(40);
 pub(super) struct Bugs {
     /// The journal acknowledges a batch before it commits it.
     pub(super) writes_behind: bool,
-    /// What happens to the runner's ledger when the runner restarts.
+    /// The fate of the runner's ledger when the runner restarts.
     pub(super) calls: Memory,
-    /// What happens to the gate's store when the gate restarts.
+    /// The fate of the gate's store when the gate restarts.
     pub(super) gate: Memory,
     /// Whether one row of the runner's ledger is damaged once. A fault, not a bug.
     pub(super) damages_a_row: bool,
@@ -69,7 +69,7 @@ pub(super) struct Bugs {
 }
 
 impl Bugs {
-    /// One defect of the services' own code.
+    /// A defect of the services' own code.
     pub(super) fn planted(defect: Defect) -> Self {
         Self { defect: Some(defect), ..Self::default() }
     }
@@ -102,15 +102,15 @@ impl Bugs {
     }
 }
 
-/// What a restarted service finds in its store.
+/// The content of a restarted service's store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Memory {
     /// Everything.
     #[default]
     Kept,
-    /// Nothing: its store is new, with a new id. A fault, not a bug.
+    /// Empty: the store is new, with a new id. A fault, not a bug.
     Lost,
-    /// Nothing: its store is new, but has the old id.
+    /// Empty: the store is new, but has the old id.
     Replaced,
 }
 

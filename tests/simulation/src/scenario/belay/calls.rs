@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use belay_proto::v1::{self, execution_event::Kind, payload};
 use serde_json::Value;
 
-/// What is in the blobs of an execution, by their digests.
+/// The contents of the blobs of an execution, by their digests.
 pub(super) type Blobs = BTreeMap<String, String>;
 
-/// One call, according to the events.
+/// A call, according to the events.
 pub(super) struct Call<'a> {
     pub(super) step: usize,
     /// Whether it is exclusive.
     pub(super) exclusive: bool,
-    /// What the plan says of it, and the entry of a list that it is made for.
+    /// The planned step that the call is made for, and the entry of a list.
     pub(super) planned: Option<v1::ToolStep>,
     pub(super) entry: Option<Value>,
-    /// Which of the step's calls it is, from 0: its own, or one that takes its place. In which round: how many attempts the step had made when it was last
-    /// made to run again.
+    /// The number of the call among those of its step, from 0: its own, or one that takes its place. Then its round: how many attempts the step had
+    /// made when it was last made to run again.
     pub(super) which: usize,
     pub(super) round: i32,
     pub(super) request: &'a v1::ToolCallRequested,
@@ -31,7 +31,7 @@ pub(super) struct Hold<'a> {
     pub(super) need: &'a v1::ApprovalNeed,
     pub(super) asked: Option<&'a v1::ApprovalRequested>,
     pub(super) decided: Option<&'a v1::ApprovalDecided>,
-    /// Who decided.
+    /// The principal who decided.
     pub(super) decided_by: &'a str,
 }
 
@@ -102,7 +102,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What a second effect of this call means.
+    /// The consequence of a second effect of this call.
     pub(super) fn twice(&self) -> &'static str {
         let is_approved = |decided: &v1::ApprovalDecided| decided.decision() == v1::Decision::Approve;
         match self.holds.iter().any(|hold| hold.decided.is_some_and(is_approved)) {

@@ -68,7 +68,7 @@ impl<'a> Child<'a> {
     }
 }
 
-/// What clients observed of the execution of a step's plan, as of one that a request has started.
+/// The observations of clients about the execution of a step's plan, in the form of those about one that a request has started.
 pub(super) fn heard(kept: &Kept, heard: Option<&ObservedExecution>) -> ObservedExecution {
     ObservedExecution { uid: kept.execution.uid.clone(), ..heard.cloned().unwrap_or_default() }
 }
@@ -205,7 +205,7 @@ pub(super) fn one_folder(
     }
 }
 
-/// Nothing runs in the execution of a step's plan, however deep, once the step has its end.
+/// Checks that nothing runs in the execution of a step's plan, however deep, once the step has its end.
 pub(super) fn no_late_runs(
     children: &Children<'_>,
     parents: &Parents<'_>,
@@ -226,7 +226,7 @@ pub(super) fn no_late_runs(
     }
 }
 
-/// Of a step: its id, its tool, and what it depends on.
+/// The outline of a step: its id, its tool, and what it depends on.
 type StepOutline<'a> = (&'a str, &'a str, Vec<String>);
 
 /// The plan's id, and its steps.

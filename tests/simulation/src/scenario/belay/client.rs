@@ -28,7 +28,7 @@ pub(super) use self::order::Order;
 pub(super) use self::requests::with_outputs;
 pub(super) use self::states::is_terminal;
 
-/// One client machine: processes its orders concurrently.
+/// A client machine: processes its orders concurrently.
 pub(super) async fn work(orders: Vec<Order>, observed: Observations) -> turmoil::Result {
     join_all(orders.into_iter().map(|order| carry_through(order, &observed))).await;
     Ok(())

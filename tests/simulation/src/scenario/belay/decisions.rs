@@ -35,7 +35,7 @@ pub(super) struct Stored {
     pub(super) grants: BTreeMap<String, runner_v1::Grant>,
     /// The calls that the runner still has.
     pub(super) calls: BTreeMap<String, runner_v1::ToolCall>,
-    /// What people observed of approvals before the audit read them; later observations may be newer.
+    /// Observations of people about approvals before the audit read them; later observations may be newer.
     pub(super) asked: BTreeMap<String, ObservedApproval>,
 }
 
@@ -169,7 +169,7 @@ fn forms(evidence: &Evidence<'_>) -> Violations {
     violations
 }
 
-/// What a run was told about a question is what was recorded of that very question, which the call of that run has asked.
+/// Checks that a run was told about a question exactly what was recorded of that question, which the call of that run has asked.
 fn questions(evidence: &Evidence<'_>, gone: &BTreeMap<String, Deletion>, runs: &[Run]) -> Violations {
     let mut violations = Violations::new();
     // By title: the asking call, and how the question ended.
@@ -222,7 +222,7 @@ fn parse(grant: &runner_v1::Grant) -> Option<Grant> {
     serde_json::from_slice(&grant.body).ok()
 }
 
-/// One call.
+/// A call.
 struct One<'a> {
     evidence: &'a Evidence<'a>,
     runs: &'a [Run],
@@ -266,7 +266,7 @@ impl One<'_> {
         if agrees { Ok(()) } else { Err(format!("the runner says {:?}, and the executor {end:?}", known.state())) }
     }
 
-    /// What the policy requires, given what a run did.
+    /// The requirements of the policy, given what a run did.
     fn needs(&self, run: Option<&Run>) -> Needs {
         let effect = run.and_then(|run| run.effect.as_ref());
         let needs = policy::needs(self.mode, &self.call.request.tool, &self.call.arguments(), effect);

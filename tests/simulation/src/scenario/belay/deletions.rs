@@ -29,7 +29,7 @@ pub(super) struct Deletion {
     pub(super) is_complete: bool,
 }
 
-/// What becomes of one request.
+/// The outcome of one request.
 enum Answer {
     Deleted { complete: bool },
     Refused(String),
@@ -170,7 +170,7 @@ pub(super) fn audit(evidence: &Evidence<'_>, children: &Children<'_>, violations
     }
 }
 
-/// What a parent has recorded of a child that was deleted is how that had ended when a client saw it last.
+/// Checks that a parent has recorded the end of a deleted child as a client saw it last.
 pub(super) fn of_child(name: &str, ended: &v1::ChildEnded, observed: &Observations) -> Option<String> {
     use execution::State as S;
     if let Some(End::Failure(failure)) = &ended.end

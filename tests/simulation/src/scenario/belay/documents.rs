@@ -183,7 +183,7 @@ fn may_follow_skipped(step: &v1::StepSpec) -> bool {
         || named.any(|named| named.outcomes().any(|one| one == v1::Outcome::Skipped))
 }
 
-/// What a step depends on: an id, or an id with outcomes.
+/// The dependency of a step: an id, or an id with outcomes.
 fn of_dependency(step: &v1::StepSpec, on: &str) -> Value {
     let Some(named) = plans::outcomes_of(step, on) else { return on.into() };
     let words = named.outcomes().map(|outcome| match outcome {
@@ -261,7 +261,7 @@ fn filled(object: Value) -> Value {
     fields.into_iter().filter(|(_, value)| is_filled(value)).collect::<Map<String, Value>>().into()
 }
 
-/// What a plan says of itself, without what only documents have, and without its steps.
+/// The plan without its steps, and without what only documents have.
 fn of_plan(plan: &v1::Plan) -> Value {
     let escalation = plan.escalation.as_ref().map(|escalation| {
         let backoff: Vec<Value> = escalation.backoff.iter().map(of_duration).collect();
@@ -338,7 +338,7 @@ fn outcomes_by_step(step: &v1::StepSpec) -> Value {
     step.outcomes.iter().map(of_step).collect::<Map<String, Value>>().into()
 }
 
-/// What a plan says of a step's attempts and conditions, which its groups and defaults may have said.
+/// The attempts and conditions of a step, which its groups and defaults may have set.
 pub(super) fn terms(step: &v1::StepSpec) -> Value {
     json!([
         step.id,

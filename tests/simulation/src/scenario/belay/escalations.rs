@@ -25,7 +25,7 @@ pub(super) struct Escalations {
 }
 
 impl Escalations {
-    /// What an event that follows those so far breaks; the fold does not have it yet.
+    /// The rules that an event that follows those so far breaks; the fold does not have it yet.
     pub(super) fn before(&mut self, event: &v1::ExecutionEvent, fold: &Fold) -> Vec<String> {
         let Some(kind) = &event.kind else { return Vec::new() };
         let time = event.record_time.as_ref().map_or(0, belay_proto::micros);

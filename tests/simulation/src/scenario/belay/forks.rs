@@ -22,7 +22,7 @@ pub(super) struct Fork {
     from_step: String,
 }
 
-/// What is added to the request id of an execution for that of its fork.
+/// The suffix that is added to the request id of an execution for that of its fork.
 const SUFFIX: &str = "-fork";
 
 /// The request of a fork.
@@ -126,7 +126,7 @@ enum Begin {
 }
 
 impl Fork {
-    /// What it has to take over, by the steps' ids.
+    /// The steps that it has to take over, by their ids.
     fn taken_over(&self) -> BTreeMap<&str, Begin> {
         let specs = self.origin.plan.as_ref().map(|plan| &plan.steps[..]).unwrap_or_default();
         let begin = |spec: &v1::StepSpec| {
@@ -152,7 +152,7 @@ impl Fork {
         taken.filter_map(|spec| Some((spec.id.as_str(), begin(spec)?))).collect()
     }
 
-    /// What is wrong with a fork.
+    /// The problem with a fork; `None` when there is none.
     pub(super) fn audit(&self, kept: &Kept) -> Option<String> {
         let (fork, origin) = (&kept.execution, &self.origin);
         // People only change the plan of a fork as that of any execution.

@@ -15,12 +15,12 @@ const FACTS: &str = "facts";
 /// The default of `count`.
 const DEFAULT_COUNT: u32 = 3;
 
-/// What an execution is started with.
+/// The inputs with which an execution is started.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Inputs {
-    /// What the request gives.
+    /// The inputs that the request gives.
     pub(super) given: Option<Value>,
-    /// What is refused.
+    /// Inputs that are refused.
     pub(super) wrong: Option<Value>,
     /// The values of all inputs; `None` for a plan without any.
     pub(super) values: Option<Value>,
@@ -129,7 +129,7 @@ pub(super) fn values(plan: &v1::Plan, given: &Value) -> Value {
     values
 }
 
-/// What a template stands for: `inputs.NAME` and a path below it; `None` for another template.
+/// The value of a template: `inputs.NAME` and a path below it; `None` for another template.
 pub(super) fn resolve(template: &str, inputs: &Value) -> Option<Value> {
     let mut value = inputs.get(template.split('.').nth(1)?)?;
     for name in template.split('.').skip(2) {

@@ -1,4 +1,4 @@
-//! Audits when what waits for a time goes on: not much later than at its time, in true time, however long its executor was away.
+//! Audits when what waits for a time continues: not much later than at its time, in true time, however long its executor was away.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{machine, trace};
 
-/// How much later than at its time something may go on once nothing is wrong any more, in microseconds: less than the time after which an executor
+/// How much later than at its time something may continue once nothing is wrong any more, in microseconds: less than the time after which an executor
 /// looks without a reason.
 const MAX_LATE: i64 = 10_000_000;
 
@@ -27,7 +27,7 @@ pub(super) struct Lateness<'a> {
     drives_some: bool,
     /// The fence of the executor that stored the event before.
     fence: Option<i64>,
-    /// When each step goes on, in the same.
+    /// When each step continues, in the same.
     due: BTreeMap<&'a str, i64>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Lateness<'a> {
         Self { name, owners, not_before, drives_some, fence: None, due: BTreeMap::new() }
     }
 
-    /// What an event that follows those so far breaks.
+    /// A description of the lateness of an event that follows those so far; `None` when it is on time.
     pub(super) fn of(&mut self, event: &'a v1::ExecutionEvent) -> Option<String> {
         let Write { at: stored, fence } = self.owners.stored(self.name, event.sequence)?;
         // This is the first sign that another executor drives it.

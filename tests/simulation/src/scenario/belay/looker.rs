@@ -11,7 +11,7 @@ use super::client::{Connection, is_terminal, pause};
 use super::observed::Observations;
 use crate::trace;
 
-/// What two answers say of one execution, one after the other.
+/// A disagreement of two answers about one execution, one after the other.
 #[derive(Debug, Clone)]
 pub(super) struct Look {
     name: String,
@@ -83,7 +83,7 @@ pub(super) async fn look(seed: u64, observed: Observations) -> turmoil::Result {
     }
 }
 
-/// One that was shown as ended has gone on since, when it is shown as one that has not.
+/// Checks that an execution that was shown as ended and later as not ended has resumed in between.
 pub(super) fn audit(evidence: &Evidence<'_>, violations: &mut Violations) {
     for Look { name, sequence, order } in evidence.observed.looks() {
         let Some(kept) = evidence.stored.executions.get(&name) else { continue };

@@ -9,7 +9,7 @@
 //! pat, quinn ─── gRPC ──▶ gate (approvals) ◀── policy ────┘   └── mallory
 //! ```
 //!
-//! What clients and people observed and what the tools did is recorded outside of the machines. After the last fault every execution has to
+//! Observations of clients and people and the work of the tools are recorded outside of the machines. After the last fault every execution has to
 //! end; then all machines lose power once more, and their stored data is compared with the records.
 
 mod archive;
@@ -131,7 +131,7 @@ const HORIZON: Duration = Duration::from_secs(4);
 const MAX_RECOVERY: Duration = Duration::from_secs(60);
 /// How often that time begins again while tools run.
 const MAX_EXTENSIONS: usize = 4;
-/// A tool runs within this time where something goes on.
+/// A tool runs within this time where something continues.
 const RECENTLY: Duration = Duration::from_secs(10);
 /// The auditor has read everything within this time, one thing after the other: some seeds make hundreds of executions, each with approvals.
 const MAX_READING: Duration = Duration::from_secs(300);

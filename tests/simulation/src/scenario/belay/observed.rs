@@ -17,7 +17,7 @@ use super::retention::Taken;
 use crate::checker::Checker;
 use crate::trace;
 
-/// What clients observed. Clones share their state.
+/// Observations of clients. Clones share their state.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Observations {
     state: Arc<Mutex<State>>,
@@ -27,7 +27,7 @@ pub(super) struct Observations {
     /// Whether the executor keeps its journal.
     journal_remembers: bool,
     damaged: Damaged,
-    /// What retention has deleted.
+    /// Executions that retention has deleted.
     taken: Taken,
     /// The backup that is put back.
     backup: Backup,
@@ -131,12 +131,12 @@ impl Observations {
         self.has_reader
     }
 
-    /// What was observed so far.
+    /// The observations so far.
     pub(super) fn copy(&self) -> State {
         self.state().clone()
     }
 
-    /// What was observed since is of a history that is gone.
+    /// Restores a copy: the observations since are of a history that is gone.
     pub(super) fn restore(&self, copy: State) {
         let mut state = self.state();
         let lost = state.executions.keys().filter(|name| !copy.executions.contains_key(*name));
@@ -290,7 +290,7 @@ impl Observations {
         }
     }
 
-    /// Whether what has ended may go on from before that: a backup has been put back, or will be.
+    /// Whether what has ended may resume from before that: a backup has been put back, or will be.
     pub(super) fn end_may_be_gone(&self) -> bool {
         self.execution_may_be_gone() || self.backup.is_due()
     }
@@ -401,7 +401,7 @@ impl Observations {
         self.state().ended.len()
     }
 
-    /// Those of `requests` whose client has not.
+    /// The requests among `requests` whose client has not seen the end of the execution.
     pub(super) fn open(&self, requests: &[String]) -> Vec<String> {
         let state = self.state();
         requests.iter().filter(|id| !state.ended.contains(*id)).cloned().collect()

@@ -1,4 +1,4 @@
-//! What clients are to start.
+//! Orders that clients are to start.
 
 use std::time::Duration;
 

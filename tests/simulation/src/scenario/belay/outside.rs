@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::hosts;
 use crate::trace;
 
-/// One run of a tool.
+/// A run of a tool.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
     /// The call's name.
@@ -158,12 +158,12 @@ impl Outside {
         self.world().synced.contains(commit)
     }
 
-    /// What has happened so far.
+    /// The world so far.
     pub(super) fn copy(&self) -> World {
         self.world().clone()
     }
 
-    /// What has happened since is of a history that is gone.
+    /// Restores a copy: the events since are of a history that is gone.
     pub(super) fn restore(&self, copy: World) {
         let mut world = self.world();
         for run in world.runs.iter().skip(copy.runs.len()) {

@@ -32,7 +32,7 @@ pub(super) enum Depth {
     Outputs,
 }
 
-/// What the server has told of an execution.
+/// The server's account of an execution.
 #[derive(Debug, Clone)]
 pub(super) struct Account {
     pub(super) depth: Depth,
@@ -144,7 +144,7 @@ pub(super) struct Fold {
     pub(super) undone_by: BTreeMap<usize, usize>,
     /// For each step, the event with which it completed last; 0 for none.
     completed_by: Vec<i64>,
-    /// What the signals carry that no step has taken, by the sequence of their event.
+    /// The payloads of signals that no step has taken, by the sequence of their event.
     signals: BTreeMap<i64, v1::Payload>,
 }
 
@@ -475,7 +475,7 @@ impl Fold {
         }
     }
 
-    /// What every client is shown.
+    /// The picture that every client is shown.
     pub(super) fn shown(&self) -> Picture {
         let mut shown = self.picture.clone();
         for (index, step) in shown.steps.iter_mut().enumerate() {

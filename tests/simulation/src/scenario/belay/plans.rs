@@ -353,13 +353,13 @@ fn on_error(class: ErrorClass, strategy: Strategy) -> v1::OnError {
     v1::OnError { error_class: class.into(), strategy: strategy.into() }
 }
 
-/// What a plan has follow when a step fails with this class.
+/// The strategy that a plan has for a step that fails with this class.
 pub(super) fn strategy(step: &v1::StepSpec, class: Option<ErrorClass>) -> Option<Strategy> {
     step.on_error.iter().find(|entry| Some(entry.error_class()) == class).map(v1::OnError::strategy)
 }
 
 /// A list of two to four entries, of which some have what an earlier step has returned, in a plan that fails and undoes that step now and then: when it
-/// goes on, the list is read again, with other entries.
+/// continues, the list is read again, with other entries.
 pub(super) fn listing(random: &mut StdRng, id: String) -> v1::Plan {
     let call = |tool: &str, arguments: Value| v1::ToolStep {
         tool: tool.to_owned(),
@@ -466,7 +466,7 @@ fn tool(random: &mut StdRng) -> &'static str {
     }
 }
 
-/// One of a few files, so that calls touch the same ones; its name selects the policy rule.
+/// A path to one of a few files, so that calls touch the same ones; its name selects the policy rule.
 pub(super) fn path(random: &mut StdRng) -> String {
     let kind = match random.random_range(0..100) {
         0..40 => policy::FREE,

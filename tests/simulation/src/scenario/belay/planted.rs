@@ -16,7 +16,7 @@ use crate::machine::Disk;
 /// A defect of the services' own code: [`Defect::RepetitionRefused`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn repetition_refused(seed: u64) -> Result<(), String> {
     run(seed, Bugs { nests: true, retains: true, forks: true, ..Bugs::planted(Defect::RepetitionRefused) })
 }
@@ -24,7 +24,7 @@ pub fn repetition_refused(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::ChildOfRunningTaken`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn child_of_running_taken(seed: u64) -> Result<(), String> {
     run(seed, Bugs { nests: true, retains: true, ..Bugs::planted(Defect::ChildOfRunningTaken) })
 }
@@ -32,7 +32,7 @@ pub fn child_of_running_taken(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::ForkForgetsOutput`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn fork_forgets_output(seed: u64) -> Result<(), String> {
     run(seed, Bugs { nests: true, forks: true, ..Bugs::planted(Defect::ForkForgetsOutput) })
 }
@@ -40,7 +40,7 @@ pub fn fork_forgets_output(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::UnrecordedChildDeleted`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn unrecorded_child_deleted(seed: u64) -> Result<(), String> {
     let (drives_some, often) = (true, EXECUTOR_KILLS);
     run(seed, Bugs { nests: true, deletes: true, drives_some, often, ..Bugs::planted(Defect::UnrecordedChildDeleted) })
@@ -49,7 +49,7 @@ pub fn unrecorded_child_deleted(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::LostChildStartedAgain`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn lost_child_started_again(seed: u64) -> Result<(), String> {
     let (drives_some, often) = (true, EXECUTOR_KILLS);
     run(seed, Bugs { nests: true, deletes: true, drives_some, often, ..Bugs::planted(Defect::LostChildStartedAgain) })
@@ -58,7 +58,7 @@ pub fn lost_child_started_again(seed: u64) -> Result<(), String> {
 /// The execution of a step's plan works in a folder of its own.
 ///
 /// # Errors
-/// What was violated: how the defect is found.
+/// A description of the violation by which the defect is found.
 pub fn child_in_another_folder(seed: u64) -> Result<(), String> {
     run(seed, Bugs { nests: true, ..Bugs::planted(Defect::ChildInAnotherFolder) })
 }
@@ -66,7 +66,7 @@ pub fn child_in_another_folder(seed: u64) -> Result<(), String> {
 /// A parent takes a state of its child that is not an end for a failure.
 ///
 /// # Errors
-/// What was violated: how the defect is found.
+/// A description of the violation by which the defect is found.
 pub fn stale_view(seed: u64) -> Result<(), String> {
     run(seed, Bugs { broods: true, ..Bugs::planted(Defect::StaleView) })
 }
@@ -74,7 +74,7 @@ pub fn stale_view(seed: u64) -> Result<(), String> {
 /// The same, as a client that only looks sees it.
 ///
 /// # Errors
-/// What was violated: how the defect is found.
+/// A description of the violation by which the defect is found.
 pub fn stale_look(seed: u64) -> Result<(), String> {
     run(seed, Bugs { nests: true, looks: true, ..Bugs::planted(Defect::StaleView) })
 }
@@ -82,7 +82,7 @@ pub fn stale_look(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::PauseOfChildKept`].
 ///
 /// # Errors
-/// What was violated: how the defect is found.
+/// A description of the violation by which the defect is found.
 pub fn pause_of_child_kept(seed: u64) -> Result<(), String> {
     run(seed, Bugs { nests: true, often: EXECUTOR_KILLS, ..Bugs::planted(Defect::PauseOfChildKept) })
 }
@@ -90,7 +90,7 @@ pub fn pause_of_child_kept(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::ChildNotDriven`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn child_not_driven(seed: u64) -> Result<(), String> {
     let often = EXECUTOR_KILLS;
     run(seed, Bugs { nests: true, drives_some: true, often, ..Bugs::planted(Defect::ChildNotDriven) })
@@ -99,7 +99,7 @@ pub fn child_not_driven(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::UnorderedCollection`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn unordered_collection(seed: u64) -> Result<(), String> {
     run(seed, Bugs { extends: true, ..Bugs::planted(Defect::UnorderedCollection) })
 }
@@ -107,7 +107,7 @@ pub fn unordered_collection(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::IncompleteCollection`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn incomplete_collection(seed: u64) -> Result<(), String> {
     run(seed, Bugs { extends: true, ..Bugs::planted(Defect::IncompleteCollection) })
 }
@@ -115,7 +115,7 @@ pub fn incomplete_collection(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::StaleEntries`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn stale_entries(seed: u64) -> Result<(), String> {
     run(seed, Bugs { extends: true, ..Bugs::planted(Defect::StaleEntries) })
 }
@@ -123,7 +123,7 @@ pub fn stale_entries(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::LayerLeftOut`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn layer_left_out(seed: u64) -> Result<(), String> {
     run(seed, Bugs { extends: true, ..Bugs::planted(Defect::LayerLeftOut) })
 }
@@ -131,7 +131,7 @@ pub fn layer_left_out(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::HeldBudgetIgnored`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn held_budget_ignored(seed: u64) -> Result<(), String> {
     run(seed, Bugs { extends: true, ..Bugs::planted(Defect::HeldBudgetIgnored) })
 }
@@ -139,7 +139,7 @@ pub fn held_budget_ignored(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::NamespaceHoldsForgotten`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn namespace_holds_forgotten(seed: u64) -> Result<(), String> {
     run(seed, Bugs::planted(Defect::NamespaceHoldsForgotten))
 }
@@ -147,7 +147,7 @@ pub fn namespace_holds_forgotten(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::QuestionOfAnotherRun`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn question_of_another_run(seed: u64) -> Result<(), String> {
     run(seed, Bugs::planted(Defect::QuestionOfAnotherRun))
 }
@@ -155,7 +155,7 @@ pub fn question_of_another_run(seed: u64) -> Result<(), String> {
 /// A planted bug: the journal acknowledges before it commits.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn acknowledging_before_the_commit(seed: u64) -> Result<(), String> {
     let writes_behind = true;
     run(seed, Bugs { writes_behind, ..Bugs::default() })
@@ -164,7 +164,7 @@ pub fn acknowledging_before_the_commit(seed: u64) -> Result<(), String> {
 /// A planted bug: after a restart, the runner runs calls again that it has already run.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn forgetting_calls(seed: u64) -> Result<(), String> {
     let calls = Memory::Replaced;
     run(seed, Bugs { calls, ..Bugs::default() })
@@ -173,7 +173,7 @@ pub fn forgetting_calls(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::WallClockMessages`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn wall_clock_messages(seed: u64) -> Result<(), String> {
     run(seed, Bugs { webhooks: true, ..Bugs::planted(Defect::WallClockMessages) })
 }
@@ -181,7 +181,7 @@ pub fn wall_clock_messages(seed: u64) -> Result<(), String> {
 /// A planted bug: the journal's commits are acknowledged before they are synced.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn journal_without_sync(seed: u64) -> Result<(), String> {
     let journal = Synchronous::Normal;
     run(seed, Bugs { journal, ..Bugs::default() })
@@ -190,7 +190,7 @@ pub fn journal_without_sync(seed: u64) -> Result<(), String> {
 /// A planted bug: a call begins before its row in the ledger is synced.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn ledger_without_sync(seed: u64) -> Result<(), String> {
     let ledger = Synchronous::Normal;
     run(seed, Bugs { ledger, ..Bugs::default() })
@@ -199,7 +199,7 @@ pub fn ledger_without_sync(seed: u64) -> Result<(), String> {
 /// A planted bug: an effect is applied to its workspace before its row is in the ledger.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn applying_before_the_row(seed: u64) -> Result<(), String> {
     let workspaces = Flaw::AppliesBeforeTheRow;
     run(seed, Bugs { workspaces, ..Bugs::default() })
@@ -208,7 +208,7 @@ pub fn applying_before_the_row(seed: u64) -> Result<(), String> {
 /// A planted bug: staged effects are not synced.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn staging_without_sync(seed: u64) -> Result<(), String> {
     let workspaces = Flaw::StagesWithoutSync;
     run(seed, Bugs { workspaces, ..Bugs::default() })
@@ -217,7 +217,7 @@ pub fn staging_without_sync(seed: u64) -> Result<(), String> {
 /// A planted bug: applied effects are reported as synced although they are not.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn applying_without_sync(seed: u64) -> Result<(), String> {
     let workspaces = Flaw::NeverSyncs;
     run(seed, Bugs { workspaces, ..Bugs::default() })
@@ -226,7 +226,7 @@ pub fn applying_without_sync(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::AcknowledgementNotRetried`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn acknowledgement_not_retried(seed: u64) -> Result<(), String> {
     run(seed, Bugs::planted(Defect::AcknowledgementNotRetried))
 }
@@ -234,7 +234,7 @@ pub fn acknowledgement_not_retried(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::UncommittedReportedUnknown`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn uncommitted_reported_unknown(seed: u64) -> Result<(), String> {
     // Short and often: a write that fails before the commit leaves the call without an end.
     let often = often_full_for(24, Disk::StoresFull, Duration::from_millis(40));
@@ -244,7 +244,7 @@ pub fn uncommitted_reported_unknown(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::FullDiskFailsSteps`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn full_disk_fails_steps(seed: u64) -> Result<(), String> {
     run(seed, Bugs { often: often_full(Disk::WorkspacesFull), ..Bugs::planted(Defect::FullDiskFailsSteps) })
 }
@@ -252,7 +252,7 @@ pub fn full_disk_fails_steps(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::LostApprovalNotRecreated`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn lost_approval_not_recreated(seed: u64) -> Result<(), String> {
     run(seed, Bugs { gate: Memory::Lost, often: GATE_KILLS, ..Bugs::planted(Defect::LostApprovalNotRecreated) })
 }
@@ -260,7 +260,7 @@ pub fn lost_approval_not_recreated(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::WallClockTimers`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn wall_clock_timers(seed: u64) -> Result<(), String> {
     run(seed, Bugs { often: often_ahead(EXECUTOR), ..Bugs::planted(Defect::WallClockTimers) })
 }
@@ -268,7 +268,7 @@ pub fn wall_clock_timers(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::ExpiredGrantDropsEffect`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn expired_grant_drops_effect(seed: u64) -> Result<(), String> {
     run(seed, Bugs { often: often_ahead(RUNNER), ..Bugs::planted(Defect::ExpiredGrantDropsEffect) })
 }
@@ -276,7 +276,7 @@ pub fn expired_grant_drops_effect(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::CursorAheadRejected`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn cursor_ahead_rejected(seed: u64) -> Result<(), String> {
     run(seed, Bugs { restores_journal: true, often: EXECUTOR_KILLS, ..Bugs::planted(Defect::CursorAheadRejected) })
 }
@@ -284,7 +284,7 @@ pub fn cursor_ahead_rejected(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::StaleCursorTrusted`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn stale_cursor_trusted(seed: u64) -> Result<(), String> {
     run(seed, Bugs { restores_journal: true, often: EXECUTOR_KILLS, ..Bugs::planted(Defect::StaleCursorTrusted) })
 }
@@ -292,7 +292,7 @@ pub fn stale_cursor_trusted(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::UnreadableRowStopsStart`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn unreadable_row_stops_start(seed: u64) -> Result<(), String> {
     run(seed, Bugs { damages_a_row: true, often: RUNNER_KILLS, ..Bugs::planted(Defect::UnreadableRowStopsStart) })
 }
@@ -300,7 +300,7 @@ pub fn unreadable_row_stops_start(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::EndlessReruns`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn endless_reruns(seed: u64) -> Result<(), String> {
     run(seed, Bugs { crowds: true, ..Bugs::planted(Defect::EndlessReruns) })
 }
@@ -308,7 +308,7 @@ pub fn endless_reruns(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::LostAnswerTrusted`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn lost_answer_trusted(seed: u64) -> Result<(), String> {
     run(seed, Bugs::planted(Defect::LostAnswerTrusted))
 }
@@ -316,7 +316,7 @@ pub fn lost_answer_trusted(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::LostWakeUp`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn lost_wake_up(seed: u64) -> Result<(), String> {
     run(seed, Bugs { waits: true, ..Bugs::planted(Defect::LostWakeUp) })
 }
@@ -324,7 +324,7 @@ pub fn lost_wake_up(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::LostTimer`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn lost_timer(seed: u64) -> Result<(), String> {
     run(seed, Bugs { waits: true, often: EXECUTOR_OUTAGES, ..Bugs::planted(Defect::LostTimer) })
 }
@@ -332,7 +332,7 @@ pub fn lost_timer(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::LateTimer`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn late_timer(seed: u64) -> Result<(), String> {
     run(seed, Bugs { waits: true, often: EXECUTOR_OUTAGES, ..Bugs::planted(Defect::LateTimer) })
 }
@@ -340,7 +340,7 @@ pub fn late_timer(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::DoubleDispatch`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn double_dispatch(seed: u64) -> Result<(), String> {
     run(seed, Bugs { often: EXECUTOR_KILLS, ..Bugs::planted(Defect::DoubleDispatch) })
 }
@@ -348,7 +348,7 @@ pub fn double_dispatch(seed: u64) -> Result<(), String> {
 /// The same with the executions of the plans that steps have.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn double_start(seed: u64) -> Result<(), String> {
     run(seed, Bugs { nests: true, often: EXECUTOR_KILLS, ..Bugs::planted(Defect::DoubleDispatch) })
 }
@@ -356,7 +356,7 @@ pub fn double_start(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::UnorderedAppend`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn unordered_append(seed: u64) -> Result<(), String> {
     run(seed, Bugs::planted(Defect::UnorderedAppend))
 }
@@ -364,7 +364,7 @@ pub fn unordered_append(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::GrantReuse`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn grant_reuse(seed: u64) -> Result<(), String> {
     run(seed, Bugs { often: EXECUTOR_KILLS, ..Bugs::planted(Defect::GrantReuse) })
 }
@@ -372,7 +372,7 @@ pub fn grant_reuse(seed: u64) -> Result<(), String> {
 /// A defect of the services' own code: [`Defect::NoFence`].
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn no_fence(seed: u64) -> Result<(), String> {
     run(seed, Bugs { replaces_executors: true, ..Bugs::planted(Defect::NoFence) })
 }

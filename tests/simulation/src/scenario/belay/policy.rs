@@ -47,7 +47,7 @@ non_interactive_policy: {alone}
     [first.into(), second.into()]
 }
 
-/// What a call requires to complete.
+/// The requirements of the policy for a call to complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Needs {
     /// An approval before it runs.
@@ -58,7 +58,7 @@ pub(super) struct Needs {
     pub(super) denied: bool,
 }
 
-/// What the policy requires in an execution with this mode. `effect`: what the call changed, if it ran in a view.
+/// The requirements of the policy in an execution with this mode. `effect`: what the call changed, if it ran in a view.
 pub(super) fn needs(mode: ApprovalMode, tool: &str, arguments: &Value, effect: Option<&Effect>) -> Needs {
     let declared = arguments["path"].as_str();
     let before = tool == PUBLISH || declared.is_some_and(|path| path.starts_with(ASKED));

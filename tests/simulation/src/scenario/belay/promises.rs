@@ -12,7 +12,7 @@ use super::picture::Fold;
 use super::plans;
 use crate::trace;
 
-/// What the events so far say about the steps of one execution. Steps are indexes into the fold's.
+/// The state of the steps of one execution by the events so far. Steps are indexes into the fold's.
 #[derive(Debug, Default)]
 pub(super) struct Promises {
     attempts: BTreeMap<usize, Attempts>,
@@ -81,7 +81,7 @@ fn max_attempts(spec: &v1::StepSpec) -> i32 {
 }
 
 impl Promises {
-    /// What an event that follows those so far breaks; the fold does not have it yet.
+    /// The promises that an event that follows those so far breaks; the fold does not have it yet.
     pub(super) fn before(&mut self, event: &v1::ExecutionEvent, fold: &Fold) -> Vec<String> {
         let Ok(step) = fold.index(event) else { return Vec::new() };
         let Some(kind) = &event.kind else { return Vec::new() };
@@ -236,7 +236,7 @@ fn capacity(plan: &v1::Plan, resource: &str) -> usize {
     known.map_or(1, |known| usize::try_from(known.capacity).unwrap_or_default())
 }
 
-/// What the runs of an execution's calls break.
+/// The promises that the runs of an execution's calls break.
 pub(super) fn of_runs(fold: &Fold, calls: &BTreeMap<String, Call<'_>>, runs: &[Run]) -> Vec<String> {
     let of_calls = runs.iter().filter_map(|run| Some((run, calls.get_key_value(&run.call)?)));
     let of_calls: Vec<(&Run, &String, &Call<'_>)> = of_calls.map(|(run, (name, call))| (run, name, call)).collect();

@@ -1,5 +1,5 @@
-//! What the executor's retention deletes by itself, recorded with the journal's commits and outside of the machines: only what has ended, whose end is recorded
-//! where it belongs, and never the execution of a step's plan while that of the step is in progress.
+//! Deletions by the executor's retention, recorded with the journal's commits and outside of the machines: it deletes only executions that have
+//! ended, whose end is recorded where it belongs, and never the execution of a step's plan while that of the step is in progress.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -37,7 +37,7 @@ pub(super) fn interval(seed: u64) -> Duration {
 /// How long an execution may be in progress again, in microseconds, when retention deletes one of its children: it has looked before.
 const LOOKED_BEFORE: i64 = 1_000_000;
 
-/// What retention has deleted. Clones are one record.
+/// Executions that retention has deleted. Clones are one record.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Taken(Arc<Mutex<State>>);
 

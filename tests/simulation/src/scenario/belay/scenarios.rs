@@ -7,7 +7,7 @@ use super::run;
 /// Belay as it is: all guarantees hold.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn as_it_is(seed: u64) -> Result<(), String> {
     run(seed, Bugs::default())
 }
@@ -15,7 +15,7 @@ pub fn as_it_is(seed: u64) -> Result<(), String> {
 /// Belay as it is, with steps that have plans of their own, whose steps may have plans again, and with inputs.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn nesting(seed: u64) -> Result<(), String> {
     run(seed, Bugs { nests: true, ..Bugs::default() })
 }
@@ -23,7 +23,7 @@ pub fn nesting(seed: u64) -> Result<(), String> {
 /// Belay as it is, with many executions of the plans of steps, most of which end as soon as they have begun: each ends for its step as it has ended.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn brooding(seed: u64) -> Result<(), String> {
     run(seed, Bugs { broods: true, looks: true, ..Bugs::default() })
 }
@@ -32,18 +32,18 @@ pub fn brooding(seed: u64) -> Result<(), String> {
 /// accepted. Some were forked before. Every other executor drives only what it is asked to: a child may end while its parent is not driven.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn deleting(seed: u64) -> Result<(), String> {
     let drives_some = seed % 2 == 1;
     let often = if drives_some { EXECUTOR_KILLS } else { None };
     run(seed, Bugs { nests: true, deletes: true, forks: true, looks: true, drives_some, often, ..Bugs::default() })
 }
 
-/// Belay as it is, with an executor that keeps few of the executions that have ended, or keeps them for a moment: it deletes them while others run, go on,
+/// Belay as it is, with an executor that keeps few of the executions that have ended, or keeps them for a moment: it deletes them while others run, resume,
 /// are forked and, in some, are deleted by clients.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn retaining(seed: u64) -> Result<(), String> {
     let drives_some = seed % 2 == 1;
     let often = if drives_some { EXECUTOR_KILLS } else { None };
@@ -55,7 +55,7 @@ pub fn retaining(seed: u64) -> Result<(), String> {
 /// Belay as it is, with an executor that drives only what it is asked to, as one without a service does, and with it the executions of steps' plans.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn driving_some(seed: u64) -> Result<(), String> {
     run(seed, Bugs { nests: true, drives_some: true, often: EXECUTOR_KILLS, ..Bugs::default() })
 }
@@ -63,7 +63,7 @@ pub fn driving_some(seed: u64) -> Result<(), String> {
 /// Belay as it is, with steps that run for each entry of a list, that fall back to other calls, that are undone, that have checks, and that share resources.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn extending(seed: u64) -> Result<(), String> {
     run(seed, Bugs { extends: true, ..Bugs::default() })
 }
@@ -71,7 +71,7 @@ pub fn extending(seed: u64) -> Result<(), String> {
 /// Belay as it is, with plans that have what fails run again after everything else, and then wait for a person, and with inputs.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn escalating(seed: u64) -> Result<(), String> {
     run(seed, Bugs { escalates: true, ..Bugs::default() })
 }
@@ -80,7 +80,7 @@ pub fn escalating(seed: u64) -> Result<(), String> {
 /// twice because of it.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn losing_the_ledger(seed: u64) -> Result<(), String> {
     let calls = Memory::Lost;
     run(seed, Bugs { calls, ..Bugs::default() })
@@ -90,7 +90,7 @@ pub fn losing_the_ledger(seed: u64) -> Result<(), String> {
 /// approval.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn losing_the_gate(seed: u64) -> Result<(), String> {
     let gate = Memory::Lost;
     run(seed, Bugs { gate, often: GATE_KILLS, ..Bugs::default() })
@@ -100,7 +100,7 @@ pub fn losing_the_gate(seed: u64) -> Result<(), String> {
 /// reset.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn restoring_the_journal(seed: u64) -> Result<(), String> {
     run(seed, Bugs { restores_journal: true, often: EXECUTOR_KILLS, ..Bugs::default() })
 }
@@ -109,7 +109,7 @@ pub fn restoring_the_journal(seed: u64) -> Result<(), String> {
 /// is one history, in which nothing is stuck, lost or done twice.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn restoring_everything(seed: u64) -> Result<(), String> {
     let nests = seed.is_multiple_of(2);
     run(seed, Bugs { restores_all: true, nests, waits: !nests, ..Bugs::default() })
@@ -119,7 +119,7 @@ pub fn restoring_everything(seed: u64) -> Result<(), String> {
 /// unknown, or known where only its name was damaged, and everything else continues.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn damaging_a_row(seed: u64) -> Result<(), String> {
     run(seed, Bugs { damages_a_row: true, often: RUNNER_KILLS, ..Bugs::default() })
 }
@@ -127,7 +127,7 @@ pub fn damaging_a_row(seed: u64) -> Result<(), String> {
 /// Belay as it is, where all executions append to one file at once: a call that conflicts is repeated, at most three times.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn in_a_crowd(seed: u64) -> Result<(), String> {
     run(seed, Bugs { crowds: true, ..Bugs::default() })
 }
@@ -136,7 +136,7 @@ pub fn in_a_crowd(seed: u64) -> Result<(), String> {
 /// taken, or by the answer that a person gave.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn waiting(seed: u64) -> Result<(), String> {
     run(seed, Bugs { waits: true, ..Bugs::default() })
 }
@@ -144,7 +144,7 @@ pub fn waiting(seed: u64) -> Result<(), String> {
 /// Belay as it is, with executors that another replaces while they run, and that do not notice. Nothing that they do later counts.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn replacing_executors(seed: u64) -> Result<(), String> {
     run(seed, Bugs { replaces_executors: true, ..Bugs::default() })
 }
@@ -153,7 +153,7 @@ pub fn replacing_executors(seed: u64) -> Result<(), String> {
 /// end is told, and nothing else is.
 ///
 /// # Errors
-/// What was violated.
+/// A description of the violation.
 pub fn telling(seed: u64) -> Result<(), String> {
     run(seed, Bugs { webhooks: true, nests: seed.is_multiple_of(3), ..Bugs::default() })
 }

@@ -62,9 +62,9 @@ pub(super) struct SharedWriter {
     /// The executor's fence.
     pub(super) fence: i64,
     pub(super) checker: Checker,
-    /// What retention deletes, where it does.
+    /// Executions that retention deletes, where it does.
     pub(super) taken: Option<Taken>,
-    /// What is told of it, where it is.
+    /// The mailbox that is told of it, where there is one.
     pub(super) mailbox: Option<Mailbox>,
 }
 

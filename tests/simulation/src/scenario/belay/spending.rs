@@ -15,7 +15,7 @@ const UNDOES: &str = "~compensate";
 /// The calls of one execution so far.
 #[derive(Default)]
 pub(super) struct Spending {
-    /// What its parent gave it, and what its plan allows.
+    /// The allotment of its parent, and the limit of its plan.
     given: Option<i64>,
     limit: Option<i64>,
     spent: i64,
@@ -26,7 +26,7 @@ pub(super) struct Spending {
 }
 
 impl Spending {
-    /// What an event breaks. `operation`: the name of the call or the child that it is about.
+    /// A description of the limit that an event breaks; `None` when it breaks none. `operation`: the name of the call or the child that it is about.
     pub(super) fn of(&mut self, event: &v1::ExecutionEvent, operation: &str) -> Option<String> {
         let limit_of = |plan: &Option<v1::Plan>| plan.as_ref()?.budget.as_ref()?.calls;
         let is_counted = !event.step_id.ends_with(UNDOES);
@@ -72,7 +72,7 @@ impl Spending {
     }
 }
 
-/// What the calls of a namespace hold and have used in one window, by the events.
+/// Amounts that the calls of a namespace hold and have used in one window, by the events.
 #[derive(Default)]
 struct InWindow {
     used: i64,
@@ -107,7 +107,7 @@ impl InWindow {
     }
 }
 
-/// What is wrong with what the store has of the budget of a namespace. Deleted executions give nothing back, and have no events any more.
+/// The problem of the store's account of the budget of a namespace. Deleted executions give nothing back, and have no events any more.
 pub(super) fn of_namespace(
     namespace: &v1::Namespace,
     executions: &BTreeMap<String, Kept>,

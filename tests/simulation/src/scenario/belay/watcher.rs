@@ -55,12 +55,12 @@ pub(super) async fn watch(name: &str, observed: &Observations, mut random: StdRn
     }
 }
 
-/// What a watcher has seen.
+/// The last things that a watcher has seen.
 #[derive(Debug, Default)]
 struct Seen {
     /// The last event.
     sequence: i64,
-    /// What that number is of: a journal and an execution in it.
+    /// The source of that number: a journal and an execution in it.
     source: Option<Source>,
     /// The last cursor.
     cursor: String,

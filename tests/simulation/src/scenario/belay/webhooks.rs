@@ -68,7 +68,7 @@ pub(super) fn max_delay(seed: u64) -> Duration {
 /// Everything has been delivered or given up within this time after the last fault and the last end.
 pub(super) const MAX_DELIVERY: Duration = Duration::from_secs(90);
 
-/// What has become of messages, recorded outside of the machines. Clones are one record.
+/// The fate of messages, recorded outside of the machines. Clones are one record.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Mailbox(Arc<Mutex<State>>);
 
@@ -279,7 +279,7 @@ pub(super) fn audit(evidence: &Evidence<'_>, mailbox: &Mailbox, seed: u64, viola
     }
 }
 
-/// What is wrong with a message that was sent.
+/// The problem with a message that was sent; `None` when there is none.
 fn made_up(
     evidence: &Evidence<'_>,
     committed: &BTreeMap<String, i64>,

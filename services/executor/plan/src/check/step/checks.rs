@@ -1,4 +1,4 @@
-//! What is checked before and after a step's call.
+//! Conditions, files and commands that are checked before and after a step's call.
 
 use super::{call_part::CallPart, part::CheckPart};
 use crate::{

@@ -1,4 +1,4 @@
-//! What follows when a step has failed: further attempts, the delays between them, and strategies by class.
+//! Consequences of a step's failure: further attempts, the delays between them, and strategies by class.
 
 use crate::{Backoff, OnError, RateLimit, RetryPolicy, check::Checker, limits::MAX_ATTEMPTS, path::FieldPath};
 
@@ -20,7 +20,7 @@ impl Checker<'_> {
         self.backoff(&path.key("backoff"), &retry.backoff);
     }
 
-    /// What follows when a step of this kind has failed.
+    /// Checks the strategies for failures of a step.
     pub(in crate::check) fn on_error(&mut self, path: &FieldPath, on_error: &OnError, calls_tool: bool) {
         for (&class, &strategy) in on_error {
             let path = path.key(class.name());

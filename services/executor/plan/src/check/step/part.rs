@@ -1,4 +1,4 @@
-//! What is known of a step that has been checked: its parts, what of them is planned, its references, and the step that is made of them.
+//! Knowledge about a step that has been checked: its parts, the planned ones among them, its references, and the step that is made of them.
 
 use super::{
     call_part::{CallPart, outermost},
@@ -29,7 +29,7 @@ pub(super) enum CheckPart {
     Condition(Condition),
     File(CallPart),
     Command(CallPart),
-    /// Nothing valid was named.
+    /// The check names nothing valid.
     Unread,
 }
 
@@ -77,7 +77,7 @@ impl Part {
         self.condition.as_ref().map(|condition| Planned::Condition { step, place: None, condition })
     }
 
-    /// What is checked before and after the step's call, and the schema of its output.
+    /// The checks before and after the step's call, and the schema of its output.
     pub(in crate::check) fn planned_checks<'a>(
         &'a self,
         step: usize,

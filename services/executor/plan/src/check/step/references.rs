@@ -57,7 +57,7 @@ impl Checker<'_> {
         found
     }
 
-    /// What a step says of the ends of those that it depends on says each thing once.
+    /// Checks that a step names the outcomes of each of its dependencies only once.
     pub(super) fn outcomes(&mut self, path: &FieldPath, step: &StepDraft) {
         let depends_on = path.key("depends_on");
         let mut seen: HashMap<&str, (usize, bool)> = HashMap::new();

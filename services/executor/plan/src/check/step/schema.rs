@@ -19,7 +19,7 @@ impl Checker<'_> {
         is_within
     }
 
-    /// What is wrong with a schema before it is read as one.
+    /// The problem that a schema has before it is compiled; `None` when it has none.
     pub(super) fn schema_problem(&self, schema: &serde_json::Value, such_as: &str) -> Option<String> {
         let size = json_size(schema);
         if !schema.is_object() {

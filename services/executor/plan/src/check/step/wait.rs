@@ -1,4 +1,4 @@
-//! What a step waits for: a time, a signal, or the answer to a form.
+//! Waits of a step: for a time, a signal, or the answer to a form.
 
 use crate::{
     FormDraft, FormSpec, StepDraft, Template, WaitDraft, WaitFor,
@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Checker<'_> {
-    /// What the step waits for.
+    /// Checks what the step waits for; returns `None` when that is not valid.
     pub(super) fn wait(&mut self, path: &FieldPath, step: &StepDraft, wait: &WaitDraft) -> Option<WaitFor> {
         let WaitDraft { duration, until, signal, form } = wait;
         let only_for_tools = [

@@ -42,7 +42,7 @@ pub(super) fn draft(steps: Vec<StepDraft>) -> PlanDraft {
     PlanDraft { id: "demo".to_owned(), steps, ..PlanDraft::default() }
 }
 
-/// What is wrong with a draft, one line each.
+/// The violations of a draft, one line each.
 pub(super) fn violations(draft: PlanDraft) -> Vec<String> {
     Plan::new(draft).expect_err("the plan is refused").violations.iter().map(ToString::to_string).collect()
 }

@@ -1,4 +1,4 @@
-//! What holds for every plan.
+//! Properties that hold for every plan.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -31,7 +31,7 @@ fn any_acyclic() -> impl Strategy<Value = PlanDraft> {
         })
 }
 
-/// What a step of a draft depends on, by id.
+/// The ids of the steps on which a step of a draft depends.
 fn dependencies(step: &StepDraft) -> BTreeSet<String> {
     let StepKindDraft::Tool { arguments, .. } = &step.kind else { panic!("a tool step") };
     let named = arguments.as_object().unwrap().values().map(|value| {

@@ -12,7 +12,7 @@ fn composed(source: usize, text: &str, parts: &[(&str, &Arc<Composed>)]) -> Arc<
 
 const OUTER: &str = "id: outer\nsteps:\n  - {id: a, tool: t}\n  - id: b\n    plan: |\n      inner.yaml\n";
 
-/// What is wrong with the whole, by text, field, line and column.
+/// The violations of the composed plan, by text, field, line and column.
 fn wrong(plan: &Composed) -> Vec<(usize, String, u32, u32)> {
     let violations = Plan::parse(Format::Json, plan.json()).unwrap_err().violations;
     let located = violations.into_iter().map(|violation| plan.locate(violation));

@@ -14,7 +14,7 @@ use super::{
     Reader, Value,
 };
 
-/// What of a context becomes a label.
+/// Fields of a context that become labels.
 const LABELS: [&str; 4] = ["traceId", "userId", "sessionId", "environment"];
 
 /// The environments that there are.

@@ -142,7 +142,7 @@ impl<'n> Reader<'n> {
         Some(Budget { calls, output_bytes, on_exhausted: on_exhausted? })
     }
 
-    /// What follows failures, by their classes.
+    /// Reads the strategies for failures, by the class of the failure.
     pub(super) fn on_error(&mut self, on_error: &Value<'n>) -> OnError {
         let Some(entries) = on_error.node.entries() else {
             on_error.refuse(&mut self.report, || {

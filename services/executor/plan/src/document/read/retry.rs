@@ -64,7 +64,7 @@ impl<'n> Reader<'n> {
         known.map(|(_, profile)| *profile)
     }
 
-    /// What follows a rate limit: `never`, `queue_for_later`, or a list of delays.
+    /// Reads the reaction to a rate limit: `never`, `queue_for_later`, or a list of delays.
     fn rate_limit(&mut self, value: &Value<'n>) -> Option<RateLimit> {
         match &value.node.kind {
             Kind::Text(word) if word == "never" => Some(RateLimit::Never(Never::Never)),

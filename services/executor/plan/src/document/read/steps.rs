@@ -17,7 +17,7 @@ use crate::{
     path::shown,
 };
 
-/// What a step or a plan has, and a group does not.
+/// Fields that a step or a plan has, and a group does not.
 const OF_A_PLAN: [&str; 12] = [
     "timeout",
     "for_each",

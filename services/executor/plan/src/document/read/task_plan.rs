@@ -28,7 +28,7 @@ use super::{
     step::blank,
 };
 
-/// What each action of the executor stage needs: the parameters that have no default.
+/// Parameters without a default that each action of the executor stage needs.
 const NEEDED: [(&str, &str); 9] = [
     ("CreateFile", "`path` and `content`"),
     ("WriteFile", "`path` and `content`"),
@@ -41,13 +41,13 @@ const NEEDED: [(&str, &str); 9] = [
     ("RunTerminal", "`command`"),
 ];
 
-/// What a graph of dependencies looks like.
+/// The shape of a graph of dependencies.
 const GRAPH: &str = "an object with the ids on which each task or step depends, {ID: [ID, …]}, or edges, [{from: ID, to: ID}], of which `to` depends on `from`";
 
 /// The names of a field, in both cases.
 type Names = [&'static str; 2];
 
-/// What is read beside the steps while they are read.
+/// State that is collected while the steps are read.
 #[derive(Default)]
 struct TaskPlan<'n> {
     /// By the id of a task or step, what it depends on according to the graph; taken out as it is found.
@@ -56,7 +56,7 @@ struct TaskPlan<'n> {
     completed: HashSet<String>,
     /// All ids.
     known: HashSet<String>,
-    /// What the graph names, to be looked for.
+    /// Ids that the graph names, to be looked up.
     named: Vec<(String, Value<'n>)>,
 }
 
@@ -217,7 +217,7 @@ impl<'n> Reader<'n> {
         }
     }
 
-    /// What a task or a step depends on: what it says itself, and what the graph says.
+    /// The steps or tasks that a task or a step depends on, by its own fields and by the graph.
     fn graph_of(&mut self, fields: &mut Fields<'n>, id: &str, plan: &mut TaskPlan<'n>) -> Vec<Dependency> {
         let own = fields.take(&mut self.report, "depends_on");
         let camel = fields.take_either(&mut self.report, ["dependsOn", "DependsOn"]);

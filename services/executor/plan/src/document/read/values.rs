@@ -87,7 +87,7 @@ impl<'n> Reader<'n> {
     }
 }
 
-/// What is wrong with a number that is not exactly what its author wrote; `None` when nothing is.
+/// The problem of a number that is not exactly what its author wrote; `None` when it has none.
 pub(in crate::document) fn imprecise(text: &str, node: &Node) -> Option<&'static str> {
     let Kind::Number(number) = &node.kind else { return None };
     let end = |c: char| !c.is_ascii_alphanumeric() && !"+-._".contains(c);
@@ -118,7 +118,7 @@ pub(in crate::document) fn imprecise(text: &str, node: &Node) -> Option<&'static
     })
 }
 
-/// What is wrong with a text: the text, and the characters that may look like what was meant.
+/// A message about a text: the text, the problem, and the characters in it that resemble others.
 pub(super) fn about(text: &str, why: &str) -> String {
     match text.is_empty() {
         true => why.to_owned(),

@@ -1,4 +1,4 @@
-//! What a document with groups of steps means.
+//! Meaning of documents with groups of steps.
 
 use crate::{Format, Plan, RunWhen};
 
@@ -25,8 +25,8 @@ fn picture(plan: &str) -> Vec<String> {
     steps.collect()
 }
 
-/// What a group says of outcomes is for the steps that it begins with, and what is said of a group, for each of its steps but those for another course of
-/// things.
+/// Outcomes in the `depends_on` of a group apply to the steps that it begins with. Outcomes that another step names of a group apply to each of its
+/// steps, except those that run after another outcome.
 #[test]
 fn outcomes_go_down_into_groups_and_out_of_them() {
     let plan = r#"
@@ -145,7 +145,7 @@ steps:
     );
 }
 
-/// What waits for a group does not wait for what handles a failure in it, which is skipped when all goes well.
+/// Steps that wait for a group do not wait for the handlers of a failure in it, which are skipped when all goes well.
 #[test]
 fn a_group_has_completed_without_its_handlers() {
     let plan = r#"

@@ -1,4 +1,4 @@
-//! What a document may not do to its reader, and what a reader may not do to numbers.
+//! Harm that a document may not do to its reader, and that a reader may not do to numbers.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! What a document that is right means.
+//! Meaning of documents that are valid.
 
 use std::{fmt::Write, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What is wrong with a document, by the author's names and with its place.
+//! Violations in documents, by the author's names and with their places.
 
 use super::{REQUEST, assert_refused, one_step, read, violations};
 use crate::{Format, Plan, Planned};
@@ -263,7 +263,7 @@ fn places_in_json_are_found_past_every_kind_of_value() {
     );
 }
 
-/// What the executor finds about tools stands where the author wrote it, under the author's names, and in the author's order.
+/// Problems that the executor finds with tools stand where the author wrote them, under the author's names, and in the author's order.
 #[test]
 fn problems_in_steps_are_located() {
     let text = "{\n  \"plan\": {\"id\": \"p\", \"steps\": [\n    {\"id\": \"b\", \"order\": 2, \"skillId\": \"x\"},\n    {\"id\": \"a\", \"order\": 1, \"skillId\": \"noup\", \"params\": {\"n\": [1, 2]}}\n  ]}\n}";

@@ -106,7 +106,7 @@ impl<'a> One<'a, '_> {
         }
     }
 
-    /// Nothing that was shown or acknowledged is lost. S2-NFR-005.
+    /// Checks that nothing that was shown or acknowledged is lost. S2-NFR-005.
     pub(super) fn observations(&mut self) {
         let kept: &'a Kept = self.kept;
         let heard: &'a ObservedExecution = self.heard;

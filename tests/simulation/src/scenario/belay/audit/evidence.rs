@@ -1,4 +1,4 @@
-//! What the audit looks at, and what it finds.
+//! Evidence that the audit looks at, and violations that it finds.
 
 use belay_proto::v1;
 
@@ -21,7 +21,7 @@ pub(in super::super) const SKEW: i64 = TICK.as_micros() as i64;
 pub(in super::super) struct Kept {
     pub(in super::super) execution: v1::Execution,
     pub(in super::super) events: Vec<v1::ExecutionEvent>,
-    /// What is in its blobs, by their digests.
+    /// The contents of its blobs, by their digests.
     pub(in super::super) blobs: Blobs,
 }
 

@@ -1,4 +1,4 @@
-//! One execution that is audited.
+//! An execution that is audited.
 
 use belay_proto::v1::{self, execution_event::Kind};
 

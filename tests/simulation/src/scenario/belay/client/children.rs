@@ -1,4 +1,4 @@
-//! What clients do with the executions of the plans that steps have.
+//! Actions of clients on the executions of the plans that steps have.
 
 use belay_proto::v1::{self, execution, step};
 use rand::Rng;

@@ -85,7 +85,7 @@ impl Connection {
         }
     }
 
-    /// One for requests that are sent at the same time, on the same way.
+    /// Another connection for requests that are sent at the same time, on the same way.
     pub(super) fn another(&self) -> Self {
         Self { client: self.client.clone(), ..Self::new(&self.observed) }
     }

@@ -1,4 +1,4 @@
-//! What a client is to start, and what becomes of it.
+//! Orders: executions that a client is to start, and their outcome.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(in super::super) struct Order {
     pub(in super::super) inputs: Inputs,
     /// The plan as its author wrote it, to send instead.
     pub(in super::super) document: Option<String>,
-    /// How likely it is that a person has it go on after an end that is no success.
+    /// How likely it is that a person resumes it after an end that is no success.
     pub(in super::super) goes_on: f64,
     /// Whether its executor drives only what it is asked to: a client asks again and again.
     pub(in super::super) is_driven: bool,

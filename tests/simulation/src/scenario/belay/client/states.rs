@@ -1,4 +1,4 @@
-//! What the states of executions and steps mean to a client.
+//! Meaning of the states of executions and steps to a client.
 
 use belay_proto::v1::{self, execution, step};
 
@@ -20,7 +20,7 @@ pub(super) fn is_paused_by_plan(execution: &v1::Execution) -> bool {
         && execution.steps.iter().any(|step| step.state() == S::Failed)
 }
 
-/// Whether the execution of a step's plan waits for a person to resume it: one that was paused with its parent goes on with it.
+/// Whether the execution of a step's plan waits for a person to resume it: one that was paused with its parent resumes with it.
 pub(super) fn is_paused_by_person(child: &v1::Execution) -> bool {
     let is_by_parent = |reason: &v1::WaitingReason| reason.principal == child.parent_step;
     child.state() == execution::State::Paused && !child.waiting.iter().any(is_by_parent)

@@ -1,4 +1,4 @@
-//! What is in the workspaces at the end.
+//! Inventory of the workspaces at the end.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ impl Inventory {
         self.stock().found.is_some()
     }
 
-    /// What was found.
+    /// Takes the inventory that was found.
     pub(in super::super) fn take(&self) -> Option<Inventoried> {
         self.stock().found.take()
     }

@@ -10,7 +10,7 @@ use super::super::bugs::Bugs;
 use super::super::shared_journal::is_fenced;
 use super::clock::now_micros;
 
-/// What is known of the owners of a journal that was copied.
+/// Knowledge about the owners of a journal that was copied.
 #[derive(Debug)]
 pub(in super::super) struct OwnersCopy {
     newest_fence: i64,
@@ -108,7 +108,7 @@ impl Owners {
         Ok(answers)
     }
 
-    /// What is known now.
+    /// The current knowledge.
     pub(in super::super) fn copy(&self) -> OwnersCopy {
         self.with(|owned| OwnersCopy {
             newest_fence: owned.newest_fence,

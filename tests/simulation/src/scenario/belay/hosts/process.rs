@@ -1,4 +1,4 @@
-//! What every process of a service has: its channels, its store's place, its server, and who restarts it.
+//! Parts of every process of a service: its channels, its store's place, its server, and who restarts it.
 
 use std::error::Error;
 use std::future::{Future, pending};

@@ -1,4 +1,4 @@
-//! What the processes of the services share.
+//! State that the processes of the services share.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::inventory::Inventory;
 use super::owners::Owners;
 use crate::checker::Checker;
 
-/// What the processes of the services need across restarts.
+/// State that the processes of the services need across restarts.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Site {
     pub(in super::super) bugs: Bugs,
@@ -33,9 +33,9 @@ pub(in super::super) struct Site {
     pub(in super::super) knobs: Knobs,
     pub(in super::super) archive: Archive,
     pub(in super::super) damaged: Damaged,
-    /// What retention has deleted.
+    /// Executions that retention has deleted.
     pub(in super::super) taken: Taken,
-    /// What the receiver of webhooks has got.
+    /// Messages that the receiver of webhooks has got.
     pub(in super::super) mailbox: Mailbox,
     /// The backup that is put back.
     pub(in super::super) backup: Backup,

@@ -1,4 +1,4 @@
-//! What changes the steps of an execution, besides what becomes of each: another plan, lists, what is undone, what runs again.
+//! Changes of the steps of an execution, besides what becomes of each: another plan, lists, steps that are undone, steps that run again.
 
 use belay_proto::v1::{self, RunWhen, execution, step, step_spec};
 
@@ -43,7 +43,7 @@ impl Fold {
         Ok(())
     }
 
-    /// Nothing is left to run, and what was done is undone, by a step of its own for each.
+    /// Applies the beginning of compensation: nothing is left to run, and what was done is undone, by a step of its own for each.
     pub(super) fn undo(&mut self, started: &v1::ExecutionCompensationStarted) -> Result<(), String> {
         use step::State as S;
         let is_over = |step: &v1::Step| matches!(step.state(), S::Completed | S::Failed | S::Skipped | S::Cancelled);
@@ -215,7 +215,7 @@ impl Fold {
         }
     }
 
-    /// What did not complete runs again, and what depends on it.
+    /// Applies a retry: steps that did not complete run again, and those that depend on them.
     pub(super) fn retry(&mut self, retried: &v1::ExecutionRetried) -> Result<(), String> {
         use step::State as S;
         let is_over = |state| matches!(state, S::Completed | S::Failed | S::Skipped | S::Cancelled);

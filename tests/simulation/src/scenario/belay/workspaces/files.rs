@@ -31,7 +31,7 @@ pub(in super::super) struct Change {
     pub(in super::super) content: Option<String>,
 }
 
-/// One change of a staged effect.
+/// A change of a staged effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Op {
     pub(super) path: String,
@@ -88,7 +88,7 @@ impl Files {
         contents(&self.changes)
     }
 
-    /// What is in one file.
+    /// The content of one file.
     pub(super) fn content(&self, path: &str) -> Option<&str> {
         self.changes.iter().rev().find(|change| change.path == path)?.content.as_deref()
     }

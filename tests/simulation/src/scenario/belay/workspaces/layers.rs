@@ -17,7 +17,7 @@ pub(super) struct Layer {
     pub(super) place: LayerPlace,
     id: String,
     ops: Vec<Op>,
-    /// What it undid of the layers that it began with.
+    /// Paths in the layers that it began with whose changes it undid.
     undone: Vec<String>,
     over: Vec<String>,
     note: String,

@@ -1,4 +1,4 @@
-//! One call's view of a modelled workspace: its changes are in memory, and lost with its machine.
+//! A call's view of a modelled workspace: its changes are in memory, and lost with its machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub(in super::super) struct ModelView {
     base: Mutex<BTreeMap<String, Option<String>>>,
     /// The new content of each touched file; `None` when it is deleted.
     touched: BTreeMap<String, Option<String>>,
-    /// What it began with, beyond the workspace.
+    /// The changes that it began with, beyond the workspace.
     before: Manifest,
 }
 
