@@ -12,6 +12,7 @@ mod effect;
 mod ended;
 mod foresee;
 mod forget;
+mod job;
 mod judge;
 mod kept_results;
 mod known;

@@ -22,10 +22,10 @@ use super::{
     commit::{Commit, CommitOutcome},
     decide::{self, EffectDecision},
     ended::EndedCall,
+    job::VerifiedApproval,
     judge::{Judge, NotedJudge},
     not_durable,
     record::{self, failure},
-    run::VerifiedApproval,
 };
 use crate::{
     ToolFailure,

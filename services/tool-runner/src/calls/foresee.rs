@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{
     decide::{self, Admission},
+    job::judge_intent,
     record,
-    run::judge_intent,
 };
 use crate::{policy::CallPolicy, registry::RegisteredTool};
 

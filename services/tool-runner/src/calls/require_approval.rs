@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{
     Calls, Progress,
     effect::Proposal,
-    run::{Job, JudgedIntent},
+    job::{Job, JudgedIntent},
 };
 use crate::{
     ToolFailure, Touches,

@@ -1,7 +1,6 @@
 //! Runs a call, from the check of its intent to its end or to the approval that it waits for.
 
 use std::{
-    borrow::Cow,
     panic::AssertUnwindSafe,
     pin::Pin,
     sync::{Arc, OnceLock},
@@ -10,7 +9,7 @@ use std::{
 };
 
 use belay_defects::{Defect, is_planted};
-use belay_policy::{Decision, Policy, ToolKind};
+use belay_policy::ToolKind;
 use belay_proto::{
     runner_v1,
     v1::{self, ErrorClass, tool_call::State},
@@ -18,7 +17,7 @@ use belay_proto::{
 use belay_reasons as reasons;
 use belay_service_kit::Taken;
 use belay_telemetry::TraceContext;
-use belay_workspace::{RelPath, SpecialFile};
+use belay_workspace::SpecialFile;
 use futures::FutureExt as _;
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
@@ -29,6 +28,7 @@ use super::{
     commit::{Commit, CommitOutcome, DirectCommit},
     decide::{self, Admission},
     effect::{EffectOutcome, Examination, ExaminationStopped, Layering, NewLayer, Proposal},
+    job::{Job, JudgedIntent, VerifiedApproval, judge_intent},
     judge::Judge,
     record::{self, Unsuccessful},
     span::CallSpan,
@@ -36,12 +36,11 @@ use super::{
     work::{self, StopCause},
 };
 use crate::{
-    CallIntent, Recovery, StagedEffect, ToolFailure, Touches, View, ViewHandle,
+    Recovery, StagedEffect, ToolFailure, Touches, View, ViewHandle,
     commit_log::{self, ChangedPath, ConcurrentCommits},
-    ledger::{JudgementInput, Row, SpentGrant, WriteOutcome},
+    ledger::{Row, WriteOutcome},
     policy::CallPolicy,
     questions::Questions,
-    registry::RegisteredTool,
     secrets::CallSecrets,
     stop::Stop,
     subject::{parts, summary},
@@ -58,91 +57,12 @@ const MAX_QUICK_ARGUMENTS_BYTES: usize = 4096;
 /// How many skipped special files a receipt names.
 const MAX_LEFT_OUT: usize = 16;
 
-/// A verified approval of a call that waited before its tool ran.
-#[derive(Clone)]
-pub(super) struct VerifiedApproval {
-    pub(super) spends: SpentGrant,
-    /// Whether a person signed the approval, as opposed to the policy.
-    pub(super) by_person: bool,
-    /// The call as it waited, restored if the grant turns out to be spent.
-    pub(super) waiting: Arc<runner_v1::ToolCall>,
-}
-
-/// A running call.
-#[derive(Clone)]
-pub(super) struct Job {
-    pub(super) call: Call,
-    pub(super) request: CallRequest,
-    pub(super) policy: CallPolicy,
-    approved: Option<VerifiedApproval>,
-}
-
 /// The workspace that a call has run in.
 struct CallWorkspace<'a> {
     guard: &'a Arc<WorkspaceGuard>,
     window: &'a CommitWindow,
     /// The commit lock, if the call is exclusive.
     lock: Option<CommitLock>,
-}
-
-/// The intent of a call, and the policy's decision on it.
-pub(super) struct JudgedIntent {
-    pub(super) intent: CallIntent,
-    pub(super) decision: Decision,
-}
-
-impl Job {
-    pub(super) fn judge(&self, intent: &JudgedIntent) -> Judge {
-        let spec = &self.request.tool.spec;
-        // Only a person has seen the paths, so only their approval covers them; if the policy approved, the effect is judged like any
-        // other.
-        let by_person = self.approved.as_ref().is_some_and(|approved| approved.by_person);
-        let covered = if by_person { intent.intent.paths.clone() } else { Vec::new() };
-        let basis = JudgementInput { intent: intent.decision.verdict, covered };
-        let step = parts(&self.request.name).1.to_owned();
-        Judge { policy: self.policy.policy.clone(), tool: spec.name.to_owned(), kind: spec.kind, step, basis }
-    }
-
-    /// The same job, which hides these values too from now on.
-    fn hiding(&self, secrets: &[String]) -> Cow<'_, Self> {
-        if secrets.is_empty() {
-            return Cow::Borrowed(self);
-        }
-        let mut started = (*self.call.started).clone();
-        started.secrets.extend(secrets.iter().filter(|value| !self.call.started.secrets.contains(value)).cloned());
-        let secrets = Arc::new(self.call.secrets.with_found(secrets));
-        let call = Call { started: Arc::new(started), secrets, ..self.call.clone() };
-        Cow::Owned(Self { call, ..self.clone() })
-    }
-
-    /// Additions to the policy's rules with which the call may run; none where that would show a secret.
-    pub(super) fn rules_for_intent(&self, intent: &JudgedIntent) -> Vec<String> {
-        let asked = intent.intent.for_policy(&self.request.tool);
-        self.unhidden(self.policy.policy.rules_for_intent(parts(&self.request.name).1, &asked))
-    }
-
-    /// These rules, unless a secret is in one of them: as people are shown it, it would be another rule.
-    pub(super) fn unhidden(&self, rules: Vec<String>) -> Vec<String> {
-        let is_whole = |rule: &String| self.call.secrets.text(rule) == *rule;
-        if rules.iter().all(is_whole) { rules } else { Vec::new() }
-    }
-
-    pub(super) fn decision(&self, decision: &Decision) -> v1::PolicyDecision {
-        record::decision(decision, self.policy.revision)
-    }
-
-    /// The grant that a call spends by ending in this state: none if it is cancelled or denied.
-    fn used(&self, state: State) -> Option<&SpentGrant> {
-        let unspent = matches!(state, State::Cancelled | State::Denied);
-        self.approved.as_ref().map(|approved| &approved.spends).filter(|_| !unspent)
-    }
-
-    /// The row of the call. A MANUAL call has spent its grant before it started; any other spends it with this row.
-    pub(super) fn row(&self, call: runner_v1::ToolCall, ended: bool) -> Row {
-        let is_manual = self.request.tool.spec.recovery == Recovery::Manual;
-        let spends = self.used(call.state()).filter(|_| !is_manual).cloned();
-        Row { digest: self.call.digest.to_string(), ended, call, staged: None, pending: None, spends, removes: None }
-    }
 }
 
 impl Calls {
@@ -625,16 +545,4 @@ impl Calls {
         let receipt = v1::Receipt { ledger_id: self.ledger.id().into(), ..v1::Receipt::default() };
         Progress::Ended(self.ended_call(self.ended(job, receipt, Err(unsuccessful))))
     }
-}
-
-/// Evaluates the policy on the intent of a call. Paths are normalised first, so that their spelling does not matter; their names stay as they are.
-pub(super) fn judge_intent(policy: &Policy, tool: &RegisteredTool, arguments: &Value) -> JudgedIntent {
-    let mut intent = tool.tool.intent(arguments);
-    for path in intent.paths.iter_mut().chain([&mut intent.working_directory]) {
-        if let Ok(plain) = RelPath::parse(path) {
-            *path = if plain.is_root() { ".".to_owned() } else { plain.as_text() };
-        }
-    }
-    let decision = policy.intent(&intent.for_policy(tool));
-    JudgedIntent { intent, decision }
 }

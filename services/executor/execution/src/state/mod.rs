@@ -8,11 +8,13 @@ mod record;
 mod requests;
 mod signals;
 mod snapshot;
+mod step_view;
+mod waiting;
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-use belay_plan::{CONTEXT_INPUT, Plan, StepKind, StepSpec, ToolStep};
+use belay_plan::{CONTEXT_INPUT, Plan};
 
 pub(crate) use self::{
     account::Account,
@@ -28,11 +30,10 @@ pub use self::{
     record::{Authorization, FailedAttempt, StepKey, StepRole},
     signals::MAX_SIGNALS,
     snapshot::{NotRestored, SNAPSHOT_VERSION},
+    step_view::StepView,
+    waiting::Waiting,
 };
-use crate::{
-    Actor, CachedFrom, Created, ExecutionState, Failure, Json, OperationId, Payload, SkipReason, StepId, StepState,
-    Timestamp, ToolFacts, Totals, event::child_id,
-};
+use crate::{Actor, Created, ExecutionState, Failure, Json, OperationId, StepId, Timestamp, ToolFacts, Totals};
 
 /// One execution. Created from events and changed only by events.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,273 +132,6 @@ impl Stop {
     /// Whether the execution ends for it, and not for a step that failed.
     pub(crate) fn is_of_execution(self) -> bool {
         matches!(self, Self::Cancelled | Self::Killed | Self::Deadline)
-    }
-}
-
-/// What an execution or a step waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
-    /// The end of the execution of the step's plan.
-    Child {
-        /// Since when.
-        since: Timestamp,
-        /// The operation that it is.
-        child: OperationKey,
-    },
-    /// The time that a step waits for.
-    Time {
-        /// Since when.
-        since: Timestamp,
-        /// Until when.
-        until: Timestamp,
-    },
-    /// The next attempt.
-    Timer {
-        /// Since when.
-        since: Timestamp,
-        /// Until when.
-        until: Timestamp,
-    },
-    /// The namespace has used up its budget of a window, which has to end.
-    NamespaceBudget {
-        /// Since when.
-        since: Timestamp,
-        /// When the window ends.
-        until: Timestamp,
-    },
-    /// A principal has to resume it, or its time has to come.
-    Resume {
-        /// Since when.
-        since: Timestamp,
-        /// When it goes on by itself; `None` means never.
-        until: Option<Timestamp>,
-    },
-    /// A person has to find out what a call did.
-    Outcome {
-        /// Since when.
-        since: Timestamp,
-        /// The step.
-        step: StepKey,
-    },
-    /// A signal.
-    Signal {
-        /// Since when.
-        since: Timestamp,
-        /// Until when; `None` means without a limit.
-        until: Option<Timestamp>,
-        /// The wait.
-        wait: OperationKey,
-    },
-    /// A person's answer to a form.
-    Form {
-        /// Since when.
-        since: Timestamp,
-        /// Until when; `None` means without a limit.
-        until: Option<Timestamp>,
-        /// The wait.
-        wait: OperationKey,
-    },
-    /// A running call.
-    Call {
-        /// Since when.
-        since: Timestamp,
-    },
-    /// A call has to be approved.
-    Approval {
-        /// Since when.
-        since: Timestamp,
-        /// The operation.
-        operation: OperationKey,
-    },
-}
-
-/// The current state of one step.
-#[derive(Clone, Copy, Debug)]
-pub struct StepView<'a> {
-    /// The step's position.
-    pub key: StepKey,
-    record: &'a StepRecord,
-    operations: &'a Operations,
-    /// The state of the step that undoes what this one has done.
-    compensation: Option<StepState>,
-}
-
-impl<'a> StepView<'a> {
-    /// Its id.
-    pub fn id(&self) -> &'a StepId {
-        &self.record.id
-    }
-
-    /// What the step is to do.
-    pub fn spec(&self) -> &'a StepSpec {
-        &self.record.spec
-    }
-
-    /// Why the execution has it.
-    pub fn role(&self) -> StepRole {
-        self.record.role
-    }
-
-    /// A short line for people.
-    pub fn title(&self) -> &'a str {
-        match self.record.spec.title() {
-            title if title == self.record.spec.id() => &self.record.id,
-            title => title,
-        }
-    }
-
-    /// The call that it makes: its own, or one that has taken its place; `None` for a step that calls no tool.
-    pub fn call(&self) -> Option<&'a ToolStep> {
-        self.record.current_call()
-    }
-
-    /// The entry of the list for which it runs; `None` for a step of the plan.
-    pub fn item(&self) -> Option<&'a Json> {
-        self.record.item.as_ref()
-    }
-
-    /// The state of the step that undoes what this one has done; `None` while that stays.
-    pub fn compensation(&self) -> Option<StepState> {
-        self.compensation
-    }
-
-    /// Whether it runs for each entry of a list: the steps for the entries do what there is to do.
-    pub fn has_entries(&self) -> bool {
-        self.record.has_entries()
-    }
-
-    /// Whether it runs for each entry of a list, and has read that.
-    pub fn is_listed(&self) -> bool {
-        self.record.items.listed.is_some()
-    }
-
-    /// The steps for the entries of the list for each of which it runs, in order; none before it has read the list.
-    pub fn items(&self) -> &'a [StepKey] {
-        self.record.items.current()
-    }
-
-    /// Its state.
-    pub fn state(&self) -> StepState {
-        self.record.state
-    }
-
-    /// The current or last attempt, from 1; 0 before the first.
-    pub fn attempt(&self) -> u32 {
-        self.record.attempt
-    }
-
-    /// The number of the last attempt that it may make.
-    pub fn max_attempts(&self) -> u32 {
-        let attempts = if self.record.has_entries() { 1 } else { self.record.spec.retry().max_attempts };
-        // A rate limit that is queued for later has made more of them.
-        self.record.attempts_before_call.saturating_add(attempts).max(self.record.attempt)
-    }
-
-    /// When its first attempt started.
-    pub fn started_at(&self) -> Option<Timestamp> {
-        self.record.started_at
-    }
-
-    /// When the current attempt started; `None` between attempts and after the last.
-    pub fn attempt_started_at(&self) -> Option<Timestamp> {
-        self.record.attempt_started_at
-    }
-
-    /// How long it has waited for decisions so far, without a wait that goes on.
-    pub fn waited(&self) -> Duration {
-        self.record.waited
-    }
-
-    /// When it ended.
-    pub fn ended_at(&self) -> Option<Timestamp> {
-        self.record.ended_at
-    }
-
-    /// Its output, once it has completed.
-    pub fn output(&self) -> Option<&'a Payload> {
-        self.record.output.as_ref()
-    }
-
-    /// The last failure.
-    pub fn failure(&self) -> Option<&'a Failure> {
-        self.record.failure.as_deref()
-    }
-
-    /// Where its output comes from, when that is an earlier result of the same call.
-    pub fn cached_from(&self) -> Option<&'a CachedFrom> {
-        self.record.cached_from()
-    }
-
-    /// Its attempts that failed, in order, those before it was made to run again included.
-    pub fn failed_attempts(&self) -> &'a [FailedAttempt] {
-        &self.record.failed_attempts
-    }
-
-    /// The authorization of the call that completed it; `None` before that, and when the call changed nothing.
-    pub fn authorization(&self) -> Option<&'a Authorization> {
-        self.record.authorization.as_deref()
-    }
-
-    /// Why it was skipped, and because of which step.
-    pub fn skipped(&self) -> Option<(SkipReason, Option<StepKey>)> {
-        self.record.skipped
-    }
-
-    /// How many calls with the purpose of the current one, its own or that of a check, conflicted with another commit in this attempt.
-    pub fn conflicts(&self) -> u32 {
-        self.record.conflicts
-    }
-
-    /// Whether a call with that purpose was made again because it failed while others committed.
-    pub fn failed_during_commits(&self) -> bool {
-        self.record.failed_during_commits
-    }
-
-    /// Its operations in flight.
-    pub fn operations(&self) -> impl DoubleEndedIterator<Item = &'a Operation> {
-        self.operations.of_step(self.key)
-    }
-
-    /// The id of the execution that carries out its plan in its current attempt; `None` for a step that has begun none.
-    pub fn child(&self, execution: &Execution) -> Option<String> {
-        let begun = matches!(self.record.spec.kind(), StepKind::Plan(_)) && self.record.operations > 0;
-        let begun = begun && self.record.compensates().is_none();
-        begun.then(|| {
-            let (attempt, number) = (self.record.attempt, self.record.operations);
-            child_id(&execution.created.uid, self.record.id.as_str(), attempt, number)
-        })
-    }
-
-    /// The approvals that it waits for, and the forms whose answer it waits for, by their names at the gate.
-    pub fn approvals(&self) -> impl Iterator<Item = &'a str> {
-        self.operations().filter_map(|operation| operation.requested_approval().or(operation.requested_answer()))
-    }
-
-    /// What it waits for.
-    pub fn waiting(&self) -> Option<Waiting> {
-        let since = self.record.since;
-        match self.record.state {
-            StepState::BackingOff => self.record.not_before.map(|until| Waiting::Timer { since, until }),
-            StepState::OutcomeUnknown => Some(Waiting::Outcome { since, step: self.key }),
-            // The steps for the entries say what they wait for.
-            StepState::Running if self.record.has_entries() => None,
-            StepState::Running => Some(match self.operations().find(|operation| operation.child().is_some()) {
-                Some(operation) => Waiting::Child { since, child: operation.key },
-                // Its next call is not made yet: the execution is paused, or others hold what the call needs of a budget.
-                None if self.record.open.all == 0 => return None,
-                None => Waiting::Call { since },
-            }),
-            StepState::AwaitingApproval => {
-                self.operations().next().map(|operation| Waiting::Approval { since, operation: operation.key })
-            }
-            StepState::Waiting => self.operations().find_map(Operation::waiting),
-            StepState::Pending
-            | StepState::Ready
-            | StepState::Completed
-            | StepState::Failed
-            | StepState::Skipped
-            | StepState::Cancelled => None,
-        }
     }
 }
 
@@ -651,40 +385,6 @@ impl Execution {
     /// Whether a request with this id is remembered.
     pub fn has_seen(&self, request: &Actor) -> bool {
         self.requests.digest(request).is_some()
-    }
-
-    /// What the execution as a whole waits for; empty when it has ended or can make progress.
-    pub fn waiting(&self) -> Vec<Waiting> {
-        if self.state.is_terminal() {
-            return Vec::new();
-        }
-        if let Some(paused) = &self.paused {
-            let (since, until) = (paused.since, paused.resume_at);
-            return vec![match (&paused.namespace_budget, until) {
-                (Some(_), Some(until)) => Waiting::NamespaceBudget { since, until },
-                _ => Waiting::Resume { since, until },
-            }];
-        }
-        if let Some(until) = self.created.start_at.filter(|_| self.started_at.is_none() && self.stop.is_none()) {
-            return vec![Waiting::Time { since: self.created_at, until }];
-        }
-        let mut waiting: Vec<Waiting> =
-            self.index.unknown.iter().map(|&step| Waiting::Outcome { since: self.steps[step].since, step }).collect();
-        waiting.extend(self.index.approval_requested.iter().filter_map(|&operation| {
-            let since = self.operations.get(operation)?.pending_approval.as_ref()?.since;
-            Some(Waiting::Approval { since, operation })
-        }));
-        waiting.extend(self.operations.iter().filter_map(Operation::waiting));
-        if !self.is_parked() {
-            return waiting;
-        }
-        if let Some(&(until, step)) = self.index.backing_off.first() {
-            waiting.push(Waiting::Timer { since: self.steps[step].since, until });
-        }
-        // Of many the first stands for all: each step says its own.
-        let child = self.operations.iter().find(|operation| operation.child().is_some());
-        waiting.extend(child.map(|operation| Waiting::Child { since: operation.since, child: operation.key }));
-        waiting
     }
 
     /// The facts about the tool that the plan names `used_as`.

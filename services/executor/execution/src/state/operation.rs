@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     Allotment, Amounts, Child, Decision, PendingApproval, QuestionReply, StepKey, SubjectKind, Timestamp,
-    ToolCallRequest, WaitCondition, Waiting, event::OUTPUT_HELD,
+    ToolCallRequest, WaitCondition, event::OUTPUT_HELD,
 };
 
 /// The position of an operation: its step in the arena, the attempt, and its number within the attempt. It sorts in the plan's order.
@@ -146,21 +146,6 @@ impl Operation {
             (None, form) => form.map(|form| &form.subject_digest),
         }
         .map(String::as_str)
-    }
-
-    /// What it waits for, when it is a wait.
-    pub fn waiting(&self) -> Option<Waiting> {
-        let since = self.since;
-        match &self.kind {
-            OperationKind::ToolCall(_) | OperationKind::Child { .. } => None,
-            OperationKind::Wait(wait) => Some(match wait.condition {
-                WaitCondition::Time { until } => Waiting::Time { since, until },
-                WaitCondition::Signal { until, .. } => Waiting::Signal { since, until, wait: self.key },
-                WaitCondition::Form { until, .. } | WaitCondition::Question { until, .. } => {
-                    Waiting::Form { since, until, wait: self.key }
-                }
-            }),
-        }
     }
 
     /// Whether its approval is still to be requested.
