@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 
 use super::hosts::Site;
 use super::observed::Observations;
-use super::{HORIZON, SITE};
+use super::site::{HORIZON, SITE};
 use crate::world::World;
 use crate::{disk, machine, trace};
 

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use belay_proto::v1::{self, execution_event::Kind, wait_ended::Cause};
 
-use super::{
-    EXECUTOR,
-    hosts::{Owners, Write},
-};
+use super::hosts::{Owners, Write};
+use super::site::EXECUTOR;
 use crate::{machine, trace};
 
 /// How much later than at its time something may continue once nothing is wrong any more, in microseconds: less than the time after which an executor

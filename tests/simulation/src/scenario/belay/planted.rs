@@ -9,8 +9,9 @@ use super::bugs::{Bugs, Memory};
 use super::recurring_faults::{
     EXECUTOR_KILLS, EXECUTOR_OUTAGES, GATE_KILLS, RUNNER_KILLS, often_ahead, often_full, often_full_for,
 };
+use super::run::run;
+use super::site::{EXECUTOR, RUNNER};
 use super::workspaces::Flaw;
-use super::{EXECUTOR, RUNNER, run};
 use crate::machine::Disk;
 
 /// A defect of the services' own code: [`Defect::RepetitionRefused`].

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{EXECUTOR, GATE, RUNNER};
+use super::site::{EXECUTOR, GATE, RUNNER};
 use crate::fault::Fault;
 use crate::machine::Disk;
 

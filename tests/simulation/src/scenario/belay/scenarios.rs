@@ -2,7 +2,7 @@
 
 use super::bugs::{Bugs, Memory};
 use super::recurring_faults::{EXECUTOR_KILLS, GATE_KILLS, RUNNER_KILLS};
-use super::run;
+use super::run::run;
 
 /// Belay as it is: all guarantees hold.
 ///

@@ -20,7 +20,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::audit::{Evidence, SKEW, Violations};
 use super::hosts::now_micros;
 use super::shared_journal::SharedJournal;
-use super::{EXECUTOR, HORIZON};
+use super::site::{EXECUTOR, HORIZON};
 use crate::fault::{Fault, Schedule};
 use crate::{net, trace};
 

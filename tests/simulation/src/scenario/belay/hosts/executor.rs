@@ -14,7 +14,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::super::shared_journal::SharedJournal;
-use super::super::{EXECUTOR, retention, webhooks};
+use super::super::{retention, site::EXECUTOR, webhooks};
 use super::clock::WallClock;
 use super::journal::open_journal;
 use super::places::{EXECUTOR_PORT, FOLDER, READER_PORT, RUNNER_URI, SERVICES_URI};

@@ -10,9 +10,9 @@ use belay_service_kit::{Access, Ids, Principal, Service, Shutdown};
 use belay_sqlite::{Location, SqliteError, Synchronous};
 use turmoil::fs::shim::std::fs;
 
-use super::super::GATE;
 use super::super::bugs::Memory;
 use super::super::people::PERSON_NAME;
+use super::super::site::GATE;
 use super::clock::{WallClock, now_micros};
 use super::places::{FOLDER, PEOPLE_PORT, RUNNER_URI, SERVICES_PORT};
 use super::process::{Outcome, REDACTOR, THREADS, channel, location, no_spans, serve, supervise};

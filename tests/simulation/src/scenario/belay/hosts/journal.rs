@@ -9,8 +9,8 @@ use belay_journal_memory::LostAnswers;
 use belay_journal_sqlite::SqliteWriter;
 use belay_sqlite::Location;
 
-use super::super::HORIZON;
 use super::super::shared_journal::{SharedJournal, SharedWriter};
+use super::super::site::HORIZON;
 use super::super::slow_journal::{SlowWriter, slow};
 use super::clock::now_micros;
 use super::places::FOLDER;

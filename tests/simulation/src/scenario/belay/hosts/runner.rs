@@ -13,7 +13,7 @@ use belay_tool_runner::{
 
 use super::super::bugs::Memory;
 use super::super::workspaces::{self, ModelDirectories};
-use super::super::{RUNNER, tools};
+use super::super::{site::RUNNER, tools};
 use super::clock::{WallClock, now_micros};
 use super::places::{FOLDER, OWN_WORKSPACES, RUNNER_PORT, SERVICES_URI, SHARED_WORKSPACE};
 use super::process::{Outcome, REDACTOR, THREADS, channel, location, no_spans, serve, supervise};
