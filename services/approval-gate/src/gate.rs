@@ -1,5 +1,6 @@
 //! The gate behind its methods: the store, the key, the active policy, and the timer that expires approvals.
 
+use belay_reasons::StoreFault;
 use std::{
     sync::{Arc, Weak},
     time::Duration,
@@ -114,7 +115,7 @@ impl Gate {
 
     /// Returns when another service has seen a later position of the store: the gate has to stop.
     pub async fn failed(&self) -> SqliteError {
-        SqliteError::Behind(self.store.stores().behind().await.to_string())
+        SqliteError::Fault(StoreFault::Behind(self.store.stores().behind().await.to_string()))
     }
 
     /// Activates a policy under a new revision, unless it equals the active one.
@@ -210,7 +211,7 @@ async fn expire_on_time(gate: Weak<Gate>, mut head: watch::Receiver<Head>, shutd
 
 pub(crate) fn unreadable(error: &SqliteError) -> Status {
     let code = match error {
-        SqliteError::Corrupt(_) | SqliteError::Row(_) => Code::DataLoss,
+        SqliteError::Fault(StoreFault::Corrupt(_)) | SqliteError::Row(_) => Code::DataLoss,
         _ => Code::Unavailable,
     };
     status::error(code, error.reason(), format!("The approvals cannot be read: {error}.")).into()
@@ -218,7 +219,7 @@ pub(crate) fn unreadable(error: &SqliteError) -> Status {
 
 pub(crate) fn unwritable(error: &StoreFailure) -> Status {
     let (reason, code) = match error {
-        CommitError::Failed(error @ (SqliteError::Corrupt(_) | SqliteError::Row(_))) => {
+        CommitError::Failed(error @ (SqliteError::Fault(StoreFault::Corrupt(_)) | SqliteError::Row(_))) => {
             (error.reason(), Code::DataLoss)
         }
         CommitError::Failed(error) => (error.reason(), Code::Unavailable),

@@ -11,6 +11,7 @@ mod entry;
 mod rows;
 mod tables;
 
+use belay_reasons::StoreFault;
 use std::{
     collections::BTreeSet,
     sync::{
@@ -260,7 +261,7 @@ impl Ledger {
         tokio::select! {
             biased;
             Ok(reason) = broken.wait_for(Option::is_some) => reason.clone().expect("waited for"),
-            behind = self.stores.behind() => SqliteError::Behind(behind.to_string()),
+            behind = self.stores.behind() => SqliteError::Fault(StoreFault::Behind(behind.to_string())),
         }
     }
 

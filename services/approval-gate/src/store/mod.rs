@@ -7,6 +7,7 @@ mod read;
 mod schema;
 mod write;
 
+use belay_reasons::StoreFault;
 use std::{
     collections::BTreeSet,
     path::Path,
@@ -393,7 +394,7 @@ fn perform(
 fn unexpected(reply: Reply) -> StoreFailure {
     CommitError::Failed(match reply {
         Reply::Damaged(row) => SqliteError::Row(row),
-        _ => SqliteError::Other("the writer returned a mismatched reply".into()),
+        _ => SqliteError::Fault(StoreFault::Other("the writer returned a mismatched reply".into())),
     })
 }
 
@@ -415,10 +416,10 @@ mod tests {
         }
         for _ in 0..3 {
             let error = store.count_open().await.unwrap_err();
-            assert!(matches!(error, SqliteError::Corrupt(_)), "{error:?}");
+            assert!(matches!(error, SqliteError::Fault(StoreFault::Corrupt(_))), "{error:?}");
         }
         assert_eq!(store.failures.named.lock().unwrap().iter().collect::<Vec<_>>(), [&"STORE_CORRUPT"]);
-        assert!(!store.failures.note(&SqliteError::Corrupt("again".into())));
-        assert!(store.failures.note(&SqliteError::Full), "another kind");
+        assert!(!store.failures.note(&SqliteError::Fault(StoreFault::Corrupt("again".into()))));
+        assert!(store.failures.note(&SqliteError::Fault(StoreFault::Full)), "another kind");
     }
 }

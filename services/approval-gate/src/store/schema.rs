@@ -1,6 +1,7 @@
 //! The tables, and what is checked of a row of approvals.
 
 use belay_proto::v1::{Approval, approval::State};
+use belay_reasons::StoreFault;
 use belay_sqlite::{Schema, SqliteError, Table};
 use prost::Message as _;
 
@@ -102,7 +103,7 @@ pub(super) const POLICY: Table = Table {
 pub(super) const TABLES: [&Table; 7] = [&META, &APPROVAL, &BODY, &GRANT, &ANSWER, &POLICY, &belay_sqlite::POSITION];
 
 pub(super) fn damaged(what: &str, name: &str) -> SqliteError {
-    SqliteError::Corrupt(format!("{what} of `{name}` was changed outside of Belay"))
+    SqliteError::Fault(StoreFault::Corrupt(format!("{what} of `{name}` was changed outside of Belay")))
 }
 
 /// Decodes the approval of a row, and checks the row's columns against it.

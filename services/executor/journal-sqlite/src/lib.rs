@@ -284,9 +284,15 @@ mod tests {
         // What takes its place is another journal.
         let beside = beside.unwrap();
         std::fs::rename(&location.path, folder.path().join("away")).unwrap();
-        assert!(matches!(beside.reader.changes(last, 1).await, Err(StoreError::Gone)));
+        assert!(matches!(
+            beside.reader.changes(last, 1).await,
+            Err(StoreError::Fault(belay_journal::StoreFault::Gone))
+        ));
         std::fs::copy(folder.path().join("away"), &location.path).unwrap();
-        assert!(matches!(beside.reader.changes(last, 1).await, Err(StoreError::Gone)));
+        assert!(matches!(
+            beside.reader.changes(last, 1).await,
+            Err(StoreError::Fault(belay_journal::StoreFault::Gone))
+        ));
     }
 
     /// B-20: flips each bit of each byte of every column of one execution, one at a time. What is read is what was written, or is refused; the other

@@ -1,5 +1,6 @@
 //! The end of the log: what no table has of it yet.
 
+use belay_journal::StoreFault;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -41,7 +42,7 @@ impl Tail {
         if position.is_some_and(|position| position.identity() == self.identity) {
             Ok(())
         } else {
-            Err(SqliteError::Gone)
+            Err(SqliteError::Fault(StoreFault::Gone))
         }
     }
 

@@ -56,6 +56,7 @@ use std::{pin::Pin, sync::Arc};
 
 use belay_proto::stores::Stores;
 
+pub use belay_reasons::StoreFault;
 pub use changes::{Change, Changes, Cursor};
 pub use deletion::{DeleteRequest, Deletion, StartRequest, start_request};
 pub use error::StoreError;

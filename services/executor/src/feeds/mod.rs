@@ -12,6 +12,7 @@ mod reader;
 mod tail;
 mod view;
 
+use belay_reasons::StoreFault;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -196,7 +197,7 @@ impl Follower {
         let latest = self.read(|reader| reader.latest()).await?;
         if latest < *last {
             // An older copy of the store was put in its place.
-            return Err(StoreError::Gone);
+            return Err(StoreError::Fault(StoreFault::Gone));
         }
         let found = *last < latest;
         while *last < latest {

@@ -1,5 +1,6 @@
 //! Answers to requests that look at executions.
 
+use belay_reasons::StoreFault;
 use std::sync::Arc;
 
 use belay_blobs::BlobStore;
@@ -123,7 +124,7 @@ impl ExecutionReader {
             tokio::select! {
                 error = follow(catch_up, writes) => error,
                 () = supervise("gives up what readers have left", &ids, shown, sweep) => {
-                    StoreError::Other("what readers have left is given up no more".to_owned())
+                    StoreError::Fault(StoreFault::Other("what readers have left is given up no more".to_owned()))
                 }
             }
         };

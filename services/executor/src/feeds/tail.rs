@@ -1,5 +1,6 @@
 //! When a store that another process writes is read.
 
+use belay_reasons::StoreFault;
 use std::time::Duration;
 
 use belay_journal::StoreError;
@@ -31,7 +32,11 @@ pub(super) async fn follow<F: Future<Output = Result<bool, StoreError>>>(
                 has_failed = false;
                 found
             }
-            Err(error @ (StoreError::Gone | StoreError::Corrupt(_) | StoreError::Newer { .. })) => return error,
+            Err(
+                error @ (StoreError::Fault(StoreFault::Gone)
+                | StoreError::Fault(StoreFault::Corrupt(_))
+                | StoreError::Fault(StoreFault::Newer { .. })),
+            ) => return error,
             Err(error) => {
                 // A disk that does not answer for a while; once in a row is enough to know.
                 if !has_failed {
@@ -123,9 +128,13 @@ mod tests {
         let (tries, (_signal, writes)) = (Rc::new(Cell::new(0)), watch::channel(()));
         let catch_up = || async {
             tries.set(tries.get() + 1);
-            Err(if tries.get() < 4 { StoreError::Other("a disk".into()) } else { StoreError::Gone })
+            Err(if tries.get() < 4 {
+                StoreError::Fault(StoreFault::Other("a disk".into()))
+            } else {
+                StoreError::Fault(StoreFault::Gone)
+            })
         };
         let within = tokio::time::timeout(Duration::from_secs(1), follow(catch_up, writes)).await;
-        assert!(matches!(within, Ok(StoreError::Gone)) && tries.get() == 4);
+        assert!(matches!(within, Ok(StoreError::Fault(StoreFault::Gone))) && tries.get() == 4);
     }
 }

@@ -1,5 +1,6 @@
 //! The start of the service: its tasks, and what it drives.
 
+use belay_reasons::StoreFault;
 use std::{
     collections::HashSet,
     sync::{Arc, Weak},
@@ -66,7 +67,7 @@ impl ExecutionRegistry {
         tokio::spawn(async move {
             let behind = stores.behind().await;
             if let Some(this) = this.upgrade() {
-                this.fail(Arc::new(StoreError::Behind(behind.to_string())));
+                this.fail(Arc::new(StoreError::Fault(StoreFault::Behind(behind.to_string()))));
             }
         });
         registry

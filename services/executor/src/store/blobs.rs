@@ -7,6 +7,7 @@
 //! A blob is durable before the event that refers to it is committed. What a crash leaves without an event is removed when the
 //! execution is loaded.
 
+use belay_reasons::StoreFault;
 use std::{collections::HashSet, sync::Arc};
 
 use belay_blobs::{BlobError, BlobFile, BlobStore, Owner};
@@ -128,8 +129,10 @@ impl From<NotOpened> for Unreadable {
 /// The error of a blob that could not be written: nothing can be made durable any more.
 pub(crate) fn unwritten(error: &BlobError) -> StoreError {
     match error {
-        BlobError::Full => StoreError::Full,
-        BlobError::Missing | BlobError::Failed(_) => StoreError::Other(format!("a blob could not be written: {error}")),
+        BlobError::Full => StoreError::Fault(StoreFault::Full),
+        BlobError::Missing | BlobError::Failed(_) => {
+            StoreError::Fault(StoreFault::Other(format!("a blob could not be written: {error}")))
+        }
     }
 }
 

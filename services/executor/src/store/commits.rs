@@ -1,5 +1,6 @@
 //! Commits to the journal: the operations that are ready go together, and each has an outcome.
 
+use belay_reasons::StoreFault;
 use std::{sync::Arc, time::Duration};
 
 use belay_defects::{Defect, is_planted};
@@ -90,7 +91,7 @@ impl<W: JournalWriter> Committing<W> {
             tracing::warn!(why, attempt, "It is not known whether a batch was stored; it is committed again");
             tokio::time::sleep(pause(attempt)).await;
             match self.again(batch).await {
-                Err(StoreError::OutcomeUnknown(again) | StoreError::Other(again)) => why = again,
+                Err(StoreError::OutcomeUnknown(again) | StoreError::Fault(StoreFault::Other(again))) => why = again,
                 known => return known,
             }
         }

@@ -214,15 +214,10 @@ pub(crate) fn unreadable(error: &StoreError) -> Status {
 /// The error reason of a store failure.
 pub fn store_reason(error: &StoreError) -> &'static str {
     match error {
-        StoreError::Locked => reasons::STORE_LOCKED,
-        StoreError::Corrupt(_) | StoreError::Damaged(_) => reasons::STORE_CORRUPT,
+        StoreError::Fault(fault) => fault.reason(),
+        StoreError::Damaged(_) => reasons::STORE_CORRUPT,
         StoreError::Missing(_) => reasons::EXECUTION_DELETED,
-        StoreError::Full => reasons::STORE_FULL,
-        StoreError::Gone => reasons::STORE_GONE,
-        StoreError::Behind(_) => reasons::STORE_BEHIND,
-        StoreError::Newer { .. } => reasons::STORE_NEWER,
-        StoreError::Older { .. } => reasons::STORE_OLDER,
         StoreError::Superseded => reasons::FENCED,
-        StoreError::Broken | StoreError::OutcomeUnknown(_) | StoreError::Other(_) => reasons::STORE_FAILED,
+        StoreError::Broken | StoreError::OutcomeUnknown(_) => reasons::STORE_FAILED,
     }
 }

@@ -1,5 +1,6 @@
 //! Executions that wait for approval leave memory; decisions for executions that this executor does not drive.
 
+use belay_reasons::StoreFault;
 use std::{
     sync::{
         Arc,
@@ -49,7 +50,7 @@ pub(crate) async fn inside_on<W: JournalWriter>(
         match belay_journal_sqlite::open(&Location::file(folder.join("journal.db")), Threads::Real, || "store".into()) {
             Ok(journal) => break journal,
             // The previous executor has not closed it yet.
-            Err(StoreError::Locked) => tokio::task::yield_now().await,
+            Err(StoreError::Fault(StoreFault::Locked)) => tokio::task::yield_now().await,
             Err(error) => panic!("{error}"),
         }
     };

@@ -7,10 +7,12 @@
 mod exit;
 pub mod facts;
 mod page;
+mod store_fault;
 mod table;
 
 pub use exit::{EXIT_CODES, ExitCode, exit_code};
 pub use page::page;
+pub use store_fault::StoreFault;
 pub use table::*;
 
 /// The topic of a reason: the sections of docs/errors.md.

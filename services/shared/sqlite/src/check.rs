@@ -91,6 +91,9 @@ mod tests {
         drop(store);
         assert_eq!(report().map(|report| report.rows.len()), Some(1));
         let other = Schema { application_id: 79, ..SCHEMA };
-        assert!(matches!(check(&location, &other, &[], |_, _| Ok(())), Err(SqliteError::Corrupt(_))));
+        assert!(matches!(
+            check(&location, &other, &[], |_, _| Ok(())),
+            Err(SqliteError::Fault(belay_reasons::StoreFault::Corrupt(_)))
+        ));
     }
 }

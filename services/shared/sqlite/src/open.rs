@@ -1,5 +1,6 @@
 //! Opening a database so that what it acknowledges survives a loss of power.
 
+use belay_reasons::StoreFault;
 use std::{
     fs::{File, OpenOptions, Permissions, TryLockError},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
@@ -70,9 +71,9 @@ impl Store {
     /// removed. Costs two path look-ups, and no flush.
     ///
     /// # Errors
-    /// [`SqliteError::Gone`] when the store's files were removed or replaced.
+    /// [`StoreFault::Gone`] when the store's files were removed or replaced.
     pub fn check_in_place(&self) -> Result<(), SqliteError> {
-        if self.files.iter().all(is_in_place) { Ok(()) } else { Err(SqliteError::Gone) }
+        if self.files.iter().all(is_in_place) { Ok(()) } else { Err(SqliteError::Fault(StoreFault::Gone)) }
     }
 }
 
@@ -96,9 +97,9 @@ impl ReadStore {
     /// Checks that the database's file is still in place, as [`Store::check_in_place`] does.
     ///
     /// # Errors
-    /// [`SqliteError::Gone`] when it was removed or replaced.
+    /// [`StoreFault::Gone`] when it was removed or replaced.
     pub fn check_in_place(&self) -> Result<(), SqliteError> {
-        if is_in_place(&self.file) { Ok(()) } else { Err(SqliteError::Gone) }
+        if is_in_place(&self.file) { Ok(()) } else { Err(SqliteError::Fault(StoreFault::Gone)) }
     }
 }
 
@@ -114,7 +115,7 @@ pub fn open_to_read(location: &Location, schema: &Schema) -> Result<Option<ReadS
         connections.push(Arc::new(Mutex::new(connection)));
     }
     let id = file_id(&location.path)
-        .map_err(|source| SqliteError::Other(format!("{}: {source}", location.path.display())))?;
+        .map_err(|source| SqliteError::Fault(StoreFault::Other(format!("{}: {source}", location.path.display()))))?;
     Ok(Some(ReadStore { readers: Arc::new(Readers::new(connections)), file: (location.path.clone(), id) }))
 }
 
@@ -141,8 +142,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Opens a database, and creates it if it does not exist.
 ///
 /// # Errors
-/// [`SqliteError::Locked`] when another process has it open, [`SqliteError::Corrupt`] when it is something else or damaged,
-/// [`SqliteError::Newer`] when a newer version wrote it, [`SqliteError::Older`] when an earlier one did.
+/// [`StoreFault::Locked`] when another process has it open, [`StoreFault::Corrupt`] when it is something else or damaged,
+/// [`StoreFault::Newer`] when a newer version wrote it, [`StoreFault::Older`] when an earlier one did.
 pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> {
     let lock = match location.vfs {
         None => Some(lock(location, || std::thread::sleep(LOCK_PAUSE))?),
@@ -161,13 +162,15 @@ pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> 
     }
     let writer = connect(location).map_err(|error| match extended_code(&error) {
         Some(SQLITE_IOERR_SHMSIZE) => {
-            SqliteError::Other(format!("{error}: {}-shm cannot be written", location.path.display()))
+            SqliteError::Fault(StoreFault::Other(format!("{error}: {}-shm cannot be written", location.path.display())))
         }
         _ => error.into(),
     })?;
     prepare(&writer, schema)?;
     if let Some(lock) = &lock {
-        lock.set_len(MADE).map_err(|source| SqliteError::Other(format!("the lock file cannot be marked: {source}")))?;
+        lock.set_len(MADE).map_err(|source| {
+            SqliteError::Fault(StoreFault::Other(format!("the lock file cannot be marked: {source}")))
+        })?;
     }
     checkpoint(&writer)?;
     let index = match location.vfs {
@@ -206,7 +209,7 @@ fn private(path: &Path) {
 }
 
 fn files(location: &Location) -> Result<Vec<(PathBuf, FileId)>, SqliteError> {
-    let failed = |path: &Path, source| SqliteError::Other(format!("{}: {source}", path.display()));
+    let failed = |path: &Path, source| SqliteError::Fault(StoreFault::Other(format!("{}: {source}", path.display())));
     [location.path.clone(), beside(location, "-wal")]
         .into_iter()
         .map(|path| match file_id(&path) {
@@ -221,7 +224,8 @@ fn files(location: &Location) -> Result<Vec<(PathBuf, FileId)>, SqliteError> {
 /// longer, so a held lock is tried again, `pause` after `pause`.
 fn lock(location: &Location, mut pause: impl FnMut()) -> Result<File, SqliteError> {
     let path = beside(location, ".lock");
-    let failed = |source: std::io::Error| SqliteError::Other(format!("{}: {source}", path.display()));
+    let failed =
+        |source: std::io::Error| SqliteError::Fault(StoreFault::Other(format!("{}: {source}", path.display())));
     let file = File::options().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
     for _ in 0..LOCK_ATTEMPTS {
         match file.try_lock() {
@@ -230,7 +234,7 @@ fn lock(location: &Location, mut pause: impl FnMut()) -> Result<File, SqliteErro
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
     }
-    Err(SqliteError::Locked)
+    Err(SqliteError::Fault(StoreFault::Locked))
 }
 
 /// How often a held lock is tried, and the pause after each time: a second in all.
@@ -244,7 +248,9 @@ const MADE: u64 = 1;
 fn refuse_emptied(location: &Location, lock: &File) -> Result<(), SqliteError> {
     let length = |metadata: std::io::Result<std::fs::Metadata>| metadata.map(|metadata| metadata.len()).ok();
     if length(std::fs::metadata(&location.path)) == Some(0) && length(lock.metadata()) == Some(MADE) {
-        return Err(SqliteError::Corrupt("the file is empty, and it was not when it was last used".into()));
+        return Err(SqliteError::Fault(StoreFault::Corrupt(
+            "the file is empty, and it was not when it was last used".into(),
+        )));
     }
     Ok(())
 }
@@ -274,8 +280,8 @@ fn check_room(location: &Location) -> Result<(), SqliteError> {
 /// Why a file did not get its space.
 fn no_room(path: &Path, error: std::io::Error) -> SqliteError {
     match error.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => SqliteError::Full,
-        _ => SqliteError::Other(format!("{}: {error}", path.display())),
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => SqliteError::Fault(StoreFault::Full),
+        _ => SqliteError::Fault(StoreFault::Other(format!("{}: {error}", path.display()))),
     }
 }
 
@@ -310,7 +316,9 @@ pub(crate) fn to_check(location: &Location, schema: &Schema) -> Result<Option<Co
     match std::fs::metadata(&location.path) {
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(SqliteError::Other(format!("{}: {error}", location.path.display()))),
+        Err(error) => {
+            return Err(SqliteError::Fault(StoreFault::Other(format!("{}: {error}", location.path.display()))));
+        }
     }
     // SQLite writes the index of the log also to read it.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -344,13 +352,17 @@ fn prepare(connection: &Connection, schema: &Schema) -> Result<(), SqliteError> 
 
 fn check_format(application: i64, format: i64, schema: &Schema) -> Result<(), SqliteError> {
     if application != i64::from(schema.application_id) {
-        return Err(SqliteError::Corrupt("it is a database of another kind".into()));
+        return Err(SqliteError::Fault(StoreFault::Corrupt("it is a database of another kind".into())));
     }
     if format > schema.format {
-        return Err(SqliteError::Newer { found: format, known: schema.format });
+        return Err(SqliteError::Fault(StoreFault::Newer { found: format, known: schema.format }));
     }
     if format < schema.format {
-        return Err(SqliteError::Older { found: format, known: schema.format, lacks: schema.earlier_lacks });
+        return Err(SqliteError::Fault(StoreFault::Older {
+            found: format,
+            known: schema.format,
+            lacks: schema.earlier_lacks,
+        }));
     }
     Ok(())
 }
@@ -444,7 +456,7 @@ mod tests {
         fs::remove_file(folder.path().join("others")).unwrap();
         let opened = open(&location, &GOOD).map(drop);
         unmount(folder.path(), UnmountFlags::DETACH).unwrap();
-        assert_eq!(refused, Some(SqliteError::Full));
+        assert_eq!(refused, Some(SqliteError::Fault(StoreFault::Full)));
         assert!(!left.iter().any(|name| name == "store.db-shm" || name == "store.db.room"), "{left:?}");
         assert_eq!(opened, Ok(()));
     }
@@ -464,7 +476,11 @@ mod tests {
         assert!(lock_again.is_ok());
         assert_eq!(pauses, 3);
         let mut pauses = 0;
-        assert_eq!(lock(&location, || pauses += 1).err(), Some(SqliteError::Locked), "its holder goes on");
+        assert_eq!(
+            lock(&location, || pauses += 1).err(),
+            Some(SqliteError::Fault(StoreFault::Locked)),
+            "its holder goes on"
+        );
         assert_eq!(pauses, LOCK_ATTEMPTS);
     }
 
@@ -489,7 +505,7 @@ mod tests {
             assert_eq!(store.check_in_place(), Ok(()));
             break_it(&path);
             store.writer.lock().unwrap().execute("INSERT INTO t VALUES (2)", []).expect("SQLite does not notice");
-            assert_eq!(store.check_in_place(), Err(SqliteError::Gone), "{what}");
+            assert_eq!(store.check_in_place(), Err(SqliteError::Fault(StoreFault::Gone)), "{what}");
         }
     }
 
@@ -499,31 +515,31 @@ mod tests {
         let location = |name: &str| Location::file(folder.path().join(name));
 
         let held = open(&location("held"), &GOOD).unwrap();
-        assert_eq!(refusal(&location("held"), &GOOD), SqliteError::Locked);
+        assert_eq!(refusal(&location("held"), &GOOD), SqliteError::Fault(StoreFault::Locked));
         drop(held);
         assert!(open(&location("held"), &GOOD).is_ok(), "the lock goes with its holder");
 
         let newer = Schema { format: 9, ..GOOD };
         drop(open(&location("newer"), &newer).unwrap());
-        assert_eq!(refusal(&location("newer"), &GOOD), SqliteError::Newer { found: 9, known: 3 });
+        assert_eq!(refusal(&location("newer"), &GOOD), SqliteError::Fault(StoreFault::Newer { found: 9, known: 3 }));
 
         let older = Schema { format: 2, ..GOOD };
         drop(open(&location("older"), &older).unwrap());
         let refused = refusal(&location("older"), &GOOD);
-        assert_eq!(refused, SqliteError::Older { found: 2, known: 3, lacks: "a colour" });
+        assert_eq!(refused, SqliteError::Fault(StoreFault::Older { found: 2, known: 3, lacks: "a colour" }));
         assert!(refused.to_string().contains("it lacks a colour"), "{refused}");
 
         let other = Schema { application_id: 78, ..GOOD };
         drop(open(&location("other"), &other).unwrap());
-        assert!(matches!(refusal(&location("other"), &GOOD), SqliteError::Corrupt(_)));
+        assert!(matches!(refusal(&location("other"), &GOOD), SqliteError::Fault(StoreFault::Corrupt(_))));
 
         fs::write(folder.path().join("garbage"), [b'x'; 9000]).unwrap();
-        assert!(matches!(refusal(&location("garbage"), &GOOD), SqliteError::Corrupt(_)));
-        assert!(matches!(refusal(&location("no/such/folder"), &GOOD), SqliteError::Other(_)));
+        assert!(matches!(refusal(&location("garbage"), &GOOD), SqliteError::Fault(StoreFault::Corrupt(_))));
+        assert!(matches!(refusal(&location("no/such/folder"), &GOOD), SqliteError::Fault(StoreFault::Other(_))));
 
         drop(open(&location("emptied"), &GOOD).unwrap());
         fs::write(folder.path().join("emptied"), []).unwrap();
-        assert!(matches!(refusal(&location("emptied"), &GOOD), SqliteError::Corrupt(_)));
+        assert!(matches!(refusal(&location("emptied"), &GOOD), SqliteError::Fault(StoreFault::Corrupt(_))));
         fs::remove_file(folder.path().join("emptied")).unwrap();
         assert!(open(&location("emptied"), &GOOD).is_ok(), "a file that was moved away is created again");
         fs::write(folder.path().join("interrupted"), []).unwrap();

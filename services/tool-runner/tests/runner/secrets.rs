@@ -1,5 +1,6 @@
 //! Secrets in arguments, files, output and results: the ledger and every display hide them, and the executor gets them unredacted.
 
+use belay_reasons::StoreFault;
 use std::fs;
 
 use belay_grant::Kind;
@@ -116,7 +117,7 @@ fn open_ledger(bench: &Bench, key: u8) -> Result<Ledger, LedgerError> {
     loop {
         match Ledger::open(&location, Threads::Real, secrets.clone(), || "another".into()) {
             // The previous holder has not released the lock yet.
-            Err(LedgerError::Store(SqliteError::Locked)) => std::thread::yield_now(),
+            Err(LedgerError::Store(SqliteError::Fault(StoreFault::Locked))) => std::thread::yield_now(),
             opened => return opened,
         }
     }

@@ -1,5 +1,6 @@
 //! A runner on a real directory, with scripted tools and the key of a gate.
 
+use belay_reasons::StoreFault;
 use std::{
     collections::BTreeMap,
     fs,
@@ -356,7 +357,7 @@ impl Bench {
             let ledger = loop {
                 match Ledger::open(&location, threads, secrets.clone(), || ledger_id.clone()) {
                     Ok(ledger) => break ledger,
-                    Err(LedgerError::Store(SqliteError::Locked)) => std::thread::yield_now(),
+                    Err(LedgerError::Store(SqliteError::Fault(StoreFault::Locked))) => std::thread::yield_now(),
                     Err(error) => panic!("{error:?}"),
                 }
             };

@@ -1,5 +1,6 @@
 //! The executor, another that replaces it, and a reader beside it.
 
+use belay_journal::StoreFault;
 use std::error::Error;
 use std::future::pending;
 use std::path::Path;
@@ -58,7 +59,12 @@ async fn run_executor(site: Site) -> Outcome {
 
 async fn start_executor(site: &Site, shared: &SharedJournal) -> Result<Running, Box<dyn Error>> {
     let journal = open_journal(site, shared).await.inspect_err(|error| {
-        if matches!(error, StoreError::Corrupt(_) | StoreError::Locked | StoreError::Newer { .. }) {
+        if matches!(
+            error,
+            StoreError::Fault(StoreFault::Corrupt(_))
+                | StoreError::Fault(StoreFault::Locked)
+                | StoreError::Fault(StoreFault::Newer { .. })
+        ) {
             site.checker.violation(format_args!("the journal cannot be opened: {error}"));
         }
     })?;
@@ -152,7 +158,7 @@ async fn serve_executor(site: &Site, Running { executions, reader, shutdown, .. 
     tokio::select! {
         biased;
         reason = executions.broken() => Err(match &*reason {
-            StoreError::Behind(why) => site.behind(why.clone()),
+            StoreError::Fault(StoreFault::Behind(why)) => site.behind(why.clone()),
             reason => reason.to_string().into(),
         }),
         served = serve(EXECUTOR_PORT, hosted, access, shutdown.clone()) => served,

@@ -1,5 +1,6 @@
 //! The approval gate.
 
+use belay_journal::StoreFault;
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,7 +38,12 @@ async fn run_gate(site: Site) -> Outcome {
     let location = Location { accepted, ..location };
     let store = belay_approval_gate::Store::open(&location, THREADS, || format!("store-{losses}"));
     let store = store.inspect_err(|belay_approval_gate::StoreError(error)| {
-        if matches!(error, SqliteError::Corrupt(_) | SqliteError::Locked | SqliteError::Newer { .. }) {
+        if matches!(
+            error,
+            SqliteError::Fault(StoreFault::Corrupt(_))
+                | SqliteError::Fault(StoreFault::Locked)
+                | SqliteError::Fault(StoreFault::Newer { .. })
+        ) {
             site.checker.violation(format_args!("the gate's store cannot be opened: {error}"));
         }
     })?;

@@ -1,5 +1,6 @@
 //! The tool runner.
 
+use belay_journal::StoreFault;
 use std::future::pending;
 use std::path::Path;
 use std::sync::Arc;
@@ -62,9 +63,9 @@ async fn run_runner(site: Site) -> Outcome {
     let ledger = opened.inspect_err(|error| {
         use SqliteError as E;
         // What SQLite's adapter says of a value that is not what it should be; a disk that fails says something else.
-        let is_about_a_row = matches!(error, LedgerError::Store(E::Other(why)) if why.starts_with("Conversion error"));
+        let is_about_a_row = matches!(error, LedgerError::Store(E::Fault(StoreFault::Other(why))) if why.starts_with("Conversion error"));
         let is_broken =
-            matches!(error, LedgerError::KeyLost | LedgerError::Store(E::Corrupt(_) | E::Locked | E::Newer { .. }));
+            matches!(error, LedgerError::KeyLost | LedgerError::Store(E::Fault(StoreFault::Corrupt(_) | StoreFault::Locked | StoreFault::Newer { .. })));
         if is_broken || is_about_a_row {
             site.checker.violation(format_args!("the ledger cannot be opened: {error}"));
         }
@@ -98,7 +99,7 @@ async fn run_runner(site: Site) -> Outcome {
     tokio::select! {
         biased;
         error = calls.failed() => Err(match error {
-            SqliteError::Behind(why) => site.behind(why),
+            SqliteError::Fault(StoreFault::Behind(why)) => site.behind(why),
             error => error.into(),
         }),
         served = serve(RUNNER_PORT, hosted, access, stop) => served,
