@@ -10,6 +10,7 @@
 mod budget;
 mod check;
 mod command_line;
+mod derived_id;
 mod document;
 mod draft;
 mod duration;
@@ -27,6 +28,7 @@ mod timestamp;
 
 pub use budget::{Budget, OnExhausted};
 pub use check::{is_signal_name, label_problem};
+pub use derived_id::{compensated_step, compensation_id, entry_id, planned_step};
 pub use document::{Composed, EXECUTOR_STAGE_COMMANDS, Format, NamedPlan, PlanText, refused_name};
 pub use draft::{
     AuditLevel, CONTEXT_INPUT, CallDraft, CheckDraft, Dependency, Effects, FormDraft, Input, Outcome, PlanDraft,

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use belay_plan::{Condition, Outcome, Plan, RunWhen, StepSpec, ToolStep};
+use belay_plan::{Condition, Outcome, Plan, RunWhen, StepSpec, ToolStep, compensation_id, entry_id};
 
 use super::{account::Account, cache::StepCache};
 use crate::{
@@ -431,7 +431,7 @@ impl Steps {
     pub(crate) fn append_item(&mut self, of: StepKey, item: Json, time: Timestamp) -> Result<StepKey, StepId> {
         let list = &self[of];
         let index = list.items.steps.len();
-        let id = StepId::from(format!("{}~{index}", list.id));
+        let id = StepId::from(entry_id(&list.id, index));
         let role = StepRole::Item { of, index: u32::try_from(index).unwrap_or(u32::MAX) };
         let record = StepRecord { item: Some(item), ..StepRecord::new(id, Arc::clone(&list.spec), role, time) };
         let key = self.push(record)?;
@@ -445,7 +445,7 @@ impl Steps {
     /// Its id, when a step has it that is there for something else. The author of a plan cannot give such an id.
     pub(crate) fn compensation(&mut self, of: StepKey, time: Timestamp) -> Result<StepKey, StepId> {
         let undone = &self[of];
-        let id = StepId::from(format!("{}~compensate", undone.id));
+        let id = StepId::from(compensation_id(&undone.id));
         let role = StepRole::Compensates { step: of };
         if let Some(known) = self.key(&id) {
             return if self[known].role == role { Ok(known) } else { Err(id) };

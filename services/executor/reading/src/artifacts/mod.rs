@@ -16,7 +16,7 @@ use belay_execution::{
     Body, CommittedFile, Event, ExecutionEvent, OperationEnd, OperationEvent, OperationId, Payload, Resolution,
     StepEvent, StepId, StepOutput, Timestamp,
 };
-use belay_plan::Plan;
+use belay_plan::{Plan, compensated_step, compensation_id, entry_id, planned_step};
 
 pub use self::{
     page::{Listed, Page, Selection},
@@ -26,12 +26,6 @@ pub use self::{
 
 /// How many paths of an execution are known to have been written, so that a file can derive from the one that it replaces. Later ones derive from no file.
 const MAX_KNOWN_PATHS: usize = 100_000;
-
-/// Separator between a step's id and the number of an entry of its list, in the id of the step for that entry. No id in a plan has it.
-const ENTRY: char = '~';
-
-/// Suffix of the id of a step that undoes another.
-const COMPENSATE: &str = "~compensate";
 
 /// Identifies an artifact within its execution: by the event that made it and, for a file, its place in that. A step's attempt would not do: a step whose
 /// output a principal gives twice, with a retry in between, has two outputs in one attempt.
@@ -281,7 +275,7 @@ impl Artifacts {
             // Those that undid the same steps before do so again.
             ExecutionEvent::CompensationStarted { steps } => {
                 for step in steps {
-                    let undoes = StepId::from(format!("{step}{COMPENSATE}"));
+                    let undoes = StepId::from(compensation_id(step));
                     self.latest.remove(&undoes);
                     self.ended(&undoes);
                 }
@@ -334,7 +328,7 @@ impl Artifacts {
             StepEvent::ItemsCollected { .. } => {
                 // It is made of the outputs of the steps for the entries.
                 let entries = (0..self.entries.get(step).copied().unwrap_or_default())
-                    .filter_map(|index| self.latest.get(format!("{step}{ENTRY}{index}").as_str()).copied());
+                    .filter_map(|index| self.latest.get(entry_id(step, index).as_str()).copied());
                 let sources = self.sources_of(step).iter().copied().chain(entries).collect();
                 self.sources.insert(step.clone(), sources);
                 self.results.insert(step.clone(), sequence);
@@ -359,10 +353,9 @@ impl Artifacts {
     /// The outputs, as of now, of the steps that a step depends on or reads. One for an entry of a list has what the step of the list has, and one that
     /// undoes another what that one has, and its output.
     fn outputs_before(&self, step: &StepId) -> Arc<[u64]> {
-        let undone = step.strip_suffix(COMPENSATE);
+        let undone = compensated_step(step);
         let of = undone.unwrap_or(step.as_str());
-        let planned = of.split_once(ENTRY).map_or(of, |(list, _)| list);
-        let Some(dependencies) = self.dependencies.get(planned) else { return Arc::default() };
+        let Some(dependencies) = self.dependencies.get(planned_step(of)) else { return Arc::default() };
         let before = dependencies.iter().filter_map(|on| self.latest.get(on).copied());
         before.chain(undone.and_then(|undone| self.latest.get(undone).copied())).collect()
     }
