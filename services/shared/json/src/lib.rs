@@ -56,6 +56,36 @@ pub fn read_bytes(bytes: &[u8]) -> Result<Value, InvalidJson> {
     }
 }
 
+/// Whether a value is nested deeper than [`MAX_DEPTH`], so that readers of its text would refuse it.
+pub fn is_too_deep(value: &Value) -> bool {
+    fn fits(value: &Value, levels: usize) -> bool {
+        match value {
+            Value::Array(items) => levels > 0 && items.iter().all(|item| fits(item, levels - 1)),
+            Value::Object(members) => levels > 0 && members.values().all(|member| fits(member, levels - 1)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+        }
+    }
+    !fits(value, MAX_DEPTH)
+}
+
+/// The same for the text of a value.
+pub fn is_too_deep_text(json: &str) -> bool {
+    let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'[' | b'{' if depth == MAX_DEPTH => return true,
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
+}
+
 struct Reader<'t> {
     text: &'t str,
     /// The offset of what is read next, in bytes.

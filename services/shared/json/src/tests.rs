@@ -132,3 +132,16 @@ proptest! {
         let _ = read_bytes(&bytes);
     }
 }
+
+#[test]
+fn what_a_reader_would_refuse_is_known_before_it_is_written() {
+    let lists = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+    let wrapped = |depth: usize| format!("{{\"a\\\"[\": \"[[{{\\\\\", \"b\": {}}}", lists(depth));
+    for text in [lists(1), lists(MAX_DEPTH), wrapped(0).replace(": }", ": 1}"), wrapped(MAX_DEPTH - 1)] {
+        let value = read(&text).unwrap_or_else(|refused| panic!("{text}: {refused}"));
+        assert!(!is_too_deep(&value) && !is_too_deep_text(&text), "{text}");
+    }
+    let deepest = read(&lists(MAX_DEPTH)).unwrap();
+    assert!(is_too_deep(&json!([deepest])) && is_too_deep(&json!({"a": deepest})));
+    assert!(is_too_deep_text(&lists(MAX_DEPTH + 1)) && is_too_deep_text(&wrapped(MAX_DEPTH)));
+}

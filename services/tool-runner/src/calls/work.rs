@@ -88,6 +88,7 @@ pub(super) async fn work(
     }
     match end {
         End::Returned(Ok(result)) => match result_schema.violations(&result).first() {
+            None if belay_json::is_too_deep(&result) => Err((State::Failed, too_deep())),
             None => match json_length(&result) {
                 ..=MAX_RESULT_BYTES => Ok(result),
                 length => Err((State::Failed, too_large(length))),
@@ -170,6 +171,12 @@ fn json_length(value: &Value) -> u64 {
 fn too_large(length: u64) -> ToolFailure {
     let message = format!("result: has {length} bytes and the limit is {MAX_RESULT_BYTES}");
     ToolFailure::new(ErrorClass::InvalidArguments, reasons::TOO_LARGE, message)
+}
+
+/// The failure of a call whose result is nested deeper than JSON is read. Nothing of it is committed.
+fn too_deep() -> ToolFailure {
+    let message = format!("result: is nested deeper than {} levels: flatten it", belay_json::MAX_DEPTH);
+    ToolFailure::new(ErrorClass::InvalidResult, reasons::INVALID_RESULT, message)
 }
 
 fn panicked(tool: &str) -> ToolFailure {

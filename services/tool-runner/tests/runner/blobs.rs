@@ -171,3 +171,17 @@ async fn a_result_above_the_limit_fails_its_call() {
     assert_eq!(failed.failure.unwrap().message, "result: has 67108865 bytes and the limit is 67108864");
     assert!(bench.tree().is_empty(), "nothing was committed");
 }
+
+/// A result that readers of JSON would refuse is refused before anything is committed.
+#[tokio::test]
+async fn a_result_that_is_nested_too_deep_fails_its_call() {
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    let todo = |levels: usize| json!([["write", format!("file-{levels}"), "new"], ["nest", levels.to_string()]]);
+    let taken = runner.run("a", CHANGE, todo(127)).await;
+    assert_eq!(state(&taken), State::Completed);
+    let failed = runner.run("b", CHANGE, todo(128)).await;
+    assert_eq!((state(&failed), reason(&failed)), (State::Failed, "INVALID_RESULT"));
+    assert_eq!(failed.failure.unwrap().message, "result: is nested deeper than 127 levels: flatten it");
+    assert_eq!(bench.tree().len(), 1, "nothing more was committed");
+}

@@ -95,7 +95,7 @@ impl Tool for ScriptedTool {
             aliases: &[],
             description: "",
             parameters: r#"{"type": "object", "properties": {"do": {"type": "array"}, "n": {"type": "integer"}, "pin": {"writeOnly": true}}}"#,
-            result: r#"{"type": ["integer", "string"]}"#,
+            result: r#"{"type": ["integer", "string", "object"]}"#,
             recovery: self.recovery,
             touches: self.touches,
             kind: self.kind,
@@ -143,6 +143,10 @@ impl Tool for ScriptedTool {
                     "fill" => return Ok(json!(filled(path.parse().expect("a length")))),
                     "panic" => panic!("as scripted"),
                     "odd" => return Ok(json!([])),
+                    "nest" => {
+                        let levels: usize = path.parse().expect("a number");
+                        return Ok((0..levels).fold(json!(1), |inner, _| json!({"a": inner})));
+                    }
                     _ => {
                         let view = invocation.view.clone().expect("a tool that changes files has a view");
                         let done = view.work(move |view| {

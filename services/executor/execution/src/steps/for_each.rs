@@ -7,6 +7,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use belay_defects::{Defect, is_planted};
+use belay_json::{MAX_DEPTH, is_too_deep_text};
 use belay_plan::{
     Template, ToolStep,
     limits::{MAX_ITEM_BYTES, MAX_ITEMS, MAX_LIST_BYTES},
@@ -207,6 +208,12 @@ fn collect(execution: &Execution, record: &StepRecord, blobs: &dyn Blobs) -> Opt
         }
     }
     list.push(']');
+    if !is_wanted && is_too_deep_text(&list) {
+        let message = format!(
+            "The outputs of the steps for all entries are nested deeper than {MAX_DEPTH} levels together: let them return flatter values."
+        );
+        return Some(Err(Failure::new(ErrorClass::InvalidResult, reasons::ITEMS_TOO_LARGE, message)));
+    }
     (!is_wanted).then(|| Ok(blobs.payload(Json::from_text(list))))
 }
 

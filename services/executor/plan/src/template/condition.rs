@@ -108,7 +108,7 @@ impl Condition {
             let value = match chosen(choice, Absent::Final, value, &mut room) {
                 Ok(value) => Ok(value.into_owned()),
                 Err(missing @ Unresolved::Missing { .. }) => Err(missing.to_string()),
-                Err(too_large @ Unresolved::TooLarge { .. }) => return Err(too_large),
+                Err(refused @ (Unresolved::TooLarge { .. } | Unresolved::TooDeep)) => return Err(refused),
             };
             Ok((variable.clone(), value))
         });

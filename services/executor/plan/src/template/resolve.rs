@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, io};
 
+use belay_json::{MAX_DEPTH, is_too_deep};
 use serde_json::Value;
 
 use super::{
@@ -33,6 +34,9 @@ pub enum Unresolved {
         /// The reference at which the limit was exceeded.
         path: String,
     },
+    /// The value around the references became nested deeper than JSON is read.
+    #[error("With its references resolved it is nested deeper than {MAX_DEPTH} levels: name a part of the output")]
+    TooDeep,
 }
 
 impl Template {
@@ -43,6 +47,9 @@ impl Template {
         let mut room = MAX_RESOLVED_BYTES;
         for site in &self.sites {
             *slot(&mut resolved, &site.path) = site.resolve(Absent::Final, output, &mut room)?;
+        }
+        if !self.sites.is_empty() && is_too_deep(&resolved) {
+            return Err(Unresolved::TooDeep);
         }
         Ok(resolved)
     }

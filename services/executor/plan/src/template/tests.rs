@@ -143,6 +143,19 @@ fn many_references_to_a_large_output_are_refused() {
 }
 
 #[test]
+fn what_becomes_deeper_than_json_is_read_is_refused() {
+    let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+    let levels = belay_json::MAX_DEPTH;
+    assert!(resolve(&json!({"a": "${a.result}"}), &json!({"a": nested(levels - 1)})).is_ok());
+    let error = resolve(&json!({"a": "${a.result}"}), &json!({"a": nested(levels)})).unwrap_err();
+    assert!(error.contains("nested deeper than 127 levels"), "{error}");
+    assert_eq!(
+        resolve(&json!({"a": "${a.result[0]}"}), &json!({"a": nested(levels)})).unwrap()["a"],
+        nested(levels - 1)
+    );
+}
+
+#[test]
 fn what_is_no_reference_is_refused_with_what_to_write() {
     for (text, expected) in [
         ("${", "is not closed"),

@@ -80,6 +80,24 @@ fn the_others_run_to_their_end_when_one_fails() {
 }
 
 #[test]
+fn outputs_that_are_too_deep_together_fail_the_step() {
+    let collected = |levels: usize| {
+        let output = (0..levels).fold(json!(1), |inner, _| json!([inner]));
+        story("build")
+            .for_each("build", json!([1]))
+            .output("build~0", &output)
+            .play()
+            .execution
+            .first_failure()
+            .cloned()
+    };
+    assert_eq!(collected(126), None);
+    let failure = collected(127).unwrap();
+    assert_eq!(failure.reason, "ITEMS_TOO_LARGE");
+    assert!(failure.message.contains("nested deeper than 127 levels together"), "{}", failure.message);
+}
+
+#[test]
 fn what_is_no_list_fails_the_step() {
     for (value, message) in [
         (json!({"files": {"a": 1}}), "for_each: `${list.result.files}` is an object, and must be a list."),
