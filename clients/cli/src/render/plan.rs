@@ -71,6 +71,7 @@ pub(super) fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> 
         let entries = serde_json::from_str::<Value>(list).unwrap_or_default();
         conditions.push(match entries {
             Value::Array(entries) => format!("for each of {}", words::entries(entries.len())),
+            Value::Object(list) => format!("for each of a matrix of {}", dimensions(&list)),
             other => format!("for each of {}", shorten(&clean(other.as_str().unwrap_or_default()), MAX_CALL)),
         });
     }
@@ -106,6 +107,15 @@ pub(super) fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> 
     ]
 }
 
+/// The dimensions of a matrix, by name: what it leaves out and adds is none.
+fn dimensions(list: &serde_json::Map<String, Value>) -> String {
+    let fields = list.get("matrix").and_then(Value::as_object);
+    let names = fields.into_iter().flat_map(|fields| fields.keys());
+    let names: Vec<String> =
+        names.filter(|name| !["include", "exclude"].contains(&name.as_str())).map(|name| clean(name)).collect();
+    shorten(&names.join(" and "), MAX_CALL)
+}
+
 #[cfg(test)]
 mod tests {
     use belay_proto::v1::{DependencyOutcomes, Outcome, RetryPolicy, ToolStep, step_spec};
@@ -138,21 +148,26 @@ mod tests {
                     ..step("c", &[])
                 },
                 StepSpec { for_each: Some(Payload::of_json("[1,2]")), ..step("d", &[]) },
+                StepSpec {
+                    for_each: Some(Payload::of_json(r#"{"matrix":{"os":["a"],"exclude":[],"v":"${b.result}"}}"#)),
+                    ..step("e", &[])
+                },
             ],
             stop_on_error: true,
             timeout: Some(pbjson_types::Duration { seconds: 90, nanos: 0 }),
             ..Default::default()
         };
         let text = |most| preview(&plan, most).iter().map(|line| line.render(false)).collect::<Vec<_>>();
-        assert_eq!(text(1)[1..], ["  a  read a", "  … and 3 more; --dry-run shows all"]);
+        assert_eq!(text(1)[1..], ["  a  read a", "  … and 4 more; --dry-run shows all"]);
         assert_eq!(
             text(9),
             [
-                "plan p: 4 steps, one at a time, stops on an error, at most 1m 30s",
+                "plan p: 5 steps, one at a time, stops on an error, at most 1m 30s",
                 "  a  read a",
                 "  b  read a  after a, up to 3 attempts",
                 "  c  read a  after b, for each of ${b.result}, else noop, undone by delete_file, alone with db",
                 "  d  read a  for each of 2 entries",
+                "  e  read a  after b, for each of a matrix of os and v",
             ]
         );
     }

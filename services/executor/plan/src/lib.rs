@@ -17,6 +17,7 @@ mod duration;
 mod error;
 mod escalation;
 pub mod limits;
+mod matrix;
 mod nearest;
 mod path;
 mod plan;
@@ -36,6 +37,7 @@ pub use draft::{
 };
 pub use error::{InvalidPlan, StepProblem, Violation};
 pub use escalation::{Escalation, Then};
+pub use matrix::entries;
 pub use nearest::nearest;
 pub use plan::{
     COMMAND_TOOL, COMMIT_TOOL, CallPlace, CallsStep, Check, CheckPlace, FormSpec, Plan, PlanStep, Planned, PlannedCall,

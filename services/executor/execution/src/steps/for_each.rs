@@ -109,11 +109,9 @@ fn read(
     };
     let resolved = list.resolve(&|id, what| values.get(id, what));
     Some(match resolved {
-        Ok(Value::Array(entries)) => items(&entries).map_err(|message| invalid(reasons::LIST_REFUSED, message)),
-        Ok(other) => {
-            let source = list.source().as_str().unwrap_or_default();
-            let message = format!("for_each: `{source}` is {}, and must be a list.", kind_of(&other));
-            Err(invalid(reasons::LIST_REFUSED, message))
+        Ok(value) => {
+            let entries = belay_plan::entries(value, list.source().as_str().unwrap_or_default());
+            entries.and_then(|entries| items(&entries)).map_err(|message| invalid(reasons::LIST_REFUSED, message))
         }
         Err(unresolved) => Err(invalid(reasons::UNRESOLVED_REFERENCE, unresolved.to_string())),
     })
@@ -154,17 +152,6 @@ fn items(entries: &[Value]) -> Result<Vec<Json>, String> {
         items.push(item);
     }
     Ok(items)
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
 }
 
 /// The outputs in the order of the entries, or what is wrong: a step has failed, or the outputs are too large.

@@ -48,13 +48,27 @@ pub(super) fn step() -> Value {
         "for_each": {
             "description": format!(
                 "The step runs once for each entry of this list, which `${{item.value}}` and `${{item.index}}` name: at most {MAX_ITEMS}, each of at most \
-                 {MAX_ITEM_BYTES} bytes as JSON and all together of {MAX_LIST_BYTES}, or one reference that becomes a list."
+                 {MAX_ITEM_BYTES} bytes as JSON and all together of {MAX_LIST_BYTES}; one reference that becomes a list; or a matrix, whose entries are all \
+                 combinations of the values of its dimensions."
             ),
             "anyOf": [
                 {"type": ["array", "null"], "maxItems": MAX_ITEMS},
                 {"type": "string", "pattern": "^\\$\\{.+\\}$"},
+                {
+                    "type": "object",
+                    "required": ["matrix"],
+                    "additionalProperties": false,
+                    "properties": {"matrix": {
+                        "description": "A list of values for each dimension; `exclude` leaves combinations out, `include` adds to them or adds some.",
+                        "type": "object",
+                        "minProperties": 1,
+                        "additionalProperties": {
+                            "anyOf": [{"type": "array"}, {"type": "string", "pattern": "^\\$\\{.+\\}$"}],
+                        },
+                    }},
+                },
             ],
-            "examples": ["${list.result.files}"],
+            "examples": ["${list.result.files}", {"matrix": {"os": ["linux", "macos"], "version": [1, 2]}}],
         },
         "timeout": optional(duration("The longest time for all attempts and the delays between them.")),
         "on_error": {"anyOf": [{"$ref": "#/$defs/on_error"}, {"type": "null"}]},

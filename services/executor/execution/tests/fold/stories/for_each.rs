@@ -80,6 +80,35 @@ fn the_others_run_to_their_end_when_one_fails() {
 }
 
 #[test]
+fn a_matrix_is_read_when_its_step_starts() {
+    let of = |versions: serde_json::Value| {
+        let matrix = json!({"matrix": {"os": ["linux", "mac"], "version": "${list.result}", "exclude": [{"os": "mac", "version": 1}]}});
+        story("list; build")
+            .output("list", &versions)
+            .for_each("build", matrix)
+            .arguments("build", json!({"all": "${item.value}"}))
+    };
+    let play = of(json!([1, 2])).play();
+    let entries = ["build~0", "build~1", "build~2"].map(|step| arguments(&play, step));
+    assert_eq!(
+        entries,
+        [(r#"linux"#, 1), ("linux", 2), ("mac", 2)]
+            .map(|(os, version)| format!(r#"{{"all":{{"os":"{os}","version":{version}}}}}"#))
+    );
+    for (versions, message) in [
+        (json!(3), "for_each.matrix.version: must be a list."),
+        (
+            json!(vec![0; 5_001]),
+            "for_each.matrix: has more than 10000 combinations: leave out values, or give each entry more to do.",
+        ),
+    ] {
+        let play = of(versions).play();
+        let failure = play.execution.first_failure().unwrap();
+        assert_eq!((failure.reason.as_str(), failure.message.as_str()), ("LIST_REFUSED", message));
+    }
+}
+
+#[test]
 fn outputs_that_are_too_deep_together_fail_the_step() {
     let collected = |levels: usize| {
         let output = (0..levels).fold(json!(1), |inner, _| json!([inner]));

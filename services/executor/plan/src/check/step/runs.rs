@@ -4,6 +4,7 @@ use crate::{
     Condition, Template,
     check::{Checker, Trust},
     limits::{MAX_ARGUMENT_BYTES, MAX_CONDITION_BYTES, MAX_ITEMS},
+    matrix,
     path::{FieldPath, shown},
     template::json_size,
 };
@@ -45,8 +46,15 @@ impl Checker<'_> {
                 });
             }
             serde_json::Value::String(_) => {}
+            serde_json::Value::Object(fields) if is_read => {
+                if let Some(problem) = matrix::check(fields, template.references().next().is_some()) {
+                    self.refuse(&path.join(&problem.field), || problem.message);
+                }
+            }
+            serde_json::Value::Object(_) => {}
             _ => self.refuse(path, || {
-                "must be a list, or one reference that becomes a list, such as `${STEP.result.files}`".to_owned()
+                "must be a list, one reference that becomes a list, such as `${STEP.result.files}`, or a matrix"
+                    .to_owned()
             }),
         }
         let size = json_size(list);
