@@ -225,7 +225,7 @@ mod tests {
         execution.record(NOW, actor, Body::Operation { id: call.clone(), event }).unwrap();
     }
 
-    // B-25: several operations of one step wait for approval at once, and each goes on by its own decision.
+    // B-25: several operations of one step wait for approval at once, and each continues by its own decision.
     #[test]
     fn two_operations_of_one_step_wait_for_approval_at_once() {
         let (mut execution, [first, second]) = two_held();

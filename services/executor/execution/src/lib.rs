@@ -1,4 +1,4 @@
-//! One execution as a fold over its events, and the decision about what to do next.
+//! An execution as a fold over its events, and the decision about what to do next.
 //!
 //! Everything here is pure: no clock, no files, no sockets, no protobuf. [`Execution::replay`] turns a list of events into the current
 //! state; [`Execution::advance`] decides which events have to be recorded now; [`Execution::actions`] lists what the driver has to do. A

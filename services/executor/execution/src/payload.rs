@@ -74,7 +74,7 @@ pub enum BlobValue<'a> {
     Wanted,
 }
 
-/// What became of the evaluation of a condition.
+/// The result of the evaluation of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evaluated {
     /// Whether it holds.

@@ -83,7 +83,7 @@ pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Time
 }
 
 impl Execution {
-    /// What a new version of the plan changes that it may not change.
+    /// Returns a change in a new version of the plan that is not allowed, if there is one.
     pub(crate) fn forbidden_change(&self, plan: &belay_plan::Plan) -> Option<ForbiddenChange> {
         if plan.id() != self.plan().id() {
             return Some(ForbiddenChange::Id(self.plan().id().to_owned()));

@@ -1,4 +1,4 @@
-//! Which events to record now, and what the driver then has to do.
+//! Decides which events to record now, and which actions the driver has to perform.
 
 mod finish;
 mod resolve;
@@ -56,7 +56,7 @@ impl Execution {
         }
     }
 
-    /// What the driver has to do now, besides waiting until [`Self::wake_at`].
+    /// Returns the actions of the driver now, besides waiting until [`Self::wake_at`].
     pub fn actions(&self) -> Vec<Action> {
         self.needed().collect()
     }
@@ -180,7 +180,7 @@ impl Execution {
         Some(self.skip(step, reason, Some(because)))
     }
 
-    /// What happens next in an execution that is not stopped.
+    /// Returns the next event of an execution that is not stopped.
     fn go_on(&self, context: DecideContext<'_>, blobs: &dyn Blobs) -> Option<Body> {
         if self.paused.is_some() {
             return steps::wait::due(self, context.now);

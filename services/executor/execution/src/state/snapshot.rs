@@ -67,7 +67,7 @@ struct Snapshot {
 /// A step without what its specification gives and without what belongs to the indexes.
 #[derive(Serialize, Deserialize)]
 struct StepSnapshot {
-    /// What a step that the plan does not name is there for.
+    /// The role of a step that is not in the plan.
     added: Option<Added>,
     compensation: Option<StepKey>,
     completed_by: u64,
@@ -103,7 +103,7 @@ struct StepSnapshot {
     account: Account,
 }
 
-/// What a step that the plan does not name is there for.
+/// The role of a step that is not in the plan.
 #[derive(Serialize, Deserialize)]
 enum Added {
     Item { of: StepKey, item: Json },

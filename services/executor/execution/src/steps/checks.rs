@@ -1,4 +1,4 @@
-//! What has to hold before and after a step's call: expressions, files that exist, programs that succeed, and the schema of its output.
+//! Checks before and after a step's call: expressions, files that exist, programs that succeed, and the schema of its output.
 //!
 //! An attempt goes through its checks in order: those before the call, the call, the schema of its output, those after it. A file and a program take
 //! calls of the same attempt, which carry their place; an expression leaves no event when it holds, since nothing else could have followed. A check that
@@ -16,7 +16,7 @@ use crate::{
     state::{AttemptEnd, StepRecord},
 };
 
-/// What a started step that makes calls does next; `None` while it needs a value that is not at hand.
+/// Returns the next event of a started step that makes calls; `None` while it needs a value that has not been read.
 pub(super) fn next(
     execution: &Execution,
     step: StepKey,
@@ -53,7 +53,7 @@ pub(super) fn next(
     Some(Body::Step { step: record.id.clone(), attempt: record.attempt, event })
 }
 
-/// What follows from a check: `None` when it holds, otherwise the next event, or that a value is not at hand.
+/// Evaluates a check: `None` when it holds, otherwise the next event, or that a value has not been read.
 fn ask(
     execution: &Execution,
     step: StepKey,
@@ -123,7 +123,7 @@ pub(super) fn failed(check: Option<&Check>, place: CheckPlace, cause: &Failure) 
     }
 }
 
-/// A call has completed that a check takes, or the step's own with checks after it: the attempt goes on.
+/// Applies that a call of a check has completed, or the step's own call with checks after it: the attempt continues.
 pub(super) fn passed(execution: &mut Execution, step: StepKey, place: Option<CheckPlace>) {
     let sequence = execution.last_sequence + 1;
     execution.update_step(step, |record| {
@@ -159,12 +159,12 @@ pub(crate) fn resolved(execution: &mut Execution, step: StepKey, result: Payload
 }
 
 impl StepRecord {
-    /// What has to hold before its call; nothing for a step whose entries do the work, that undoes another, or that commits.
+    /// The checks before its call; empty for a step whose entries do the work, that compensates another, or that commits.
     pub(crate) fn preconditions(&self) -> &[Check] {
         if self.is_checked() { self.spec.preconditions() } else { &[] }
     }
 
-    /// What has to hold after its call.
+    /// The checks after its call.
     pub(crate) fn postconditions(&self) -> &[Check] {
         if self.is_checked() { self.spec.postconditions() } else { &[] }
     }

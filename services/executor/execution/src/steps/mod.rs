@@ -112,7 +112,7 @@ impl Execution {
     }
 }
 
-/// What the driver has to do for an operation in flight; `None` when there is nothing to do.
+/// Returns the driver's action for an operation in flight; `None` when there is nothing to do.
 pub(crate) fn action(execution: &Execution, operation: &Operation) -> Option<RequiredAction> {
     match &operation.kind {
         OperationKind::ToolCall(_) => tool::action(execution, operation),

@@ -140,7 +140,7 @@ fn end_call(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time
             if execution.stop.is_some() {
                 return execution.end_operation(key, end, time);
             }
-            // The attempt goes on with another call.
+            // The attempt continues with another call.
             execution.remove_operation(key);
             match execution.steps[key.step].state {
                 StepState::Running | StepState::AwaitingApproval => {

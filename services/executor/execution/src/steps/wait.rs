@@ -149,7 +149,7 @@ fn declined_by_mode(execution: &Execution) -> Option<Decision> {
     }
 }
 
-/// What it means for the step that nobody will answer.
+/// Returns the end of the step's attempt when nobody will answer its form.
 fn declined(form: &Form, actor: Option<&Actor>, decision: Decision, reason: &str) -> AttemptEnd {
     if decision == Decision::Skipped {
         return AttemptEnd::Skipped;

@@ -151,7 +151,7 @@ fn what_one_step_reads_is_bounded() {
     }
 }
 
-/// What became of the entries of a list has all their outputs, those that are blobs included; none is read by halves.
+/// Results of a list's entries have all their outputs, also those that are blobs; none is read in part.
 #[test]
 fn results_of_entries_are_read_out_of_blobs() {
     let mut blobs = Memory::default();

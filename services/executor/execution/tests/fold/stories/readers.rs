@@ -1,4 +1,4 @@
-//! What an execution tells its readers about itself and its steps.
+//! The view that an execution gives its readers of itself and its steps.
 
 use std::time::Duration;
 

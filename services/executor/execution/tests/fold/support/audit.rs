@@ -38,7 +38,7 @@ pub(crate) struct Audit {
     undoes: BTreeMap<usize, (usize, Option<usize>)>,
     /// The steps that completed, in the order in which they did.
     order: Vec<usize>,
-    /// What is undone since the execution began or went on, and why no further step had started before that.
+    /// The steps that are being compensated since the execution began or resumed, and why no further step had started before that.
     undoing: Option<(Vec<usize>, Option<Stop>)>,
     /// Steps that the plan no longer has.
     removed: BTreeSet<usize>,
@@ -56,7 +56,7 @@ pub(crate) struct Audit {
     /// Why nothing may start any more.
     stop: Option<Stop>,
     finished: bool,
-    /// Of steps that have started since they were last made to run again.
+    /// The attempts of steps that have started since they were last made to run again.
     attempts: BTreeMap<usize, u32>,
     /// How many attempts a step had made before it was made to run again.
     attempts_before: BTreeMap<usize, u32>,
@@ -83,7 +83,7 @@ pub(crate) struct Audit {
     given: BTreeSet<usize>,
     completed: BTreeSet<usize>,
     failed: BTreeSet<usize>,
-    /// Those of them that would fail again.
+    /// The failed steps that would fail again.
     unlikely: BTreeSet<usize>,
     /// Steps whose call has an unknown outcome.
     unknown: BTreeSet<usize>,
@@ -93,17 +93,17 @@ pub(crate) struct Audit {
     /// Why each skipped step was skipped, and because of which.
     skipped: BTreeMap<usize, (SkipReason, Option<usize>)>,
     mode: ApprovalMode,
-    /// What each open call was held for last.
+    /// The last hold of each open call.
     held: BTreeMap<OperationId, Held>,
     /// Steps that were left out because that was decided about their call.
     left_out: BTreeSet<usize>,
     /// Approved calls that wait for a slot.
     queued: BTreeSet<OperationId>,
-    /// What waits, and for what.
+    /// The condition of each wait.
     waits: BTreeMap<OperationId, WaitCondition>,
     /// The forms that the gate asks.
     asked: BTreeSet<OperationId>,
-    /// The executions of steps' plans that go on, and whether they are paused.
+    /// The executions of steps' plans that are in progress, and whether they are paused.
     /// Whether each is paused; `None` since the execution was paused or resumed.
     children: BTreeMap<OperationId, Option<bool>>,
     names_of_children: BTreeSet<String>,
@@ -136,7 +136,7 @@ enum Stop {
 }
 
 impl Audit {
-    /// Of a plan whose `created` has sequence 1 and is not shown to it.
+    /// Returns an audit of a plan whose `created` has sequence 1 and is not shown to it.
     pub(crate) fn new(plan: Plan, mode: ApprovalMode) -> Self {
         Self {
             mode,
