@@ -113,12 +113,12 @@ pub struct PendingApproval {
     /// The name of the approval at the gate, once the gate has confirmed that it has one.
     pub approval: Option<String>,
     /// The decision, once it has been made.
-    pub decided: Option<Decided>,
+    pub decided: Option<RecordedDecision>,
 }
 
 /// A decision, and who made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Decided {
+pub struct RecordedDecision {
     /// The decision.
     pub decision: Decision,
     /// The authenticated principal; empty when the execution's approval mode decided.

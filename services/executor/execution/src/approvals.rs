@@ -7,8 +7,9 @@
 use belay_reasons as reasons;
 
 use crate::{
-    ApprovalMode, ApprovalRequirement, Body, Decided, Decision, Execution, ExecutionState, ExecutionTrigger, Operation,
-    OperationEvent, OperationId, PendingApproval, Phase, StepTrigger, Timestamp, Violation, state::AttemptEnd, steps,
+    ApprovalMode, ApprovalRequirement, Body, Decision, Execution, ExecutionState, ExecutionTrigger, Operation,
+    OperationEvent, OperationId, PendingApproval, Phase, RecordedDecision, StepTrigger, Timestamp, Violation,
+    state::AttemptEnd, steps,
 };
 
 impl Execution {
@@ -79,7 +80,7 @@ impl Execution {
         &mut self,
         id: &OperationId,
         approval: &str,
-        decided: Decided,
+        decided: RecordedDecision,
         time: Timestamp,
     ) -> Result<(), Violation> {
         let key = self.in_flight(id)?.key;

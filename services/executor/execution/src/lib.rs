@@ -41,8 +41,8 @@ pub mod words;
 pub use action::{Action, DecideContext, RequiredAction};
 pub use amounts::{Amounts, BudgetUnit};
 pub use approval::{
-    ApprovalRequirement, ChangeKind, Decided, EffectSummary, PathChange, PendingApproval, PolicyDecision, Risk,
-    SubjectKind, Verdict,
+    ApprovalRequirement, ChangeKind, EffectSummary, PathChange, PendingApproval, PolicyDecision, RecordedDecision,
+    Risk, SubjectKind, Verdict,
 };
 pub use canonical::{Json, digest};
 pub use classify::classify;
@@ -59,7 +59,7 @@ pub use event::{
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
 pub use namespace_budget::{NamespaceBudget, NamespaceHolds, WindowChange, WindowUse};
 pub use payload::{
-    Admission, BlobRef, BlobValue, Blobs, CachedResult, CallIdentity, EarlierResult, Evaluated, MAX_READ_BYTES,
+    Admission, BlobRef, BlobValue, Blobs, CachedResult, CallIdentity, ConditionResult, EarlierResult, MAX_READ_BYTES,
     NoBlobs, Payload, Room,
 };
 pub use state::{

@@ -7,13 +7,13 @@ use std::{
 };
 
 use belay_execution::{
-    Admission, BlobRef, BlobValue, CachedResult, CallIdentity, Evaluated, Json, Payload, Room, Timestamp,
+    Admission, BlobRef, BlobValue, CachedResult, CallIdentity, ConditionResult, Json, Payload, Room, Timestamp,
 };
 use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde_json::Value;
 
 use crate::{
-    intake::conditions::{Asked, Evaluation, NoAnswer, Question, ToEvaluate},
+    intake::conditions::{Evaluation, EvaluationKey, NoAnswer, Question, ToEvaluate},
     owned::namespace_usage::PendingUsage,
     store::{blobs::NewBlob, secrets::Secrets},
 };
@@ -23,7 +23,7 @@ pub(crate) struct BlobContext<'a> {
     pub(crate) uid: &'a str,
     /// Values of more bytes than this become blobs.
     pub(crate) max_inline: usize,
-    pub(crate) known: &'a Resolved,
+    pub(crate) known: &'a ResolvedData,
     pub(crate) secrets: RefCell<&'a mut Secrets>,
     pub(crate) made: RefCell<&'a mut NewBlobs>,
     /// The steps that the execution has or will have by its decisions, how many it may have now, and the most that it may ever have.
@@ -31,7 +31,7 @@ pub(crate) struct BlobContext<'a> {
     pub(crate) room: usize,
     pub(crate) most_steps: usize,
     /// Data that a decision needs and that is not at hand.
-    pub(crate) wanted: RefCell<Missing>,
+    pub(crate) wanted: RefCell<MissingData>,
     pub(crate) random: &'a dyn Fn() -> [u8; 32],
     /// The budget of the namespace; `None` when it has none.
     pub(crate) usage: RefCell<Option<&'a mut PendingUsage>>,
@@ -41,11 +41,11 @@ pub(crate) struct BlobContext<'a> {
 
 /// Data that was fetched for a decision.
 #[derive(Default)]
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedData {
     /// Blobs, by their digests.
     pub(crate) blobs: HashMap<Arc<str>, Result<Value, String>>,
     /// Answers to questions about the conditions, checks and outputs of steps.
-    pub(crate) evaluated: HashMap<Asked, Result<bool, NoAnswer>>,
+    pub(crate) evaluated: HashMap<EvaluationKey, Result<bool, NoAnswer>>,
     /// Earlier results of calls; `None` where there is none.
     pub(crate) earlier: HashMap<CallIdentity, Option<FoundResult>>,
 }
@@ -61,7 +61,7 @@ pub(crate) struct FoundResult {
 
 /// Data that a decision needs.
 #[derive(Default)]
-pub(crate) struct Missing {
+pub(crate) struct MissingData {
     pub(crate) blobs: Vec<BlobRef>,
     pub(crate) evaluations: Vec<ToEvaluate>,
     /// The calls of which an earlier result is looked for.
@@ -118,12 +118,12 @@ impl belay_execution::Blobs for BlobContext<'_> {
         place: Option<CheckPlace>,
         condition: &Condition,
         variables: ConditionValues,
-    ) -> Evaluated {
+    ) -> ConditionResult {
         let what = place.map_or(Question::Condition, Question::Check);
         self.ask(step, what, || Evaluation::Condition { expression: condition.expression().to_owned(), variables })
     }
 
-    fn validate(&self, step: &str, schema: &Value, output: Value) -> Evaluated {
+    fn validate(&self, step: &str, schema: &Value, output: Value) -> ConditionResult {
         self.ask(step, Question::Output, || Evaluation::Output { schema: schema.clone(), output })
     }
 
@@ -180,15 +180,15 @@ impl belay_execution::Blobs for BlobContext<'_> {
 }
 
 impl BlobContext<'_> {
-    fn ask(&self, step: &str, what: Question, work: impl FnOnce() -> Evaluation) -> Evaluated {
-        let asked = Asked { step: step.to_owned(), what };
+    fn ask(&self, step: &str, what: Question, work: impl FnOnce() -> Evaluation) -> ConditionResult {
+        let asked = EvaluationKey { step: step.to_owned(), what };
         match self.known.evaluated.get(&asked) {
-            Some(Ok(holds)) => Evaluated::Known(*holds),
-            Some(Err(NoAnswer::Failed(why))) => Evaluated::Failed(why.clone()),
-            Some(Err(NoAnswer::Absent(why))) => Evaluated::Absent(why.clone()),
+            Some(Ok(holds)) => ConditionResult::Known(*holds),
+            Some(Err(NoAnswer::Failed(why))) => ConditionResult::Failed(why.clone()),
+            Some(Err(NoAnswer::Absent(why))) => ConditionResult::Absent(why.clone()),
             None => {
                 self.wanted.borrow_mut().evaluations.push(ToEvaluate { asked, work: work() });
-                Evaluated::Wanted
+                ConditionResult::Wanted
             }
         }
     }

@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use super::{
     Driver, Exit,
-    blob_context::{BlobContext, FoundResult, Missing, Resolved},
-    earlier_results::{EarlierResults, Found},
+    blob_context::{BlobContext, FoundResult, MissingData, ResolvedData},
+    earlier_results::{EarlierResults, ResultWithOrigin},
 };
 use crate::{
     owned::registry::unwritable,
@@ -29,12 +29,12 @@ use crate::{
 impl Driver {
     /// Decides what can be decided now, and gets the blobs, evaluates the conditions and asks for the room that it takes.
     pub(super) async fn decide(&mut self, now: Timestamp, events: &mut Vec<Event>) -> Result<(), Exit> {
-        let mut known = Resolved::default();
+        let mut known = ResolvedData::default();
         self.charge_namespace(events);
         loop {
             let wanted = self.advance(now, &known, events);
             let gets_more = !wanted.blobs.is_empty() || !wanted.evaluations.is_empty() || !wanted.calls.is_empty();
-            let Missing { blobs, evaluations, calls, room, usage } = wanted;
+            let MissingData { blobs, evaluations, calls, room, usage } = wanted;
             if self.wants_namespace_amounts(usage, now).await? {
                 continue;
             }
@@ -83,7 +83,8 @@ impl Driver {
                 found.map_err(Exit::Unreadable)?
             }
         };
-        let Some(Found { result, completed_at, origin }) = self.earlier_results.insert(results).get(call) else {
+        let Some(ResultWithOrigin { result, completed_at, origin }) = self.earlier_results.insert(results).get(call)
+        else {
             return Ok(None);
         };
         let json = match &result {
@@ -103,7 +104,7 @@ impl Driver {
     }
 
     /// Decides what can be decided with what is known; returns what more would take.
-    fn advance(&mut self, now: Timestamp, known: &Resolved, events: &mut Vec<Event>) -> Missing {
+    fn advance(&mut self, now: Timestamp, known: &ResolvedData, events: &mut Vec<Event>) -> MissingData {
         let ledger_id = Arc::clone(&self.ledger_id);
         let context = DecideContext { now, ledger_id: &ledger_id };
         self.with_at_hand(known, |execution, blob_context| {
@@ -113,7 +114,7 @@ impl Driver {
     }
 
     /// Does something with the execution that needs what is known, and may make new blobs.
-    fn with_at_hand<T>(&mut self, known: &Resolved, work: impl FnOnce(&mut Execution, &BlobContext<'_>) -> T) -> T {
+    fn with_at_hand<T>(&mut self, known: &ResolvedData, work: impl FnOnce(&mut Execution, &BlobContext<'_>) -> T) -> T {
         let blob_context = BlobContext {
             steps: Cell::new(self.execution.steps().len()),
             room: self.steps.steps(),

@@ -21,7 +21,7 @@ pub(crate) fn problem_of_output(step: PlannedStep<'_>, schema: &Value) -> Option
 
 /// A question that is evaluated apart from drivers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Asked {
+pub(crate) struct EvaluationKey {
     /// The id of the step.
     pub(crate) step: String,
     pub(crate) what: Question,
@@ -40,7 +40,7 @@ pub(crate) enum Question {
 
 /// A question with the work that answers it.
 pub(crate) struct ToEvaluate {
-    pub(crate) asked: Asked,
+    pub(crate) asked: EvaluationKey,
     pub(crate) work: Evaluation,
 }
 

@@ -67,7 +67,7 @@ fn status_of(refusal: SessionRefusal) -> Status {
 
 /// The runner's reply to an acknowledgement.
 #[derive(Debug)]
-pub(crate) enum Confirmed {
+pub(crate) enum AcknowledgementReply {
     Taken,
     Refused(AcknowledgeToolCallsRequest, Status),
 }
@@ -263,11 +263,11 @@ impl<W> Session<W> {
     }
 
     /// Returns the meaning of a reply for an acknowledgement; `None` when it is about another operation.
-    pub(crate) fn confirm(&mut self, reply: &SessionReply) -> Option<Confirmed> {
+    pub(crate) fn confirm(&mut self, reply: &SessionReply) -> Option<AcknowledgementReply> {
         let request = self.unconfirmed.remove(&reply.operation)?;
         Some(match &reply.reply {
-            Some(Reply::Refused(refusal)) => Confirmed::Refused(request, status_of(refusal.clone())),
-            _ => Confirmed::Taken,
+            Some(Reply::Refused(refusal)) => AcknowledgementReply::Refused(request, status_of(refusal.clone())),
+            _ => AcknowledgementReply::Taken,
         })
     }
 

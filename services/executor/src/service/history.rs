@@ -10,7 +10,7 @@ use belay_execution::{Event, StepId, Workspace};
 use belay_journal::{ExecutionKey, Transition};
 use belay_proto::v1::{AuditLevel, ExecutionEvent, execution_event::Kind};
 use belay_reading::{
-    artifacts::{Made, Selection},
+    artifacts::{Artifact, Selection},
     event_index::EventIndex,
 };
 use belay_reasons as reasons;
@@ -72,7 +72,7 @@ impl<'a> History<'a> {
     pub(super) async fn artifacts(
         &self,
         selection: &Selection,
-        mut see: impl FnMut(Made) -> ControlFlow<()>,
+        mut see: impl FnMut(Artifact) -> ControlFlow<()>,
     ) -> Result<(), Status> {
         for part in selection.parts(MAX_SELECTED) {
             let mut events = HashMap::new();

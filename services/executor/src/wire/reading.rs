@@ -6,7 +6,7 @@ use belay_proto::{
     v1::{self, audit_entry, tool_call},
 };
 use belay_reading::{
-    artifacts::{self, Content, Made},
+    artifacts::{self, Artifact, Content},
     audit,
     tool_calls::{self, State},
 };
@@ -14,7 +14,7 @@ use belay_reading::{
 use super::{approval, audit_level_to, blob_ref, call_name, failure, time};
 
 /// An artifact of the execution with this name. `shown` is the text of an output as readers get it, which its size and digest are of.
-pub(crate) fn artifact(made: &Made, execution: &str, shown: impl FnOnce(&Json) -> String) -> v1::Artifact {
+pub(crate) fn artifact(made: &Artifact, execution: &str, shown: impl FnOnce(&Json) -> String) -> v1::Artifact {
     let common = v1::Artifact {
         name: made.id.name(execution),
         step_id: made.step.as_str().to_owned(),

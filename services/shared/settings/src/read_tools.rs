@@ -7,7 +7,7 @@ use belay_yaml::{Node, Reader, Value, nearest, seconds, shown};
 use serde_json::{Map, Value as Json, json};
 
 use crate::{
-    CommandTool, Sourced, ToolOutput, ToolRecovery,
+    CommandTool, ToolOutput, ToolRecovery, ValueWithOrigin,
     read_env::{MAX_ENTRIES, env},
     tools::{Piece, Word, Words, pieces},
 };
@@ -25,8 +25,8 @@ const MAX_TIMEOUT: u64 = 86_400;
 const TIMEOUT: u64 = 120;
 
 /// Reads all tools. An invalid one adds violations and is left out.
-pub(crate) fn tools(reader: &mut Reader, node: &Node, field: &str) -> Vec<Sourced<CommandTool>> {
-    let mut tools: Vec<Sourced<CommandTool>> = Vec::new();
+pub(crate) fn tools(reader: &mut Reader, node: &Node, field: &str) -> Vec<ValueWithOrigin<CommandTool>> {
+    let mut tools: Vec<ValueWithOrigin<CommandTool>> = Vec::new();
     let mut names = BTreeSet::new();
     reader.map(node, field, |reader, name, field, node| {
         if !is_name(name) {
@@ -38,7 +38,7 @@ pub(crate) fn tools(reader: &mut Reader, node: &Node, field: &str) -> Vec<Source
                     reader.refuse(field, node.line, format!("`{}` is the name of another tool, too", shown(name)));
                 }
             }
-            tools.push(Sourced::on_line(tool, reader.line_of(field)));
+            tools.push(ValueWithOrigin::on_line(tool, reader.line_of(field)));
         }
         Ok(())
     });

@@ -40,7 +40,7 @@ use crate::{Actor, Created, ExecutionState, Failure, Json, OperationId, StepId, 
 pub struct Execution {
     pub(crate) created: Created,
     /// The plan that it carries out now, and the facts about its tools; `None` for those that it began with.
-    pub(crate) revised: Option<Box<Revised>>,
+    pub(crate) revised: Option<Box<PlanRevision>>,
     /// How often its plan was changed.
     pub(crate) revision: u32,
     pub(crate) started_by: Actor,
@@ -88,7 +88,7 @@ pub struct Execution {
 
 /// A plan that took the place of the one that an execution began with.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Revised {
+pub(crate) struct PlanRevision {
     pub(crate) plan: Plan,
     pub(crate) tools: Vec<ToolFacts>,
 }

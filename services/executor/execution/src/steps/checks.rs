@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use super::{condition, outputs::value_of, request};
 use crate::{
-    Blobs, Body, DecideContext, ErrorClass, Evaluated, Execution, Failure, Payload, StepEvent, StepKey, Violation,
+    Blobs, Body, ConditionResult, DecideContext, ErrorClass, Execution, Failure, Payload, StepEvent, StepKey,
+    Violation,
     state::{AttemptEnd, StepRecord},
 };
 
@@ -83,10 +84,10 @@ fn fits(record: &StepRecord, schema: &Value, blobs: &dyn Blobs) -> Option<Result
         Some(Err(failure)) => return Some(Err(failure)),
     };
     match blobs.validate(&record.id, schema, value) {
-        Evaluated::Known(true) => Some(Ok(())),
-        Evaluated::Known(false) => Some(Err(invalid_output("."))),
-        Evaluated::Failed(why) | Evaluated::Absent(why) => Some(Err(invalid_output(&format!(": {why}.")))),
-        Evaluated::Wanted => None,
+        ConditionResult::Known(true) => Some(Ok(())),
+        ConditionResult::Known(false) => Some(Err(invalid_output("."))),
+        ConditionResult::Failed(why) | ConditionResult::Absent(why) => Some(Err(invalid_output(&format!(": {why}.")))),
+        ConditionResult::Wanted => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use belay_plan::{
-    AuditLevel, FormSpec, StepKind, Unresolved, WaitFor, WaitStep,
+    AuditLevel, FormSpec, StepKind, UnresolvedReference, WaitFor, WaitStep,
     limits::{MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS},
 };
 use belay_reasons as reasons;
@@ -172,7 +172,7 @@ fn declined(form: &Form, actor: Option<&Actor>, decision: Decision, reason: &str
 /// The form with its templates resolved.
 fn resolved(execution: &Execution, step: StepKey, spec: &FormSpec, values: &Values<'_>) -> Result<Form, String> {
     let output = |id: &str, what| values.get(id, what);
-    let texts = spec.texts.resolve(&output).map_err(|unresolved: Unresolved| unresolved.to_string())?;
+    let texts = spec.texts.resolve(&output).map_err(|unresolved: UnresolvedReference| unresolved.to_string())?;
     let text = |field: &str, most: usize| {
         let text = match &texts[field] {
             Value::String(text) => text.clone(),

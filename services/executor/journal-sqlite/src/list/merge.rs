@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use belay_journal::{ExecutionKey, ExecutionRow, MAX_EXAMINED, Page, Position, Query};
 use rusqlite::{Connection, OptionalExtension as _, Result as Sql, Row, params_from_iter, types::Value};
 
-use super::{examined::Examined, narrowed::Narrowed, walk::Walk};
+use super::{examined_page::ExaminedPage, sql_filter::SqlFilter, walk::Walk};
 use crate::rows::{execution_row, report};
 
 /// The most executions that a walk reads at once.
@@ -15,9 +15,9 @@ pub(super) const MAX_CHUNK: usize = 512;
 pub(super) const MAX_PASSED: usize = 16_384;
 
 /// A page of the executions that the walks find, each in the order of the list.
-pub(super) fn merge(connection: &Connection, query: &Query, walks: Vec<Walk>) -> Sql<Examined> {
+pub(super) fn merge(connection: &Connection, query: &Query, walks: Vec<Walk>) -> Sql<ExaminedPage> {
     let chunk = (query.limit / walks.len().max(1) + 1).clamp(8, 256);
-    let narrowed = Narrowed::by(query);
+    let narrowed = SqlFilter::by(query);
     let mut walks: Vec<Walking<'_>> =
         walks.into_iter().map(|walk| Walking::new(connection, query, walk, &narrowed, chunk)).collect();
     let mut may_pass = MAX_PASSED;
@@ -55,7 +55,7 @@ pub(super) fn merge(connection: &Connection, query: &Query, walks: Vec<Walk>) ->
             break;
         }
     }
-    Ok(Examined { page, rows: walks.iter().map(|walk| walk.read).sum() })
+    Ok(ExaminedPage { page, rows: walks.iter().map(|walk| walk.read).sum() })
 }
 
 /// The next place in a walk.
@@ -80,7 +80,7 @@ struct Walking<'a> {
     connection: &'a Connection,
     query: &'a Query,
     walk: Walk,
-    narrowed: &'a Narrowed,
+    narrowed: &'a SqlFilter,
     found: VecDeque<ExecutionRow>,
     /// The ends of what is still to be found, both exclusive.
     between: (Position, Position),
@@ -93,7 +93,7 @@ struct Walking<'a> {
 }
 
 impl<'a> Walking<'a> {
-    fn new(connection: &'a Connection, query: &'a Query, walk: Walk, narrowed: &'a Narrowed, chunk: usize) -> Self {
+    fn new(connection: &'a Connection, query: &'a Query, walk: Walk, narrowed: &'a SqlFilter, chunk: usize) -> Self {
         let (least, most) = query.bounds();
         let mut between = (Position { time: least, ..Position::START }, Position::after(most));
         if let Some(after) = query.after {

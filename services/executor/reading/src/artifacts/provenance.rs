@@ -5,7 +5,7 @@ use std::{
     mem::size_of,
 };
 
-use super::{ArtifactId, Entry, wanted::Wanted};
+use super::{ArtifactId, Entry, filter::ArtifactFilter};
 
 /// How many bytes of an artifact's message are not its path and what it derives from, at most.
 const FIXED_BYTES: usize = 1_024;
@@ -62,7 +62,7 @@ impl Graph {
     }
 
     /// The artifacts that may be wanted, in order: whether their paths are is in the events.
-    pub fn candidates(&self, wanted: &Wanted) -> impl Iterator<Item = ArtifactId> {
+    pub fn candidates(&self, wanted: &ArtifactFilter) -> impl Iterator<Item = ArtifactId> {
         let from = wanted.after.map_or(0, ArtifactId::sequence);
         let entries = self.entries.range(from..).filter(|(_, entry)| wanted.may_have(entry));
         let ids = entries.flat_map(|(sequence, entry)| entry.ids(*sequence));

@@ -78,7 +78,7 @@ impl Story {
 
     /// Each artifact with what it derives from.
     fn lineage(&self) -> Vec<String> {
-        let words = |made: &Made| {
+        let words = |made: &Artifact| {
             let from: Vec<String> = made.derives_from().map(|id| id.to_string()).collect();
             format!("{} {} <- {}", made.id, made.step, from.join(" "))
         };
@@ -86,12 +86,12 @@ impl Story {
     }
 
     /// All artifacts, each from nothing but the events that the index names.
-    fn made(&self) -> Vec<Made> {
-        let all = Selection::of(&self.graph, self.graph.candidates(&Wanted::default()));
+    fn made(&self) -> Vec<Artifact> {
+        let all = Selection::of(&self.graph, self.graph.candidates(&ArtifactFilter::default()));
         all.parts(3).flat_map(|part| self.made_of(&part)).collect()
     }
 
-    fn made_of(&self, selection: &Selection) -> Vec<Made> {
+    fn made_of(&self, selection: &Selection) -> Vec<Artifact> {
         let sequences = selection.sequences();
         let named = self.events.iter().filter(|event| sequences.contains(&event.sequence));
         let events = named.map(|event| (event.sequence, event.clone())).collect();
@@ -99,7 +99,7 @@ impl Story {
     }
 
     /// A page, on which each artifact has 120 bytes.
-    fn list(&self, wanted: Wanted, size: usize, max_bytes: usize) -> Listed<Made> {
+    fn list(&self, wanted: ArtifactFilter, size: usize, max_bytes: usize) -> ArtifactPage<Artifact> {
         let selection = Selection::of(&self.graph, self.graph.candidates(&wanted));
         let mut page = Page::new(wanted, size, max_bytes);
         let _ = self.made_of(&selection).iter().any(|made| page.apply(made, |made| (made.clone(), 120)));
@@ -303,10 +303,10 @@ fn a_list_is_the_same_in_pages_of_every_size() {
     let mut story = Story::of(CHAIN);
     story.run("write", 1, vec![written("out/a"), written("out/b"), written("z")]);
     story.run("read", 1, vec![written("out/c")]);
-    let all = story.list(Wanted::default(), 100, usize::MAX);
+    let all = story.list(ArtifactFilter::default(), 100, usize::MAX);
     assert_eq!((all.artifacts.len(), all.next), (6, None));
     for (size, max_bytes) in [(1, usize::MAX), (2, usize::MAX), (5, usize::MAX), (100, 1), (100, 300)] {
-        let (mut found, mut wanted) = (Vec::new(), Wanted::default());
+        let (mut found, mut wanted) = (Vec::new(), ArtifactFilter::default());
         loop {
             let page = story.list(wanted.clone(), size, max_bytes);
             assert!(!page.artifacts.is_empty() && page.artifacts.len() <= size);
@@ -318,24 +318,27 @@ fn a_list_is_the_same_in_pages_of_every_size() {
         }
         assert_eq!(found, all.artifacts, "{size}, {max_bytes} bytes");
     }
-    let path = |made: Made| match made.content {
+    let path = |made: Artifact| match made.content {
         Content::Output(_) => String::new(),
         Content::File(file) => file.path,
     };
     let paths = |wanted| story.list(wanted, 100, usize::MAX).artifacts.into_iter().map(path);
-    let of_prefix = Wanted { path_prefix: "out/".into(), ..Wanted::default() };
+    let of_prefix = ArtifactFilter { path_prefix: "out/".into(), ..ArtifactFilter::default() };
     assert_eq!(paths(of_prefix.clone()).collect::<Vec<_>>(), ["out/a", "out/b", "out/c"]);
-    let of_step = Wanted { step: Some("read".into()), ..of_prefix };
+    let of_step = ArtifactFilter { step: Some("read".into()), ..of_prefix };
     assert_eq!(paths(of_step).collect::<Vec<_>>(), ["out/c"]);
-    assert_eq!(paths(Wanted { kind: Some(Kind::Output), ..Wanted::default() }).collect::<Vec<_>>(), ["", ""]);
-    assert_eq!(paths(Wanted { kind: Some(Kind::File), ..Wanted::default() }).count(), 4);
+    assert_eq!(
+        paths(ArtifactFilter { kind: Some(Kind::Output), ..ArtifactFilter::default() }).collect::<Vec<_>>(),
+        ["", ""]
+    );
+    assert_eq!(paths(ArtifactFilter { kind: Some(Kind::File), ..ArtifactFilter::default() }).count(), 4);
 }
 
 #[test]
 fn what_no_artifact_stands_for_is_counted_on_the_last_page() {
     let mut story = Story::of(CHAIN);
     story.run("write", 1, vec![written("a"), written("b")]);
-    let counted = |size| story.list(Wanted::default(), size, usize::MAX).unlisted;
+    let counted = |size| story.list(ArtifactFilter::default(), size, usize::MAX).unlisted;
     assert_eq!((counted(1), counted(9)), (0, 7));
 }
 

@@ -63,17 +63,17 @@ use rand::{Rng, SeedableRng};
 
 use self::archive::Archive;
 use self::audit::Evidence;
-use self::auditor::Found;
+use self::auditor::FoundData;
 use self::backup::Backup;
 use self::bugs::{Bugs, Memory};
-use self::damage::Damaged;
-use self::forger::Repeated;
+use self::damage::DamagedCalls;
+use self::forger::RepeatedCalls;
 use self::hosts::{Inventory, Owners};
 use self::knobs::Knobs;
 use self::observed::Observations;
 use self::orders::orders;
 use self::outside::Outside;
-use self::retention::Taken;
+use self::retention::DeletedExecutions;
 use self::webhooks::Mailbox;
 use crate::checker::Checker;
 use crate::fault::{self, Conditions};
@@ -147,8 +147,8 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     let conditions = Conditions::generate(&mut random);
     let mut world = World::new(seed, &conditions, MAX_DURATION);
     let checker = Checker::default();
-    let damaged = Damaged::default();
-    let (taken, backup) = (Taken::default(), Backup::default());
+    let damaged = DamagedCalls::default();
+    let (taken, backup) = (DeletedExecutions::default(), Backup::default());
     let observed = Observations::new(
         &checker,
         bugs.gate == Memory::Kept,
@@ -283,7 +283,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     for name in PEOPLE {
         world.client(name, people::decide(random.random(), observed.clone()));
     }
-    let repeated = Repeated::default();
+    let repeated = RepeatedCalls::default();
     // A runner that has lost what it knew cannot know that a grant was spent.
     let deletes = bugs.deletes || bugs.retains;
     let restores = bugs.restores_journal || bugs.restores_all;
@@ -343,7 +343,7 @@ fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     for host in SITE.servers {
         world.power_cycle(host);
     }
-    let found = Found::default();
+    let found = FoundData::default();
     let owners = (bugs.calls == Memory::Kept).then(|| site.owners.clone());
     let auditor = auditor::read_everything(random.random(), observed.clone(), owners, found.clone());
     world.client(AUDITOR, auditor);

@@ -94,7 +94,7 @@ pub(crate) struct Audit {
     skipped: BTreeMap<usize, (SkipReason, Option<usize>)>,
     mode: ApprovalMode,
     /// The last hold of each open call.
-    held: BTreeMap<OperationId, Held>,
+    held: BTreeMap<OperationId, LastHold>,
     /// Steps that were left out because that was decided about their call.
     left_out: BTreeSet<usize>,
     /// Approved calls that wait for a slot.
@@ -114,14 +114,14 @@ pub(crate) struct Audit {
 }
 
 #[derive(Default)]
-struct Held {
+struct LastHold {
     kind: Option<SubjectKind>,
     digest: String,
     approval: Option<String>,
     decision: Option<Decision>,
 }
 
-impl Held {
+impl LastHold {
     fn waits(&self) -> bool {
         self.approval.is_some() && self.decision.is_none()
     }
@@ -271,12 +271,12 @@ impl Audit {
                 assert!(in_doubt.iter().all(|call| self.open.contains(call)));
                 // What was never held is; what waits for a decision is not, unless it is being stopped.
                 assert!(self.open.iter().all(|call| self.held.contains_key(call) || in_doubt.contains(call)));
-                let waits = |call| self.held.get(call).is_some_and(Held::waits);
+                let waits = |call| self.held.get(call).is_some_and(LastHold::waits);
                 assert!(self.stop.is_some() || !in_doubt.iter().any(waits));
             }
             ExecutionEvent::AwaitingApproval => {
                 assert!(self.started && !self.paused && self.stop.is_none());
-                let waits = |call| self.held.get(call).is_some_and(Held::waits);
+                let waits = |call| self.held.get(call).is_some_and(LastHold::waits);
                 assert!(!self.open.is_empty() && self.open.iter().all(waits), "something is under way");
                 assert!(self.waits.is_empty(), "a wait ends without a decision");
                 assert!(self.not_before.keys().all(|step| self.ended.contains(step)), "a retry is due by itself");

@@ -6,13 +6,13 @@ use rusqlite::types::Value;
 /// The part of a filter that the database checks, so that it passes over most of what does not match without reading the whole row. It is never narrower
 /// than the filter, which every row that is read is held against.
 #[derive(Debug, Default)]
-pub(super) struct Narrowed {
+pub(super) struct SqlFilter {
     /// Conditions with `?` for each value.
     conditions: Vec<String>,
     pub(super) values: Vec<Value>,
 }
 
-impl Narrowed {
+impl SqlFilter {
     pub(super) fn by(query: &Query) -> Self {
         let mut narrowed = Self::default();
         for any in &query.filter {

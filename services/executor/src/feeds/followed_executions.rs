@@ -16,7 +16,7 @@ const MAX_REMEMBERED: usize = 65_536;
 
 /// The last message to a watcher about an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum LastSent {
     /// It matches, and a message with this hash was sent.
     Matches(u64),
     /// It does not match.
@@ -25,12 +25,12 @@ enum Told {
 
 /// The executions that a watcher of those that match a query has been told about.
 #[derive(Debug)]
-pub(crate) struct Followed {
+pub(crate) struct FollowedExecutions {
     query: Query,
-    told: HashMap<ExecutionKey, Told>,
+    told: HashMap<ExecutionKey, LastSent>,
 }
 
-impl Followed {
+impl FollowedExecutions {
     /// A watcher that has been told nothing.
     pub(crate) fn new(query: Query) -> Self {
         Self { query, told: HashMap::new() }
@@ -48,20 +48,20 @@ impl Followed {
         }
         let before = self.told.get(&row.key).copied();
         if !self.query.matches(row) {
-            self.remember(row.key, Told::Removed);
+            self.remember(row.key, LastSent::Removed);
             // One that was created meanwhile and never matched was never sent.
-            let is_known = before == Some(Told::Removed) || is_new && before.is_none();
+            let is_known = before == Some(LastSent::Removed) || is_new && before.is_none();
             return (!is_known).then(|| removed(&row.execution.namespace, &row.execution.id, false));
         }
         let message = wire::basic(row);
         let mut hasher = DefaultHasher::new();
         message.encode_to_vec().hash(&mut hasher);
-        let now = Told::Matches(hasher.finish());
+        let now = LastSent::Matches(hasher.finish());
         self.remember(row.key, now);
         (before != Some(now)).then_some(Content::Execution(message))
     }
 
-    fn remember(&mut self, key: ExecutionKey, told: Told) {
+    fn remember(&mut self, key: ExecutionKey, told: LastSent) {
         if self.told.len() >= MAX_REMEMBERED && !self.told.contains_key(&key) {
             self.told.clear();
         }
@@ -103,9 +103,9 @@ mod tests {
         ExecutionRow { key: ExecutionKey(key), execution, summary, revision: 1 }
     }
 
-    fn followed(filter: Vec<AnyOf>) -> Followed {
+    fn followed(filter: Vec<AnyOf>) -> FollowedExecutions {
         let query = Query { namespace: Some("n".into()), filter, order: Order::NEWEST_FIRST, after: None, limit: 1 };
-        Followed::new(query)
+        FollowedExecutions::new(query)
     }
 
     fn is_removed(told: Option<Content>, was_deleted: bool) -> bool {

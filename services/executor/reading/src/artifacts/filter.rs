@@ -2,7 +2,7 @@
 
 use belay_execution::StepId;
 
-use super::{ArtifactId, Content, Entry, Made, Origin};
+use super::{Artifact, ArtifactId, Content, Entry, Origin};
 
 /// A kind of artifacts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Kind {
 
 /// Selects the artifacts that are listed.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct ArtifactFilter {
     /// Only those of this step.
     pub step: Option<StepId>,
     /// Only those of this kind.
@@ -26,7 +26,7 @@ pub struct Wanted {
     pub after: Option<ArtifactId>,
 }
 
-impl Wanted {
+impl ArtifactFilter {
     /// Whether artifacts of the entry may be wanted: their paths, which may have secrets, are compared as they are shown.
     pub(super) fn may_have(&self, entry: &Entry) -> bool {
         let is_kind = match (&entry.origin, self.kind) {
@@ -37,8 +37,8 @@ impl Wanted {
         is_kind && self.step.as_ref().is_none_or(|wanted| *wanted == entry.step)
     }
 
-    /// Whether an artifact of which [`Wanted::may_have`] holds is wanted.
-    pub(super) fn has(&self, made: &Made) -> bool {
+    /// Whether an artifact of which [`ArtifactFilter::may_have`] holds is wanted.
+    pub(super) fn has(&self, made: &Artifact) -> bool {
         match &made.content {
             Content::Output(_) => true,
             Content::File(file) => file.path.starts_with(&self.path_prefix),
