@@ -40,7 +40,7 @@ pub(crate) enum Question {
 
 /// A question with the work that answers it.
 pub(crate) struct ToEvaluate {
-    pub(crate) asked: EvaluationKey,
+    pub(crate) key: EvaluationKey,
     pub(crate) work: Evaluation,
 }
 

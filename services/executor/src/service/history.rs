@@ -77,9 +77,9 @@ impl<'a> History<'a> {
         for part in selection.parts(MAX_SELECTED) {
             let mut events = HashMap::new();
             self.at(&part.sequences(), |event| drop(events.insert(event.sequence, event))).await?;
-            for made in part.made(&events) {
-                let made = made.ok_or_else(|| corrupt("An event of the execution is not what it was."))?;
-                if see(made).is_break() {
+            for artifact in part.artifacts(&events) {
+                let artifact = artifact.ok_or_else(|| corrupt("An event of the execution is not what it was."))?;
+                if see(artifact).is_break() {
                     return Ok(());
                 }
             }

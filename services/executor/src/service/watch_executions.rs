@@ -149,7 +149,7 @@ impl Watch {
                 loop {
                     let page = page(&self.reading, &self.query).await?;
                     for row in &page.rows {
-                        if let Some(content) = self.followed.tell(row, false) {
+                        if let Some(content) = self.followed.update_for(row, false) {
                             yield silent(content);
                         }
                     }
@@ -184,7 +184,7 @@ impl Watch {
                             Err(StoreError::Damaged(_)) => None,
                             Err(error) => Err(unreadable(&error))?,
                         };
-                        if let Some(content) = row.and_then(|row| self.followed.tell(&row, is_new))
+                        if let Some(content) = row.and_then(|row| self.followed.update_for(&row, is_new))
                             && let Some(before) = last.replace(content)
                         {
                             yield self.message(before);

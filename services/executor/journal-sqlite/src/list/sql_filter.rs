@@ -14,14 +14,14 @@ pub(super) struct SqlFilter {
 
 impl SqlFilter {
     pub(super) fn by(query: &Query) -> Self {
-        let mut narrowed = Self::default();
+        let mut filter = Self::default();
         for any in &query.filter {
             let Some(columns) = any.0.iter().map(column).collect::<Option<Vec<_>>>() else { continue };
             let (conditions, values): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
-            narrowed.conditions.push(if conditions.is_empty() { "0".to_owned() } else { conditions.join(" OR ") });
-            narrowed.values.extend(values);
+            filter.conditions.push(if conditions.is_empty() { "0".to_owned() } else { conditions.join(" OR ") });
+            filter.values.extend(values);
         }
-        narrowed
+        filter
     }
 
     /// They follow other conditions; the parameter of their first value is `first`.

@@ -391,10 +391,10 @@ fn an_index_serves_every_walk() {
         Condition::PlanId(true, text("p")),
         Condition::FailureReason(true, text("R")),
     ];
-    let narrowed = SqlFilter::by(&query(one_of_each.into_iter().map(|one| vec![one]).collect()));
+    let filter = SqlFilter::by(&query(one_of_each.into_iter().map(|one| vec![one]).collect()));
     for walk in walks {
         for (descending, skips) in [(false, false), (true, false), (false, true), (true, true)] {
-            let select = if skips { walk.skip(descending) } else { walk.select(&narrowed, descending) };
+            let select = if skips { walk.skip(descending) } else { walk.select(&filter, descending) };
             let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {select}")).unwrap();
             // Without values for its parameters: a plan does not depend on them.
             let mut rows = statement.raw_query();

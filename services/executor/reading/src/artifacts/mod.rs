@@ -79,7 +79,7 @@ impl fmt::Display for ArtifactId {
     }
 }
 
-/// An artifact, as it is made.
+/// An artifact.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Artifact {
     /// Its id.
@@ -170,7 +170,7 @@ impl Entry {
         }
     }
 
-    /// The sequences of the events that [`Entry::made`] needs, when the entry's own is this one.
+    /// The sequences of the events that [`Entry::artifact`] needs, when the entry's own is this one.
     fn sequences(&self, sequence: u64) -> impl Iterator<Item = u64> + use<> {
         let value = match &self.origin {
             Origin::Output { value } => Some(*value),
@@ -180,7 +180,7 @@ impl Entry {
     }
 
     /// The artifact with this id; `None` when the events are not those that the entry was made from.
-    fn made(&self, id: ArtifactId, events: &HashMap<u64, Event>) -> Option<Artifact> {
+    fn artifact(&self, id: ArtifactId, events: &HashMap<u64, Event>) -> Option<Artifact> {
         let event = events.get(&id.sequence)?;
         let (attempt, call, replaces, content) = match &self.origin {
             Origin::Output { value } => {
