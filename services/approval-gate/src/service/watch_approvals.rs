@@ -33,7 +33,7 @@ pub(super) async fn watch_approvals(
         None => (0, None),
         Some(Ok(after)) => (after, None),
         Some(Err(reason)) => {
-            tracing::warn!(?resumed, last, ?reason, "A watch of approvals cannot go on from its cursor; it is reset");
+            tracing::warn!(?resumed, last, ?reason, "A watch of approvals cannot resume from its cursor; it is reset");
             (0, Some(reason))
         }
     };

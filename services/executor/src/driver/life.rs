@@ -195,7 +195,7 @@ async fn supervise(
                 }
             }
             Ok(Exit::Outdated(why)) => {
-                tracing::info!(execution.name = %name, why, "What was decided does not hold any more; the execution continues from its journal");
+                tracing::info!(execution.name = %name, why, "A decision does not hold any more; the execution continues from its journal");
                 registry.notices.review_now();
                 retry.pause(&registry.ids).await;
                 continue;

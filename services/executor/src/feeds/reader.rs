@@ -122,7 +122,7 @@ impl ExecutionReader {
             };
             tokio::select! {
                 error = follow(catch_up, writes) => error,
-                () = supervise("gives up what readers have left", &ids, shown, sweep) => {
+                () = supervise("drops executions without readers", &ids, shown, sweep) => {
                     StoreError::Other("what readers have left is given up no more".to_owned())
                 }
             }

@@ -51,7 +51,7 @@ impl Report {
             Reply::Asking(asking) => Self::Asking(asking.questions),
             Reply::Held(call) | Reply::Result(call) => Self::Ended(Ok(Box::new(call))),
             Reply::Acknowledged(_) => {
-                Self::Ended(Err(Status::internal("the runner acknowledged what is no acknowledgement")))
+                Self::Ended(Err(Status::internal("the runner acknowledged a request that is not an acknowledgement")))
             }
             Reply::Refused(refusal) => Self::Ended(Err(status_of(refusal))),
         }

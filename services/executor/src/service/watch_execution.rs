@@ -69,7 +69,7 @@ pub(super) async fn watch_execution(
         if is_planted(Defect::CursorAheadRejected) {
             return Err(status::invalid("cursor", "is after the last event").into());
         }
-        tracing::warn!(execution = %name, ?resumed, last, ?reason, "A watch cannot go on from its cursor; it is reset");
+        tracing::warn!(execution = %name, ?resumed, last, ?reason, "A watch cannot resume from its cursor; it is reset");
     }
     let watch = Watch {
         reading: Arc::clone(reading),

@@ -88,7 +88,7 @@ pub(super) async fn watch_executions(
                 ?resumed,
                 ?place,
                 ?reason,
-                "A watch of executions cannot go on from its cursor; it is reset"
+                "A watch of executions cannot resume from its cursor; it is reset"
             );
             (None, Some(reason))
         }

@@ -400,7 +400,7 @@ fn depends_on_from(
                 Some(outcome) => drop(known.insert(outcome)),
                 None => {
                     let message = format!(
-                        "is {outcome}, which is no outcome that this version knows: use OUTCOME_SUCCESS, OUTCOME_FAILURE or OUTCOME_SKIPPED"
+                        "is {outcome}, which is not an outcome of this version: use OUTCOME_SUCCESS, OUTCOME_FAILURE or OUTCOME_SKIPPED"
                     );
                     violations.push(violation(field(&format!("outcomes[{entry}]")), message));
                 }

@@ -296,7 +296,7 @@ fn arguments(reader: &mut Reader, tool: &CommandTool, field: &str) {
                 None => {
                     let near = nearest(name, properties.keys().map(String::as_str));
                     let hint = near.map(|near| format!("; did you mean `{}`?", shown(near))).unwrap_or_default();
-                    reader.refuse(&field, line, format!("`${{{word}}}` is no parameter: add `{word}` to `parameters.properties`, or write `$${{{word}}}` for that text itself{hint}"));
+                    reader.refuse(&field, line, format!("`${{{word}}}` is not a parameter: add `{word}` to `parameters.properties`, or write `$${{{word}}}` for that text itself{hint}"));
                 }
                 Some(schema) if !optional && !is_required(name) && schema.get("default").is_none() => {
                     reader.refuse(&field, line, format!("needs `{word}`, which a call may leave out: add it to `parameters.required`, give it a `default`, or put the words that need it into a list of their own, such as [--{word}, \"${{{word}}}\"]"));

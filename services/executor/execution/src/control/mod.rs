@@ -130,7 +130,7 @@ pub enum Refused {
     #[error("another request had this id")]
     RequestIdReused,
     /// A pause is to end at a time that has passed.
-    #[error("the time at which it goes on has passed")]
+    #[error("the time at which it resumes has passed")]
     ResumeTimePassed,
     /// The execution keeps as many signals as it can that no step has taken.
     #[error("the execution keeps {MAX_SIGNALS} signals that no step has taken")]

@@ -97,26 +97,22 @@ fn invalid_output(why: &str) -> Failure {
 }
 
 fn is_false(place: CheckPlace, check: &Check) -> Failure {
-    let (class, reason, when) = words(place);
-    Failure::new(class, reason, format!("What must hold {when} does not: {}.", check.in_words()))
+    let (class, reason, kind) = words(place);
+    Failure::new(class, reason, format!("A {kind} of the step does not hold: {}.", check.in_words()))
 }
 
 fn words(place: CheckPlace) -> (ErrorClass, &'static str, &'static str) {
     match place {
-        CheckPlace::Before(_) => {
-            (ErrorClass::PreconditionFailed, reasons::PRECONDITION_FAILED, "before the step's call")
-        }
-        CheckPlace::After(_) => {
-            (ErrorClass::PostconditionFailed, reasons::POSTCONDITION_FAILED, "after the step's call")
-        }
+        CheckPlace::Before(_) => (ErrorClass::PreconditionFailed, reasons::PRECONDITION_FAILED, "precondition"),
+        CheckPlace::After(_) => (ErrorClass::PostconditionFailed, reasons::POSTCONDITION_FAILED, "postcondition"),
     }
 }
 
 /// The failure of a step whose check's call has failed.
 pub(super) fn failed(check: Option<&Check>, place: CheckPlace, cause: &Failure) -> Failure {
-    let (class, reason, when) = words(place);
+    let (class, reason, kind) = words(place);
     let what = check.map(Check::in_words).unwrap_or_default();
-    let message = format!("What must hold {when} does not: {what}. {}", cause.message);
+    let message = format!("A {kind} of the step does not hold: {what}. {}", cause.message);
     Failure {
         last_output: cause.last_output.clone(),
         cause: Some(Arc::new(cause.clone())),
