@@ -175,8 +175,8 @@ impl Execution {
         accounts.flat_map(|account| BudgetUnit::ALL.map(|unit| (account, unit))).find_map(|(account, unit)| {
             let (limit, follows) = self.limit(account, unit)?;
             let report = self.report(account, unit, BudgetLevel::Exceeded);
-            let goes_on = account.is_none_or(|step| !self.steps[step].state.is_terminal());
-            let pauses = follows == OnExhausted::Pause && goes_on;
+            let is_open = account.is_none_or(|step| !self.steps[step].state.is_terminal());
+            let pauses = follows == OnExhausted::Pause && is_open;
             let is_reported = self.account(account).is_reported(unit, BudgetLevel::Exceeded);
             (report.spent >= limit && is_reported && pauses).then_some(report)
         })

@@ -40,7 +40,7 @@ pub(super) struct EarlierResults {
     by_call: HashMap<CallIdentity, ResultWithOrigin>,
 }
 
-/// A result, and where it is from.
+/// A result with its origin.
 #[derive(Clone)]
 pub(super) struct ResultWithOrigin {
     pub(super) result: Payload,

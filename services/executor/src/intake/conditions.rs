@@ -19,7 +19,7 @@ pub(crate) fn problem_of_output(step: PlannedStep<'_>, schema: &Value) -> Option
     Some(step.problem(&format!("/output_schema{}", invalid.pointer), invalid.to_string()))
 }
 
-/// A question that is evaluated apart from drivers.
+/// The identity of a question that is evaluated apart from drivers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct EvaluationKey {
     /// The id of the step.

@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 
 use crate::{
     memory::{inside_on, inside_with},
-    support::{Executor, Seen, World, plan},
+    support::{Executor, GateState, World, plan},
 };
 
 fn request(name: &str) -> v1::DeleteExecutionRequest {
@@ -282,7 +282,7 @@ async fn retention_deletes_what_is_older_and_what_is_more() {
     ] {
         let inside = start(retention).await;
         let gone = names.len() - kept;
-        let forgotten = |seen: &Seen| names[..gone].iter().all(|name| seen.forgotten.contains(name));
+        let forgotten = |seen: &GateState| names[..gone].iter().all(|name| seen.forgotten.contains(name));
         world.gate.until("the gate to forget the old ones", forgotten).await;
         for (index, name) in names.iter().enumerate() {
             assert_eq!(inside.executor.get(name).await.is_ok(), index >= gone, "{index} of {kept}");

@@ -37,7 +37,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 /// The metrics that a service reads; empty when they cannot be read now.
 pub type Reading<'a> = Pin<Box<dyn Future<Output = Vec<Metric>> + Send + 'a>>;
 
-/// A service that can be measured.
+/// A service that has metrics.
 pub trait MetricsSource: Send + Sync + 'static {
     /// Reads its metrics, at a bounded cost.
     fn metrics(&self) -> Reading<'_>;

@@ -53,8 +53,8 @@ impl Execution {
             events.push(then.updated(now, plan, reason.clone()));
         }
         // The plan has paused it for just this.
-        let goes_on = self.is_escalated && self.paused.is_some() && !request_pauses;
-        events.extend(goes_on.then(|| ExecutionEvent::Resumed.into()));
+        let resumes = self.is_escalated && self.paused.is_some() && !request_pauses;
+        events.extend(resumes.then(|| ExecutionEvent::Resumed.into()));
         events.extend(start_paused.then(|| {
             ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, by_budget: false }.into()
         }));

@@ -86,7 +86,7 @@ pub struct Execution {
     pub(crate) due_reports: DueReports,
 }
 
-/// A plan that took the place of the one that an execution began with.
+/// A plan that replaced the first one of an execution.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PlanRevision {
     pub(crate) plan: Plan,

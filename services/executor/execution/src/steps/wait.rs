@@ -227,9 +227,9 @@ pub(crate) fn next(
 /// A form is to be asked at the gate; other waits need nothing of a service. The call that asks a question runs also while the execution is paused.
 pub(crate) fn action(execution: &Execution, wait: &Wait) -> Option<RequiredAction> {
     let is_held_up = execution.paused.is_some() && wait.condition.question().is_none();
-    let goes_on = !is_held_up && execution.stop.is_none() && declined_by_mode(execution).is_none();
+    let continues = !is_held_up && execution.stop.is_none() && declined_by_mode(execution).is_none();
     let is_to_ask = wait.condition.form().is_some() && wait.approval.is_none();
-    (goes_on && is_to_ask).then_some(RequiredAction::RequestApproval)
+    (continues && is_to_ask).then_some(RequiredAction::RequestApproval)
 }
 
 /// The end of the first wait that can end now: a form by a mode that asks no person, else a wait by its signal, else by its time.

@@ -2,7 +2,7 @@
 
 use belay_journal::Page;
 
-/// A page, and how it was found.
+/// A page, with the cost of finding it.
 pub(super) struct ExaminedPage {
     pub(super) page: Page,
     /// The number of rows that were read.

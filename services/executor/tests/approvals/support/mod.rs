@@ -7,8 +7,8 @@ mod server;
 mod session;
 
 pub(crate) use executor::{Executor, kinds, plan};
-pub(crate) use gate::{Gate, Seen};
-pub(crate) use runner::{Runner, Seen as RunnerSeen};
+pub(crate) use gate::{Gate, GateState};
+pub(crate) use runner::{Runner, RunnerState};
 pub(crate) use server::{Server, TIMEOUT, eventually};
 
 use belay_proto::{
