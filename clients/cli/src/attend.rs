@@ -7,7 +7,7 @@ mod view;
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
-use belay_all_in_one::{Embedded, StartError};
+use belay_all_in_one::{EmbeddedServices, StartError};
 use belay_proto::v1::{
     Execution, ExecutionView, ResumeExecutionRequest, WatchExecutionRequest, WatchExecutionResponse, execution::State,
 };
@@ -283,7 +283,7 @@ struct Connection {
     /// For questions to a person.
     to_gate: RefCell<GateConnector>,
     /// The services, where they run in this process.
-    embedded: RefCell<Option<Rc<Embedded>>>,
+    embedded: RefCell<Option<Rc<EmbeddedServices>>>,
 }
 
 impl Connection {

@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
-use belay_all_in_one::{ConfigSource, Embedded, Endpoint, Options, PolicyChoice, StateDir, StateOpening, TraceContext};
+use belay_all_in_one::{
+    ConfigSource, EmbeddedServices, Endpoint, Options, PolicyChoice, StateDir, StateOpening, TraceContext,
+};
 use belay_proto::{
     contract,
     v1::{
@@ -140,7 +142,7 @@ pub(crate) struct Session {
     pub(crate) client: Client,
     wire: Wire,
     target: Target,
-    embedded: Option<Rc<Embedded>>,
+    embedded: Option<Rc<EmbeddedServices>>,
     /// The temporary state directory of services that keep nothing after the command.
     passing: Option<TempDir>,
 }
@@ -203,7 +205,7 @@ impl Session {
         Ok(Some(Session::over(wire, target, None)))
     }
 
-    fn over(wire: Wire, target: &Target, embedded: Option<Rc<Embedded>>) -> Session {
+    fn over(wire: Wire, target: &Target, embedded: Option<Rc<EmbeddedServices>>) -> Session {
         let client = Client::new(wire.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES);
         Session { client, wire, target: target.clone(), embedded, passing: None }
     }
@@ -220,7 +222,7 @@ impl Session {
     }
 
     /// The services in this process; drop the result before [`Session::close`].
-    pub(crate) fn embedded(&self) -> Option<Rc<Embedded>> {
+    pub(crate) fn embedded(&self) -> Option<Rc<EmbeddedServices>> {
         self.embedded.clone()
     }
 

@@ -41,7 +41,7 @@ use belay_policy::Policies;
 pub use belay_json as json;
 // Re-exported for clients that read a plan with the files that its steps name.
 pub use belay_plan::{
-    Composed, Format as PlanTextFormat, PlanText, Violation as PlanTextViolation, limits::MAX_NESTED_PLANS,
+    ComposedDocument, Format as PlanTextFormat, PlanText, Violation as PlanTextViolation, limits::MAX_NESTED_PLANS,
     refused_name,
 };
 // Re-exported for clients that start a trace or configure the log.
@@ -50,7 +50,7 @@ pub use belay_telemetry::{Telemetry, TelemetryError, TraceContext};
 
 use belay_service_kit::{
     Access, Clock, Ids, People, ServeError, Service, ServiceChannel, Services, Shutdown, SystemClock, Trigger,
-    metrics::{AllMeasured, Measured, StoreFiles},
+    metrics::{AllMeasured, MetricsSource, StoreFiles},
     net::{self, Reach},
     register,
 };
@@ -87,13 +87,13 @@ pub struct Options {
 /// The result of opening a state directory.
 pub enum StateOpening {
     /// This process holds it and runs the services.
-    Holder(Embedded),
+    Holder(EmbeddedServices),
     /// Another process holds it; its services listen here.
     Held(Endpoint),
 }
 
 /// The running services.
-pub struct Embedded {
+pub struct EmbeddedServices {
     endpoint: Endpoint,
     listening: Option<(SocketAddr, String)>,
     executions: Arc<ExecutionRegistry>,
@@ -216,7 +216,8 @@ pub async fn open(options: Options) -> Result<StateOpening, StartError> {
     let size = |name, path| Arc::new(StoreFiles::new(name, path));
     let sizes =
         [size("journal", state_dir.journal()), size("ledger", state_dir.ledger()), size("gate", state_dir.approvals())];
-    let [journal_size, ledger_size, gate_size] = sizes.each_ref().map(|size| Arc::clone(size) as Arc<dyn Measured>);
+    let [journal_size, ledger_size, gate_size] =
+        sizes.each_ref().map(|size| Arc::clone(size) as Arc<dyn MetricsSource>);
     let measured: [(&str, AllMeasured); 3] = [
         ("belay-executor", Arc::new([Arc::clone(&executions) as _, journal_size])),
         ("belay-tool-runner", Arc::new([ledger_size])),
@@ -238,7 +239,7 @@ pub async fn open(options: Options) -> Result<StateOpening, StartError> {
         None => None,
     };
     serving.push(tokio::spawn(executor_listener.serve(hosted(), people, stop)));
-    Ok(StateOpening::Holder(Embedded {
+    Ok(StateOpening::Holder(EmbeddedServices {
         endpoint: Endpoint::Unix(state_dir.executor_socket()),
         listening,
         executions,
@@ -344,7 +345,7 @@ fn internal(error: impl std::fmt::Display) -> StartError {
     StartError::Internal(error.to_string())
 }
 
-impl Embedded {
+impl EmbeddedServices {
     /// The address of the executor.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint

@@ -1,11 +1,11 @@
 //! Metrics of the gate.
 
 use belay_proto::v1::Approval;
-use belay_service_kit::metrics::{Measured, Metric, Reading, Unit};
+use belay_service_kit::metrics::{Metric, MetricsSource, Reading, Unit};
 
 use crate::Gate;
 
-impl Measured for Gate {
+impl MetricsSource for Gate {
     fn metrics(&self) -> Reading<'_> {
         Box::pin(async move {
             match (self.store.count_open().await, self.store.oldest_pending().await) {

@@ -5,7 +5,7 @@ use std::{error::Error, path::Path, sync::Arc};
 use belay_policy::Policies;
 use belay_service_kit::{
     Access, Clock as _, Ids, People, ServiceChannel, Services, Shutdown, SystemClock,
-    metrics::{self, AllMeasured, Measured, StoreFiles},
+    metrics::{self, AllMeasured, MetricsSource, StoreFiles},
     net,
     net::Reach,
     program, shutdown,
@@ -65,7 +65,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
         "The approval gate is listening"
     );
     let store = Arc::new(StoreFiles::new("gate", settings.state_dir.join("gate.db")));
-    let measured: AllMeasured = Arc::new([Arc::clone(&gate) as Arc<dyn Measured>, Arc::clone(&store) as _]);
+    let measured: AllMeasured = Arc::new([Arc::clone(&gate) as Arc<dyn MetricsSource>, Arc::clone(&store) as _]);
     let read = move || {
         let measured = Arc::clone(&measured);
         async move { metrics::read(&measured).await }

@@ -7,8 +7,8 @@ use belay_journal::StoreError;
 use belay_reasons as reasons;
 use belay_redaction::Redactor;
 use belay_service_kit::{
-    Access, Clock as _, Hosted, Ids, People, ServiceChannel, Shutdown, SystemClock,
-    metrics::{self, AllMeasured, Measured, StoreFiles},
+    Access, Clock as _, HostedServices, Ids, People, ServiceChannel, Shutdown, SystemClock,
+    metrics::{self, AllMeasured, MetricsSource, StoreFiles},
     net::{self, Address, BindError, Bound, Reach},
     program,
     register::token_problem,
@@ -169,12 +169,13 @@ impl Front {
     async fn serve(
         self,
         listener: Bound,
-        service: Hosted,
-        measured: Option<Arc<dyn Measured>>,
+        service: HostedServices,
+        measured: Option<Arc<dyn MetricsSource>>,
         broken: impl Future<Output = String>,
     ) -> Result<(), Failure> {
         let store = Arc::new(StoreFiles::new("journal", self.state_dir.join(JOURNAL)));
-        let measured: AllMeasured = measured.into_iter().chain([Arc::clone(&store) as Arc<dyn Measured>]).collect();
+        let measured: AllMeasured =
+            measured.into_iter().chain([Arc::clone(&store) as Arc<dyn MetricsSource>]).collect();
         let read = move || {
             let measured = Arc::clone(&measured);
             async move { metrics::read(&measured).await }

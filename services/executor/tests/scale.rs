@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use belay_blobs::Folder;
 use belay_executor::{ExecutionRegistry, Gate, MasterKey, Parts, Redactor, Runner, Thresholds};
-use belay_journal::{ExecutionSummary, Fence, JournalWriter as _, NewExecution, Opened, StoreWrite, Transition, Waits};
+use belay_journal::{
+    ExecutionSummary, Fence, JournalWriter as _, NewExecution, OpenedStore, StoreWrite, Transition, Waits,
+};
 use belay_proto::v1::{execution::State, waiting_reason::Kind};
 use belay_service_kit::{Clock as _, Ids, Shutdown, SystemClock, net};
 use belay_sqlite::{Location, Threads};
@@ -73,7 +75,7 @@ async fn nothing_of_what_is_parked_is_in_memory() {
             "a store".into()
         })
         .unwrap();
-    let Opened { writer, fence, .. } = &mut journal;
+    let OpenedStore { writer, fence, .. } = &mut journal;
     assert!(writer.commit(&parked(now, *fence)).await.unwrap().iter().all(Result::is_ok));
     let reader = Arc::clone(&journal.reader);
     let channel = |name: &str| net::connect_lazy(&net::Address::Unix(folder.path().join(name)));

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use belay_blobs::Folder;
 use belay_executor::{ExecutionRegistry, Gate, MasterKey, Parts, Redactor, Runner, Thresholds, Webhook, shard_of};
 use belay_journal::{
-    Done, ExecutionSummary, Fence, JournalReader, JournalWriter as _, NewExecution, Opened, OutboxMessage, StoreWrite,
-    Transition,
+    ExecutionSummary, Fence, JournalReader, JournalWriter as _, NewExecution, OpenedStore, OutboxMessage, StoreWrite,
+    StoreWriteOutcome, Transition,
 };
 use belay_journal_memory::Memory;
 use belay_service_kit::{Clock, Ids, Shutdown, net};
@@ -24,12 +24,12 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// The runtime's simulated time, and as far ahead as a clock that is set wrong.
 #[derive(Debug)]
-struct Simulated {
+struct SimulatedClock {
     start: Instant,
     ahead: std::sync::Mutex<Duration>,
 }
 
-impl Simulated {
+impl SimulatedClock {
     fn new() -> Arc<Self> {
         Arc::new(Self { start: Instant::now(), ahead: Default::default() })
     }
@@ -39,7 +39,7 @@ impl Simulated {
     }
 }
 
-impl Clock for Simulated {
+impl Clock for SimulatedClock {
     fn now_micros(&self) -> i64 {
         let passed = self.start.elapsed() + *self.ahead.lock().unwrap();
         START + i64::try_from(passed.as_micros()).unwrap()
@@ -50,7 +50,7 @@ impl Clock for Simulated {
 struct World {
     folder: tempfile::TempDir,
     memory: Memory,
-    clock: Arc<Simulated>,
+    clock: Arc<SimulatedClock>,
     url: String,
 }
 
@@ -62,10 +62,10 @@ impl World {
         let world = Self {
             folder: tempfile::tempdir().unwrap(),
             memory: Memory::new("a store"),
-            clock: Simulated::new(),
+            clock: SimulatedClock::new(),
             url: format!("http://127.0.0.1:{port}/hook"),
         };
-        let Opened { mut writer, reader, fence, .. } = world.memory.open();
+        let OpenedStore { mut writer, reader, fence, .. } = world.memory.open();
         let shard = shard_of("default", "one");
         let message = |number: usize| OutboxMessage {
             webhook: "alerts".into(),
@@ -102,7 +102,7 @@ impl World {
             folder: None,
         };
         let created = writer.commit(&[create]).await.unwrap();
-        assert!(matches!(created[0], Ok(Done::Created(_))), "{created:?}");
+        assert!(matches!(created[0], Ok(StoreWriteOutcome::Created(_))), "{created:?}");
         if let Some(next_at) = next_at {
             let rows = reader.outbox("alerts", i64::MAX, messages).await.unwrap();
             let postpone = |row: &belay_journal::OutboxRow| StoreWrite::PostponeMessage {
@@ -129,7 +129,7 @@ impl World {
             threads: Threads::Inline,
             runner: Runner::new(channel("runner"), None).unwrap(),
             gate: Gate::new(channel("gate"), None).unwrap(),
-            clock: Arc::<Simulated>::clone(&self.clock),
+            clock: Arc::<SimulatedClock>::clone(&self.clock),
             ids: Ids::seeded(1),
             redactor: Redactor::new(),
             master_key: MasterKey::new([7; 32]),

@@ -45,7 +45,7 @@ use belay_proto::{
     v1::{self, ErrorClass, tool_call::State},
 };
 use belay_reasons as reasons;
-use belay_service_kit::{Clock, Limit, Taken, status};
+use belay_service_kit::{Clock, Limit, Permit, status};
 use belay_sqlite::SqliteError;
 use belay_telemetry::{RpcSpan, Telemetry, TraceContext};
 use tonic::{Code, Status, metadata::MetadataMap};
@@ -97,7 +97,7 @@ pub struct Calls {
 }
 
 /// The policy that a new call runs under, and its slot in the limit of running calls.
-type NewCall = (CallPolicy, Taken);
+type NewCall = (CallPolicy, Permit);
 
 /// A validated `CallTool` request. Its arguments are checked against the tool's schema when it runs.
 #[derive(Clone)]

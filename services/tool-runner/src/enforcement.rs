@@ -29,9 +29,9 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 ///
 /// A test that is lost (its processes were killed, or memory ran out) says nothing about the machine. It is repeated when a command comes.
 #[derive(Clone)]
-pub struct Enforcement(Arc<Shared>);
+pub struct Enforcement(Arc<SandboxState>);
 
-struct Shared {
+struct SandboxState {
     path: Vec<PathBuf>,
     state: Mutex<State>,
     /// Held while a test runs, so that there is one at a time.
@@ -139,7 +139,7 @@ impl Enforcement {
             Err(lost) => State::Lost(lost),
         };
         let retry = Arc::new(tokio::sync::Mutex::new(Retry::after(FIRST_DELAY)));
-        Self(Arc::new(Shared { path, state: Mutex::new(state), retry, test: Box::new(test) }))
+        Self(Arc::new(SandboxState { path, state: Mutex::new(state), retry, test: Box::new(test) }))
     }
 
     /// The result of a test that was made elsewhere.
@@ -148,7 +148,7 @@ impl Enforcement {
         let retry = Arc::new(tokio::sync::Mutex::new(Retry::after(FIRST_DELAY)));
         // Never run: there is a result.
         let test = || Err(LostTest("there is no test".to_owned()));
-        Self(Arc::new(Shared { path: Settings::default().path, state, retry, test: Box::new(test) }))
+        Self(Arc::new(SandboxState { path: Settings::default().path, state, retry, test: Box::new(test) }))
     }
 
     /// Built from a report on the layers, the attacks that succeeded, and the launcher to use if there is nothing wrong.
@@ -325,9 +325,9 @@ mod tests {
 
     use super::*;
 
-    struct Never;
+    struct UnreadyLauncher;
 
-    impl Launcher for Never {
+    impl Launcher for UnreadyLauncher {
         fn launch(&self, _spec: Spec) -> Result<RunningCommand, LaunchError> {
             Err(LaunchError::NotReady)
         }
@@ -345,7 +345,7 @@ mod tests {
     // B-10, S2-NFR-011: below the required level commands are refused, by the name of the missing layer.
     #[test]
     fn a_missing_layer_refuses_commands_by_name() {
-        let enforcement = Enforcement::new(&report(Tier::NoProc, &[Layer::Proc]), vec![], Arc::new(Never));
+        let enforcement = Enforcement::new(&report(Tier::NoProc, &[Layer::Proc]), vec![], Arc::new(UnreadyLauncher));
         let refused = enforcement.launcher().err().unwrap();
         assert_eq!((refused.class, refused.reason.as_str()), (ErrorClass::SandboxViolation, "SANDBOX_UNAVAILABLE"));
         assert!(
@@ -361,7 +361,8 @@ mod tests {
 
     #[test]
     fn a_missing_optional_layer_refuses_nothing() {
-        let enforcement = Enforcement::new(&report(Tier::Full, &[Layer::ProcessLimit]), vec![], Arc::new(Never));
+        let enforcement =
+            Enforcement::new(&report(Tier::Full, &[Layer::ProcessLimit]), vec![], Arc::new(UnreadyLauncher));
         assert!(enforcement.launcher().is_ok());
         assert_eq!(enforcement.active_layers(), ["user namespace", "fresh /proc", "workspace mount", "landlock"]);
     }
@@ -370,7 +371,7 @@ mod tests {
     #[test]
     fn an_attack_that_succeeds_refuses_commands() {
         let broken = vec!["read a secret file (canary)".to_owned()];
-        let enforcement = Enforcement::new(&report(Tier::Full, &[]), broken.clone(), Arc::new(Never));
+        let enforcement = Enforcement::new(&report(Tier::Full, &[]), broken.clone(), Arc::new(UnreadyLauncher));
         assert!(enforcement.launcher().err().unwrap().message.contains("read a secret file"));
         assert_eq!(enforcement.to_proto().breaches, broken);
     }
@@ -395,7 +396,7 @@ mod tests {
             if run < losses {
                 return Err(LostTest("its launcher was killed".to_owned()));
             }
-            Ok(SandboxTest::new(&report(Tier::Full, &[]), vec![], Arc::new(Never)))
+            Ok(SandboxTest::new(&report(Tier::Full, &[]), vec![], Arc::new(UnreadyLauncher)))
         });
         (enforcement, counts)
     }

@@ -5,7 +5,7 @@ use std::{error::Error, fs::canonicalize, path::PathBuf, sync::Arc};
 use belay_redaction::MasterKey;
 use belay_service_kit::{
     Access, Clock as _, Ids, ServiceChannel, Services, Shutdown, SystemClock, key_file,
-    metrics::{Measured as _, StoreFiles},
+    metrics::{MetricsSource as _, StoreFiles},
     net,
     net::Reach,
     program, shutdown,

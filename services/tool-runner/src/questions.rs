@@ -38,10 +38,10 @@ pub enum QuestionRefusal {
 
 /// The questions of one call. Clones are the same questions.
 #[derive(Clone, Debug)]
-pub struct Questions(Arc<Shared>);
+pub struct Questions(Arc<SharedQuestions>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedQuestions {
     /// Distinguishes the questions of this run of the call from those of one before it.
     run: String,
     state: Mutex<State>,
@@ -71,7 +71,7 @@ impl Questions {
     /// The questions of one run of a call. `run` distinguishes it from the runs before it.
     pub fn new(run: impl Into<String>) -> Self {
         let open = watch::Sender::new(Arc::from([]));
-        Self(Arc::new(Shared { run: run.into(), state: Mutex::default(), open }))
+        Self(Arc::new(SharedQuestions { run: run.into(), state: Mutex::default(), open }))
     }
 
     /// Asks. The receiver gets the reply; it gets none when the tool ends before.

@@ -15,8 +15,8 @@ use std::{
 use belay_grant::HiddenWords;
 use belay_proto::{runner_v1, v1::payload::Content};
 use belay_redaction::{
-    Bound, Found, Hidden, MasterKey, NotOpened, REDACTED, RedactedJson, Redactor, SealKey, is_telling, leaves, open,
-    seal,
+    Bound, FoundSecret, Hidden, MasterKey, NotOpened, REDACTED, RedactedJson, Redactor, SealKey, is_telling, leaves,
+    open, seal,
 };
 use serde_json::Value;
 
@@ -28,9 +28,9 @@ const MAX_IN_CONTEXT: usize = 256;
 
 /// Finds and seals secrets. Clones share the state.
 #[derive(Clone)]
-pub struct Secrets(Arc<Shared>);
+pub struct Secrets(Arc<SharedSecrets>);
 
-struct Shared {
+struct SharedSecrets {
     redactor: Redactor,
     master_key: MasterKey,
     registry: Registry,
@@ -52,7 +52,7 @@ impl Secrets {
         registry: Registry,
         random: impl Fn() -> [u8; 32] + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(Shared { redactor, master_key, registry, random: Box::new(random) }))
+        Self(Arc::new(SharedSecrets { redactor, master_key, registry, random: Box::new(random) }))
     }
 
     /// Redacts the secrets of a call of this tool with these arguments.
@@ -272,7 +272,7 @@ impl CallSecrets {
         for Hidden { pointer, original } in &redacted.hidden {
             let whole = redacted.shown.pointer(pointer).and_then(Value::as_str) == Some(REDACTED);
             // A value that is marked is known from then on, as a literal.
-            let is_marked = |rule: &String| whole && rule == Found::LITERAL;
+            let is_marked = |rule: &String| whole && rule == FoundSecret::LITERAL;
             let rule = original.as_str().and_then(|text| self.rule(text)).filter(|rule| !is_marked(rule));
             *rules.entry(rule.unwrap_or_else(|| HiddenWords::NAMED.to_owned())).or_default() += 1;
         }

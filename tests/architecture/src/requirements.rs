@@ -17,7 +17,7 @@ const PAGE: &str = "docs/requirements.md";
 const IDS: &str = include_str!("requirements/ids.txt");
 
 /// For each id the test files that name it.
-type Named = BTreeMap<String, BTreeSet<String>>;
+type FilesByRequirement = BTreeMap<String, BTreeSet<String>>;
 
 /// The part of a source file that tests.
 ///
@@ -35,8 +35,8 @@ fn tests_in(file: &source::File) -> &str {
     file.text.find("#[cfg(test)]").map_or("", |at| &file.text[at..])
 }
 
-fn named_by_tests(files: &[source::File]) -> Named {
-    let mut named = Named::new();
+fn named_by_tests(files: &[source::File]) -> FilesByRequirement {
+    let mut named = FilesByRequirement::new();
     for file in files {
         for id in ids::named(tests_in(file)) {
             named.entry(id).or_default().insert(file.path.clone());
@@ -51,7 +51,7 @@ fn listed(text: &str) -> Vec<String> {
 }
 
 /// Returns one message for each difference between the list of ids, the rows and the tests.
-fn disagreements(all: &[String], rows: &[Row], named: &Named) -> Vec<String> {
+fn disagreements(all: &[String], rows: &[Row], named: &FilesByRequirement) -> Vec<String> {
     let mut found = Vec::new();
     let mut of_id: BTreeMap<&str, Vec<&Status>> = BTreeMap::new();
     for row in rows {
@@ -134,7 +134,7 @@ fn the_page_says_what_the_tests_say() {
 
 /// Tests that name S9-02 twice, S9-03, S9-05 and S9-07.
 #[cfg(test)]
-fn example() -> Named {
+fn example() -> FilesByRequirement {
     let file = |path: &str, text: &str| source::File { path: path.to_owned(), text: text.to_owned() };
     named_by_tests(&[
         file("a/src/x.rs", "// S9-01\n#[cfg(test)]\nmod tests {\n    // S9-02\n}\n"),
@@ -186,7 +186,7 @@ fn a_row_that_says_something_else_is_found() {
     );
     let partly = table::rows("| S9-01 | one | partly: half of it |\n");
     assert_eq!(
-        disagreements(&listed("S9-01"), &partly, &Named::new()),
+        disagreements(&listed("S9-01"), &partly, &FilesByRequirement::new()),
         ["S9-01 is called `partly: half of it`, and no test names it"]
     );
 }

@@ -128,14 +128,14 @@ fn is_word_character(c: char) -> bool {
 
 /// A path that code names, and the line (from 1) it stands on.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct PathMention {
     pub(crate) line: usize,
     pub(crate) path: String,
 }
 
 /// Every path that the code names, groups written out: `use std::{fs, io::Read}` names `std`, `std::fs` and `std::io::Read`.
 /// `code` is what [`code`] made.
-pub(crate) fn paths(code: &str) -> Vec<Named> {
+pub(crate) fn paths(code: &str) -> Vec<PathMention> {
     let mut found = Vec::new();
     // What stands before each open brace: "std::" for a group of imports, nothing for a block.
     let mut prefixes = vec![String::new()];
@@ -171,7 +171,7 @@ pub(crate) fn paths(code: &str) -> Vec<Named> {
         let ended = path.trim_end_matches("::");
         if !ended.is_empty() {
             let line = if token == "\n" { line - 1 } else { line };
-            found.push(Named { line, path: ended.to_owned() });
+            found.push(PathMention { line, path: ended.to_owned() });
         }
         match token {
             "{" => prefixes.push(group),

@@ -8,7 +8,8 @@ use std::{path::Path, time::Duration};
 
 use belay_bench::stats;
 use belay_journal::{
-    Done, ExecutionRow, Fence, JournalReader, JournalWriter, NewExecution, Opened, StoreWrite, Transition,
+    ExecutionRow, Fence, JournalReader, JournalWriter, NewExecution, OpenedStore, StoreWrite, StoreWriteOutcome,
+    Transition,
 };
 use belay_proto::v1::{self, executor_service_client::ExecutorServiceClient, step_spec, wait_step};
 use belay_service_kit::{Clock as _, SystemClock, net};
@@ -186,7 +187,7 @@ fn waiting_plan(condition: wait_step::Condition) -> v1::Plan {
 /// Stores copies of executions in turns: of ten, four wait for the signal, three for the time, two are paused, and one is cancelled.
 async fn fill(journal: &Location, names: &[String], executions: u32, now: i64) -> Result<()> {
     const TURNS: [usize; 10] = [0, 1, 0, 2, 0, 1, 0, 2, 3, 1];
-    let Opened { mut writer, reader, fence, .. } =
+    let OpenedStore { mut writer, reader, fence, .. } =
         belay_journal_sqlite::open(journal, Threads::Inline, || "unused".into())?;
     let mut templates: Vec<(ExecutionRow, Vec<Transition>)> = Vec::new();
     for name in names {
@@ -218,7 +219,7 @@ async fn fill(journal: &Location, names: &[String], executions: u32, now: i64) -
         let keys = store(&mut writer, created.collect()).await?;
         let later = keys.into_iter().zip(templates).flat_map(|(done, (row, transitions))| {
             let append = move |transition: &Transition| match done {
-                Done::Created(key) => Some(StoreWrite::Append {
+                StoreWriteOutcome::Created(key) => Some(StoreWrite::Append {
                     key,
                     transition: transition.clone(),
                     summary: None,
@@ -248,7 +249,7 @@ async fn template(reader: &dyn JournalReader, name: &str) -> Result<(ExecutionRo
     Ok((row, transitions))
 }
 
-async fn store(writer: &mut impl JournalWriter, batch: Vec<StoreWrite>) -> Result<Vec<Done>> {
+async fn store(writer: &mut impl JournalWriter, batch: Vec<StoreWrite>) -> Result<Vec<StoreWriteOutcome>> {
     Ok(writer.commit(&batch).await?.into_iter().collect::<Result<_, _>>()?)
 }
 

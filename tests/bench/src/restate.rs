@@ -145,11 +145,11 @@ impl Client {
     pub(crate) async fn begin(&self, handler: &str, plan: &Value) -> Result<String> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Accepted {
+        struct AcceptedInvocation {
             invocation_id: String,
         }
         let path = format!("/restate/send/Bench/{handler}");
-        Ok(send::<Accepted>(&self.ingress, Method::POST, &path, Some(plan)).await?.invocation_id)
+        Ok(send::<AcceptedInvocation>(&self.ingress, Method::POST, &path, Some(plan)).await?.invocation_id)
     }
 
     /// Waits until an execution has ended. A server that starts answers other requests sooner than this one.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{compare::Comparison, pins::Pin};
 
 #[derive(Deserialize, Serialize)]
-struct Kept {
+struct StoredComparison {
     version: String,
     found: Comparison,
 }
@@ -19,7 +19,7 @@ struct Kept {
 pub fn keep(dir: &Path, pin: &Pin, found: &Comparison) -> Result<(), String> {
     let folder = dir.join("figures");
     let file = folder.join(format!("{}.json", pin.name));
-    let kept = Kept { version: pin.version.clone(), found: found.clone() };
+    let kept = StoredComparison { version: pin.version.clone(), found: found.clone() };
     let text = serde_json::to_string_pretty(&kept).map_err(|error| error.to_string())?;
     fs::create_dir_all(&folder)
         .and_then(|()| fs::write(&file, text))
@@ -27,19 +27,19 @@ pub fn keep(dir: &Path, pin: &Pin, found: &Comparison) -> Result<(), String> {
 }
 
 /// Projects with what was found for them.
-pub type Found = Vec<(Pin, Comparison)>;
+pub type Comparisons = Vec<(Pin, Comparison)>;
 
 /// Returns the comparisons of these projects, of the versions that are pinned now; and the projects that were not run yet.
 ///
 /// # Errors
 /// Names a file that cannot be read.
-pub fn read(dir: &Path, pins: Vec<Pin>) -> Result<(Found, Vec<Pin>), String> {
+pub fn read(dir: &Path, pins: Vec<Pin>) -> Result<(Comparisons, Vec<Pin>), String> {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for pin in pins {
         let file = dir.join("figures").join(format!("{}.json", pin.name));
         let name = |error: &dyn Display| format!("{}: {error}", file.display());
         let kept = match fs::read_to_string(&file) {
-            Ok(text) => Some(serde_json::from_str::<Kept>(&text).map_err(|error| name(&error))?),
+            Ok(text) => Some(serde_json::from_str::<StoredComparison>(&text).map_err(|error| name(&error))?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(name(&error)),
         };

@@ -14,7 +14,7 @@ use tonic::codegen::Bytes;
 use tonic::service::Routes;
 use tower::{Layer, Service};
 
-use self::session::Watched;
+use self::session::WatchedBody;
 use crate::machine::{self, Moment};
 
 /// Adds the [`crate::machine::KillPoint`]s of this simulation to the methods.
@@ -61,10 +61,10 @@ where
         if method == "Session" {
             let operations = session::Operations::default();
             let watched = operations.clone();
-            let answer = self.0.call(request.map(|body| Body::new(Watched::requests(Body::new(body), watched))));
+            let answer = self.0.call(request.map(|body| Body::new(WatchedBody::requests(Body::new(body), watched))));
             return Box::pin(async move {
                 let answer = answer.await?;
-                Ok(answer.map(|body| Body::new(Watched::responses(Body::new(body), operations))))
+                Ok(answer.map(|body| Body::new(WatchedBody::responses(Body::new(body), operations))))
             });
         }
         let answer = self.0.call(request.map(Body::new));

@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use self::arguments::{Arguments, Filter};
-use self::child::{Finished, Outcome};
+use self::child::{FinishedChild, Outcome};
 use crate::scenario::{Expect, Scenario};
 
 const SEEDS_VARIABLE: &str = "BELAY_SIM_SEEDS";
@@ -167,7 +167,7 @@ fn run_all(cases: &[Case<'_>], arguments: &Arguments, seeds: &Seeds) -> ExitCode
         cases.iter().filter(|case| !arguments.ignored && arguments.filter.selects(&case.name)).collect();
     println!("\nrunning {} tests", selected.len());
     let mut results = Vec::new();
-    let seen = Seen::default();
+    let seen = SeenHashes::default();
     for case in &selected {
         let verdict = case.verdict(seeds, &seen);
         println!("test {} ... {}", case.name, if verdict.is_ok() { "ok" } else { "FAILED" });
@@ -199,9 +199,9 @@ fn conclude(results: &[(String, bool)], filtered: usize) -> ExitCode {
 
 /// The trace hashes of the runs so far, by scenario and seed, so that a repetition takes one run more and not two.
 #[derive(Default)]
-struct Seen(Mutex<BTreeMap<(&'static str, u64), u64>>);
+struct SeenHashes(Mutex<BTreeMap<(&'static str, u64), u64>>);
 
-impl Seen {
+impl SeenHashes {
     fn traces(&self) -> MutexGuard<'_, BTreeMap<(&'static str, u64), u64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -209,7 +209,7 @@ impl Seen {
 
 impl Case<'_> {
     /// The result of the runs, or why the test failed.
-    fn verdict(&self, seeds: &Seeds, seen: &Seen) -> Result<String, String> {
+    fn verdict(&self, seeds: &Seeds, seen: &SeenHashes) -> Result<String, String> {
         let &Seeds { asked, first, searches } = seeds;
         match &self.check {
             Check::Holds { seeds, counted } => self.holds(first, asked.unwrap_or(*seeds), counted, seen),
@@ -220,9 +220,10 @@ impl Case<'_> {
         }
     }
 
-    fn holds(&self, first: u64, seeds: u64, counted: &[&'static str], seen: &Seen) -> Result<String, String> {
+    fn holds(&self, first: u64, seeds: u64, counted: &[&'static str], seen: &SeenHashes) -> Result<String, String> {
         let one = |seed| child::start(self.scenario.name, seed, false);
-        let mut runs: BTreeMap<u64, Finished> = for_each(first..first + seeds, one, |_| false)?.into_iter().collect();
+        let mut runs: BTreeMap<u64, FinishedChild> =
+            for_each(first..first + seeds, one, |_| false)?.into_iter().collect();
         // Something rare may be missing from so few seeds by chance.
         let mut next = first + seeds;
         while let Some(name) = missing(&runs, counted)
@@ -267,7 +268,7 @@ impl Case<'_> {
         Ok(format!("{} seeds from {first} on{sums}", runs.len()))
     }
 
-    fn repeats(&self, first_seed: u64, seeds: u64, seen: &Seen) -> Result<String, String> {
+    fn repeats(&self, first_seed: u64, seeds: u64, seen: &SeenHashes) -> Result<String, String> {
         let name = self.scenario.name;
         let twice = |seed| {
             let before = seen.traces().get(&(name, seed)).copied();
@@ -290,7 +291,7 @@ impl Case<'_> {
 
     /// `known` is the seed that found it last.
     fn is_found(&self, violation: &str, within: u64, known: Option<u64>) -> Result<String, String> {
-        let finds = |run: &Finished| matches!(&run.outcome, Outcome::Failed(why) if why.contains(violation));
+        let finds = |run: &FinishedChild| matches!(&run.outcome, Outcome::Failed(why) if why.contains(violation));
         if let Some(seed) = known
             && finds(&child::start(self.scenario.name, seed, false)?)
         {
@@ -313,7 +314,7 @@ impl Case<'_> {
         }
     }
 
-    fn describe(&self, seed: u64, run: &Finished) -> String {
+    fn describe(&self, seed: u64, run: &FinishedChild) -> String {
         let why = match &run.outcome {
             Outcome::Passed => "passed",
             Outcome::Failed(why) => why,
@@ -328,7 +329,7 @@ impl Case<'_> {
 }
 
 /// The first of `counted` that happened in none of the runs.
-fn missing(runs: &BTreeMap<u64, Finished>, counted: &[&'static str]) -> Option<&'static str> {
+fn missing(runs: &BTreeMap<u64, FinishedChild>, counted: &[&'static str]) -> Option<&'static str> {
     counted.iter().copied().find(|name| runs.values().all(|run| !run.counters.contains_key(*name)))
 }
 

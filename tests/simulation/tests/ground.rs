@@ -38,12 +38,15 @@ fn ids(connection: &Connection) -> Vec<i64> {
 }
 
 /// The observations of the runs of the host, one entry a run.
-type Seen<T> = Rc<RefCell<Vec<T>>>;
+type HostObservations<T> = Rc<RefCell<Vec<T>>>;
 
 /// A host whose every run does `work` and then lives on. A task of tokio's holds what `work` returned second, as tonic's do:
 /// at a crash it is dropped while its runtime is still current.
-fn observe<T: 'static, H: Send + 'static>(world: &mut World, work: impl Fn(usize) -> (T, H) + 'static) -> Seen<T> {
-    let seen = Seen::default();
+fn observe<T: 'static, H: Send + 'static>(
+    world: &mut World,
+    work: impl Fn(usize) -> (T, H) + 'static,
+) -> HostObservations<T> {
+    let seen = HostObservations::default();
     let (log, work) = (Rc::clone(&seen), Rc::new(work));
     world.host(HOST, move || {
         let (log, work) = (Rc::clone(&log), Rc::clone(&work));
@@ -63,7 +66,7 @@ fn observe<T: 'static, H: Send + 'static>(world: &mut World, work: impl Fn(usize
     seen
 }
 
-fn run_until_seen<T>(world: &mut World, seen: &Seen<T>, runs: usize) {
+fn run_until_seen<T>(world: &mut World, seen: &HostObservations<T>, runs: usize) {
     assert!(world.run_until(MAX_DURATION, || seen.borrow().len() >= runs).unwrap(), "the host did not come up");
 }
 

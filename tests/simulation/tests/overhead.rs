@@ -16,7 +16,7 @@ use belay_proto::{
         watch_execution_response::Content,
     },
 };
-use belay_service_kit::{Access, Clock, Hosted, Ids, Shutdown, Trigger};
+use belay_service_kit::{Access, Clock, HostedServices, Ids, Shutdown, Trigger};
 use belay_settings::{ExecutorLimits, RunnerLimits};
 use belay_sqlite::{Location, Threads};
 use belay_telemetry::Telemetry;
@@ -71,7 +71,7 @@ fn carry(mut from: ReadHalf<DuplexStream>, mut to: WriteHalf<DuplexStream>, late
 }
 
 /// Serves in this runtime, and gives a channel to it on which everything takes `latency`.
-fn serve(hosted: Hosted, callers: Access, latency: Duration, stop: &Shutdown) -> Channel {
+fn serve(hosted: HostedServices, callers: Access, latency: Duration, stop: &Shutdown) -> Channel {
     let (offer, offered) = mpsc::unbounded_channel::<io::Result<DuplexStream>>();
     let incoming = futures::stream::unfold(offered, |mut offered| async {
         let connection = offered.recv().await?;

@@ -11,7 +11,7 @@ use tonic::Code;
 
 use crate::{
     readers::refused,
-    soak::{Checked, Soak, Wrong, id},
+    soak::{CheckResult, Soak, Wrong, id},
 };
 
 /// An execution that has ended, as three readers see it.
@@ -27,12 +27,12 @@ impl CommandEnd {
     }
 
     /// A difference, with the events that it is about.
-    pub(crate) fn wrong<T>(&self, step: &str, what: String) -> Checked<T> {
+    pub(crate) fn wrong<T>(&self, step: &str, what: String) -> CheckResult<T> {
         Err(Box::new(Wrong::new(self.id(), step, what).with(self.picture.events())))
     }
 
     /// Requires that it ended in this state.
-    pub(crate) fn require(&self, state: State) -> Checked {
+    pub(crate) fn require(&self, state: State) -> CheckResult {
         if self.execution.state() == state {
             return Ok(());
         }
@@ -65,7 +65,7 @@ fn json(payload: &v1::Payload) -> Option<Value> {
 }
 
 /// Watches an execution to its end; children that begin meanwhile are shown to the readers.
-pub(crate) async fn watch(soak: &Soak, execution: &str) -> Checked<FoldedExecution> {
+pub(crate) async fn watch(soak: &Soak, execution: &str) -> CheckResult<FoldedExecution> {
     soak.is_alive(execution);
     let mut picture = FoldedExecution::default();
     let mut stream =
@@ -96,7 +96,7 @@ pub(crate) async fn watch(soak: &Soak, execution: &str) -> Checked<FoldedExecuti
 pub(crate) fn end<'a>(
     soak: &'a Soak,
     execution: &'a str,
-) -> Pin<Box<dyn Future<Output = Checked<CommandEnd>> + Send + 'a>> {
+) -> Pin<Box<dyn Future<Output = CheckResult<CommandEnd>> + Send + 'a>> {
     Box::pin(async move {
         let picture = watch(soak, execution).await?;
         compare(soak, execution, picture).await
@@ -104,7 +104,7 @@ pub(crate) fn end<'a>(
 }
 
 /// Compares an execution that was watched to its end, and all that it has started.
-pub(crate) async fn compare(soak: &Soak, execution: &str, picture: FoldedExecution) -> Checked<CommandEnd> {
+pub(crate) async fn compare(soak: &Soak, execution: &str, picture: FoldedExecution) -> CheckResult<CommandEnd> {
     let ended = CommandEnd {
         picture,
         execution: soak.client().get(execution).await,
@@ -119,7 +119,7 @@ pub(crate) async fn compare(soak: &Soak, execution: &str, picture: FoldedExecuti
 }
 
 /// The events and GetExecution show the same end, of the execution and of each step.
-fn end_is_shown(ended: &CommandEnd) -> Checked {
+fn end_is_shown(ended: &CommandEnd) -> CheckResult {
     let CommandEnd { picture, execution, .. } = ended;
     if picture.state() != Some(execution.state()) || picture.last_sequence() != execution.last_sequence {
         let what = format!(
@@ -152,7 +152,7 @@ fn end_is_shown(ended: &CommandEnd) -> Checked {
 }
 
 /// A step that calls a tool completes as often as its calls do.
-fn calls_complete_once(ended: &CommandEnd) -> Checked {
+fn calls_complete_once(ended: &CommandEnd) -> CheckResult {
     for (step, shown) in &ended.steps {
         if !matches!(shown.detail, Some(step::Detail::Tool(_))) || shown.item_count.is_some() {
             continue;
@@ -176,7 +176,7 @@ fn calls_complete_once(ended: &CommandEnd) -> Checked {
 }
 
 /// The output of a step that runs for each entry of a list is the list of the entries' outputs.
-fn lists_are_their_entries(soak: &Soak, ended: &CommandEnd) -> Checked {
+fn lists_are_their_entries(soak: &Soak, ended: &CommandEnd) -> CheckResult {
     let mut collected = BTreeMap::new();
     for event in ended.picture.events() {
         if let Some(Kind::StepItemsCollected(items)) = &event.kind {
@@ -206,7 +206,7 @@ fn lists_are_their_entries(soak: &Soak, ended: &CommandEnd) -> Checked {
 }
 
 /// Each child that was started is recorded once, as it ended itself.
-async fn children_are_recorded(soak: &Soak, ended: &CommandEnd) -> Checked {
+async fn children_are_recorded(soak: &Soak, ended: &CommandEnd) -> CheckResult {
     let mut started = BTreeMap::new();
     let mut ends = BTreeMap::new();
     for event in ended.picture.events() {
@@ -230,7 +230,13 @@ async fn children_are_recorded(soak: &Soak, ended: &CommandEnd) -> Checked {
     Ok(())
 }
 
-async fn child_is_as_recorded(soak: &Soak, parent: &CommandEnd, step: &str, child: &str, recorded: &End) -> Checked {
+async fn child_is_as_recorded(
+    soak: &Soak,
+    parent: &CommandEnd,
+    step: &str,
+    child: &str,
+    recorded: &End,
+) -> CheckResult {
     if matches!(recorded, End::Cancelled(_)) && !exists(soak, child).await? {
         // Cancelled before it was created.
         return Ok(());
@@ -268,7 +274,7 @@ async fn child_is_as_recorded(soak: &Soak, parent: &CommandEnd, step: &str, chil
 }
 
 /// Whether there is an execution of this id.
-async fn exists(soak: &Soak, execution: &str) -> Checked<bool> {
+async fn exists(soak: &Soak, execution: &str) -> CheckResult<bool> {
     let request = v1::GetExecutionRequest { name: name(execution), ..Default::default() };
     match soak.ask(|| async { soak.client().raw().get_execution(request.clone()).await }).await {
         Ok(_) => Ok(true),
@@ -278,7 +284,7 @@ async fn exists(soak: &Soak, execution: &str) -> Checked<bool> {
 }
 
 /// The file has the word of each of these steps, a line each, as often as the step has completed.
-pub(crate) fn lines(soak: &Soak, ended: &CommandEnd, file: &Path, steps: &[String]) -> Checked {
+pub(crate) fn lines(soak: &Soak, ended: &CommandEnd, file: &Path, steps: &[String]) -> CheckResult {
     let text = fs::read_to_string(file).unwrap_or_default();
     for step in steps {
         let lines = text.lines().filter(|line| line == step).count();

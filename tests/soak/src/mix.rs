@@ -11,7 +11,7 @@ use tonic::Code;
 use crate::{
     check::{self, CommandEnd},
     readers::{refused, wait_for},
-    soak::{Checked, Soak, Wrong, id},
+    soak::{CheckResult, Soak, Wrong, id},
 };
 
 /// The longest time that one execution of the mix takes.
@@ -88,7 +88,7 @@ pub(crate) async fn work(soak: &Soak, worker: u64) {
         }
         let kind = kinds.pop().expect("it was filled");
         let id = format!("{}-{worker}-{number}", format!("{kind:?}").to_lowercase());
-        let one = One { soak: soak.clone(), id: id.clone(), random: soak.random(random.random()) };
+        let one = MixedExecution { soak: soak.clone(), id: id.clone(), random: soak.random(random.random()) };
         // A task of its own, so that a panic of a comparison is a difference like any other.
         let task = tokio::spawn(tokio::time::timeout(LONGEST, one.carry_out(kind)));
         let wrong = match task.await {
@@ -102,14 +102,14 @@ pub(crate) async fn work(soak: &Soak, worker: u64) {
 }
 
 /// An execution of the mix, and those that come of it.
-struct One {
+struct MixedExecution {
     soak: Soak,
     id: String,
     random: SmallRng,
 }
 
-impl One {
-    async fn carry_out(mut self, kind: Kind) -> Checked {
+impl MixedExecution {
+    async fn carry_out(mut self, kind: Kind) -> CheckResult {
         match kind {
             Kind::Many => self.many().await,
             Kind::Chain => self.chain().await,
@@ -145,13 +145,13 @@ impl One {
     }
 
     /// Compares the execution at its end, which has to be this one; then some are deleted.
-    async fn end(&mut self, state: State) -> Checked {
+    async fn end(&mut self, state: State) -> CheckResult {
         let ended = check::end(&self.soak, &self.id).await?;
         ended.require(state)?;
         self.delete_some(&ended).await
     }
 
-    async fn many(&mut self) -> Checked {
+    async fn many(&mut self) -> CheckResult {
         let entries: Vec<u32> = (0..200).collect();
         let plan = json!({"id": "many", "parallelism": 64, "steps": [
             {"id": "in", "for_each": entries, "inputs": {"n": "${item.value}"}, "plan": one_noop()},
@@ -164,7 +164,7 @@ impl One {
         self.delete_some(&ended).await
     }
 
-    async fn chain(&mut self) -> Checked {
+    async fn chain(&mut self) -> CheckResult {
         let length = 40;
         let value = self.random.random_range(0..1_000_000);
         let step = |at: u32| {
@@ -181,12 +181,12 @@ impl One {
         self.delete_some(&ended).await
     }
 
-    async fn nested(&mut self) -> Checked {
+    async fn nested(&mut self) -> CheckResult {
         self.start_anywhere(&nested(6, 5)).await;
         self.end(State::Completed).await
     }
 
-    async fn list(&mut self) -> Checked {
+    async fn list(&mut self) -> CheckResult {
         let entries: Vec<u32> = (0..60).map(|_| self.random.random_range(0..40)).collect();
         let plan = json!({"id": "list", "parallelism": self.random.random_range(2..32), "steps": [
             {"id": "given", "tool": "noop", "arguments": {"output": entries}},
@@ -202,7 +202,7 @@ impl One {
         self.delete_some(&ended).await
     }
 
-    async fn lines(&mut self) -> Checked {
+    async fn lines(&mut self) -> CheckResult {
         let workspace = self.workspace();
         let steps = line_steps(8);
         self.start(&workspace, &json!({"id": "lines", "steps": lines(&steps)})).await;
@@ -212,7 +212,7 @@ impl One {
         self.delete_some(&ended).await
     }
 
-    async fn fan(&mut self) -> Checked {
+    async fn fan(&mut self) -> CheckResult {
         let workspace = self.workspace();
         let names = line_steps(6);
         let mut steps = lines(&names);
@@ -228,7 +228,7 @@ impl One {
     }
 
     /// The step `b` fails as long as there is no file `there`; what it has written until then is dropped.
-    async fn retry(&mut self, in_child: bool) -> Checked {
+    async fn retry(&mut self, in_child: bool) -> CheckResult {
         let workspace = self.workspace();
         let command = |word: &str, then: &str| json!({"command": ["sh", "-c", format!("echo {word} >> log{then}")]});
         let failing = json!({"id": "b", "tool": "run_terminal", "arguments": command("b", " && test -f there")});
@@ -257,7 +257,7 @@ impl One {
     }
 
     /// Watches an execution that was retried to its second end: a watch from the first event on sees both.
-    async fn until_completed(&self) -> Checked<belay_e2e::folded_execution::FoldedExecution> {
+    async fn until_completed(&self) -> CheckResult<belay_e2e::folded_execution::FoldedExecution> {
         loop {
             let picture = check::watch(&self.soak, &self.id).await?;
             if picture.count(|kind| matches!(kind, Event::ExecutionFinished(_))) == 2 {
@@ -266,7 +266,7 @@ impl One {
         }
     }
 
-    async fn fork(&mut self) -> Checked {
+    async fn fork(&mut self) -> CheckResult {
         let workspace = self.workspace();
         let steps = line_steps(6);
         self.start(&workspace, &json!({"id": "lines", "steps": lines(&steps)})).await;
@@ -294,7 +294,7 @@ impl One {
         self.delete_some(&ended).await
     }
 
-    async fn wait(&mut self) -> Checked {
+    async fn wait(&mut self) -> CheckResult {
         let (time, value) = (self.random.random_range(50..600), self.random.random_range(0..1_000));
         let plan = json!({"id": "wait", "parallelism": 4, "steps": [
             {"id": "time", "wait": {"for": format!("{time}ms")}},
@@ -326,7 +326,7 @@ impl One {
     }
 
     /// Each step that a person has approved has its line, and no other.
-    async fn approvals(&mut self) -> Checked {
+    async fn approvals(&mut self) -> CheckResult {
         let workspace = self.workspace();
         let names = line_steps(4);
         let step = |name: &String| {
@@ -376,7 +376,7 @@ impl One {
         self.delete_some(&ended).await
     }
 
-    async fn cancel(&mut self) -> Checked {
+    async fn cancel(&mut self) -> CheckResult {
         self.start_anywhere(&nested(20, 40)).await;
         self.until_children_end(3).await?;
         let request = v1::CancelExecutionRequest {
@@ -393,7 +393,7 @@ impl One {
         self.end(state).await
     }
 
-    async fn pause(&mut self) -> Checked {
+    async fn pause(&mut self) -> CheckResult {
         self.start_anywhere(&nested(12, 30)).await;
         for round in 1..3 {
             self.until_children_end(round).await?;
@@ -420,7 +420,7 @@ impl One {
     }
 
     /// Returns once so many children of the execution have ended, or it has.
-    async fn until_children_end(&self, count: usize) -> Checked {
+    async fn until_children_end(&self, count: usize) -> CheckResult {
         let watch = self.soak.client().watch(&self.id, "").await;
         let mut stream = watch.map_err(|status| refused(&self.id, "WatchExecution", &status))?;
         let mut ended = 0;
@@ -441,7 +441,7 @@ impl One {
         Ok(())
     }
 
-    async fn unnamed(&mut self) -> Checked {
+    async fn unnamed(&mut self) -> CheckResult {
         let content = format!("{} {}", self.id, self.random.random_range(0..1_000_000));
         let plan = json!({"id": "unnamed", "steps": [
             {"id": "write", "tool": "write_file", "arguments": {"path": "a", "content": content}},
@@ -459,7 +459,7 @@ impl One {
     }
 
     /// Deletes most of the executions that have been compared, with all that they have started.
-    async fn delete_some(&mut self, ended: &CommandEnd) -> Checked {
+    async fn delete_some(&mut self, ended: &CommandEnd) -> CheckResult {
         if !self.random.random_bool(DELETED) {
             return Ok(());
         }
@@ -538,7 +538,7 @@ fn lines(steps: &[String]) -> Vec<Value> {
     steps.iter().enumerate().map(step).collect()
 }
 
-fn require_output(ended: &CommandEnd, step: &str, expected: &Value) -> Checked {
+fn require_output(ended: &CommandEnd, step: &str, expected: &Value) -> CheckResult {
     let output = ended.output(step);
     if output.as_ref() == Some(expected) {
         return Ok(());

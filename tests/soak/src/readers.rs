@@ -9,7 +9,7 @@ use rand::{Rng as _, rngs::SmallRng};
 use tokio::{task::JoinHandle, time::Instant};
 use tonic::{Code, Status};
 
-use crate::soak::{Checked, Soak, Wrong, id};
+use crate::soak::{CheckResult, Soak, Wrong, id};
 
 /// The delay between the requests of one reader.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -99,7 +99,7 @@ async fn wait(soak: &Soak, mut random: SmallRng) {
 }
 
 /// Waits for an execution's end: an answer that comes early shows an end.
-pub(crate) async fn wait_for(soak: &Soak, id: &str, longest: Duration) -> Checked<Option<v1::Execution>> {
+pub(crate) async fn wait_for(soak: &Soak, id: &str, longest: Duration) -> CheckResult<Option<v1::Execution>> {
     let request = v1::WaitExecutionRequest { name: name(id), longest_wait: Some(belay_proto::duration(longest)) };
     let mut began = Instant::now();
     let asked = soak.ask(|| {
@@ -129,7 +129,7 @@ pub(crate) async fn wait_for(soak: &Soak, id: &str, longest: Duration) -> Checke
 }
 
 /// Gets an execution that was shown as ended.
-pub(crate) async fn follow(soak: &Soak, method: &str, row: &v1::Execution) -> Checked {
+pub(crate) async fn follow(soak: &Soak, method: &str, row: &v1::Execution) -> CheckResult {
     let execution = match get(soak, id(&row.name)).await {
         Ok(execution) => execution,
         Err(status) if status.code() == Code::NotFound && soak.is_deleted(id(&row.name)) => return Ok(()),
@@ -158,7 +158,7 @@ pub(crate) fn refused(execution: &str, method: &str, status: &Status) -> Box<Wro
     Box::new(Wrong::new(execution, "", format!("{method} returned {:?}: {}", status.code(), status.message())))
 }
 
-fn report(soak: &Soak, checked: Checked) {
+fn report(soak: &Soak, checked: CheckResult) {
     if let Err(wrong) = checked {
         soak.report(*wrong);
     }

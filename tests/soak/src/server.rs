@@ -93,7 +93,7 @@ impl Server {
     }
 
     /// Stops it gracefully; a difference is that it does not, has ended before, or has had a panic.
-    pub(crate) async fn stop(mut self) -> (Stopped, Vec<Wrong>) {
+    pub(crate) async fn stop(mut self) -> (StoppedServer, Vec<Wrong>) {
         let mut wrongs = Vec::new();
         let mut report = |what: String| wrongs.push(Wrong::new("", "", what));
         if let Ok(Some(status)) = self.child.try_wait() {
@@ -109,16 +109,16 @@ impl Server {
         if self.log().contains("panicked at") {
             report("the server has had a panic: see serve.log".to_owned());
         }
-        (Stopped { folder: self.folder }, wrongs)
+        (StoppedServer { folder: self.folder }, wrongs)
     }
 }
 
 /// A server that has ended; its state is removed unless it is kept.
-pub(crate) struct Stopped {
+pub(crate) struct StoppedServer {
     folder: TempDir,
 }
 
-impl Stopped {
+impl StoppedServer {
     /// A command that shows an execution.
     pub(crate) fn look(&self, verb: &str, id: &str) -> String {
         format!("{} {verb} {id} --state-dir {}", binary().display(), self.folder.path().join("state").display())

@@ -16,10 +16,10 @@ use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use tokio::sync::Notify;
 use tonic::{Code, Response, Status};
 
-use crate::server::{Server, Stopped};
+use crate::server::{Server, StoppedServer};
 
 /// The result of a comparison.
-pub(crate) type Checked<T = ()> = Result<T, Box<Wrong>>;
+pub(crate) type CheckResult<T = ()> = Result<T, Box<Wrong>>;
 
 /// The number of executions that readers choose from.
 const MAX_RECENT: usize = 64;
@@ -69,7 +69,7 @@ impl Wrong {
     }
 
     /// The text that a person reads.
-    pub(crate) fn shown(&self, server: &Stopped) -> String {
+    pub(crate) fn shown(&self, server: &StoppedServer) -> String {
         let Self { execution, step, what, events } = self;
         let mut text = format!("WRONG: {what}");
         if !execution.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use belay_all_in_one::{Embedded, Endpoint, Options, StateOpening};
+use belay_all_in_one::{EmbeddedServices, Endpoint, Options, StateOpening};
 use belay_reasons as reasons;
 use serde_json::json;
 
@@ -92,7 +92,7 @@ pub(crate) async fn serve(context: &Context, verb: Serve, signals: &mut Signals)
     }
 }
 
-fn announce(context: &Context, embedded: &Embedded, state_dir: &str) -> Result<(), Failure> {
+fn announce(context: &Context, embedded: &EmbeddedServices, state_dir: &str) -> Result<(), Failure> {
     let socket = address(embedded.endpoint());
     let http = embedded.listening().map(|(address, token)| (format!("http://{address}"), token.as_str()));
     if context.screen.format != Format::Text {

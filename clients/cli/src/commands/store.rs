@@ -60,7 +60,7 @@ fn lines(checked: &[CheckedStore]) -> Vec<Line> {
         }
     }
     if checked.iter().any(|store| damages(store) > 0) {
-        let advice = "What is damaged is never used; everything else can be. See `belay explain STORE_CORRUPT`.";
+        let advice = "Damaged data is never used; everything else can be. See `belay explain STORE_CORRUPT`.";
         lines.push(Line::default().and(Style::Warn, advice));
     }
     lines

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use belay_all_in_one::{Composed, MAX_NESTED_PLANS, PlanText, PlanTextFormat, PlanTextViolation, refused_name};
+use belay_all_in_one::{ComposedDocument, MAX_NESTED_PLANS, PlanText, PlanTextFormat, PlanTextViolation, refused_name};
 use belay_proto::v1::PlanViolation;
 
 use super::text::{TextError, format_of, read_text, text_format};
@@ -21,8 +21,8 @@ use crate::{
 /// A plan with the files of its steps in place.
 #[derive(Debug)]
 pub(super) struct ComposedPlan {
-    plan: Composed,
-    /// By the numbers that [`Composed::locate`] returns; the first is the file that the command was given.
+    plan: ComposedDocument,
+    /// By the numbers that [`ComposedDocument::locate`] returns; the first is the file that the command was given.
     sources: Vec<Arc<Source>>,
 }
 
@@ -96,7 +96,7 @@ struct Reader {
     sources: Vec<Arc<Source>>,
     problems: Vec<LocatedViolation>,
     /// The plan of each file, by its path without symbolic links; `None` when its problems are known.
-    read: HashMap<PathBuf, Option<Arc<Composed>>>,
+    read: HashMap<PathBuf, Option<Arc<ComposedDocument>>>,
     /// The files around the one that is being read, the outermost first.
     around: Vec<EnclosingFile>,
 }
@@ -104,7 +104,7 @@ struct Reader {
 impl Reader {
     /// Puts the files in place that a text names. `within` is the text's folder, relative to that of the outermost plan, and `depth` the number
     /// of plans around it. `None` when there is a problem.
-    fn compose(&mut self, text: PlanText, source: usize, within: &Path, depth: usize) -> Option<Composed> {
+    fn compose(&mut self, text: PlanText, source: usize, within: &Path, depth: usize) -> Option<ComposedDocument> {
         let mut parts = HashMap::new();
         let mut is_whole = true;
         for named in text.named() {
@@ -135,7 +135,7 @@ impl Reader {
     }
 
     /// The plan in a file that a step names; `None` when what is wrong in it is among the problems. The error is about the name.
-    fn part(&mut self, name: &str, within: &Path, depth: usize) -> Result<Option<Arc<Composed>>, String> {
+    fn part(&mut self, name: &str, within: &Path, depth: usize) -> Result<Option<Arc<ComposedDocument>>, String> {
         if let Some(refused) = refused_name(name) {
             return Err(refused);
         }

@@ -7,7 +7,7 @@
 use std::{borrow::Cow, ops::Range};
 
 use belay_proto::texts::{Text, Texts};
-use belay_redaction::{Found, REDACTED, Redactor, each_string};
+use belay_redaction::{FoundSecret, REDACTED, Redactor, each_string};
 
 /// Redacts the texts of a message.
 pub(crate) fn hide_texts(redactor: &Redactor, message: &mut impl Texts) {
@@ -78,7 +78,7 @@ pub(crate) fn hidden_lines<'a>(redactor: &Redactor, content: &'a str) -> HiddenL
 }
 
 /// A line that begins at `start`, with the found secrets redacted; its line end stays.
-fn without(found: &[Found], start: usize, line: &str) -> String {
+fn without(found: &[FoundSecret], start: usize, line: &str) -> String {
     let text = line.strip_suffix('\n').unwrap_or(line);
     let (mut shown, mut at) = (String::with_capacity(line.len()), 0);
     for found in found {

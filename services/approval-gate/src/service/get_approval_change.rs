@@ -93,7 +93,7 @@ async fn note_reveal(gate: &Gate, by: &Principal, name: &str, reveal: v1::Reveal
     let reveal = v1::Reveal { principal: by.to_string(), reveal_time: Some(belay_proto::timestamp(now)), ..reveal };
     let noted = gate.store.change(name, now, None, move |approval| decide::reveal(approval, reveal));
     let approval = noted.await.map_err(|error| unwritable(&error))??.ok_or_else(|| no_approval(name))?;
-    tracing::info!(approval = approval.name, index, of_call, by = %by, "What is hidden in an approval is revealed");
+    tracing::info!(approval = approval.name, index, of_call, by = %by, "A hidden part of an approval is revealed");
     Ok(())
 }
 

@@ -36,7 +36,7 @@ use belay_proto::{
         policy_service_server::{PolicyService, PolicyServiceServer},
     },
 };
-use belay_service_kit::{Hosted, Principal, host::MAX_MESSAGE_BYTES};
+use belay_service_kit::{HostedServices, Principal, host::MAX_MESSAGE_BYTES};
 use belay_telemetry::{RpcSpan, TraceContext};
 use tonic::{Request, Response, Status, service::Routes};
 
@@ -44,7 +44,7 @@ use self::messages::Messages;
 use crate::Gate;
 
 /// `ApprovalService` and `PolicyService`, for the listener for people.
-pub fn hosted(gate: Arc<Gate>) -> Hosted {
+pub fn hosted(gate: Arc<Gate>) -> HostedServices {
     let policy = PolicyServiceServer::new(PeopleService { gate: Arc::clone(&gate) })
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
@@ -52,19 +52,20 @@ pub fn hosted(gate: Arc<Gate>) -> Hosted {
     let approvals = ApprovalServiceServer::new(PeopleService { gate })
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-    let policy = Hosted::new(Routes::new(policy), "belay.v1.PolicyService", FILE_DESCRIPTOR_SET);
-    Hosted::new(Routes::new(approvals), "belay.v1.ApprovalService", FILE_DESCRIPTOR_SET)
+    let policy = HostedServices::new(Routes::new(policy), "belay.v1.PolicyService", FILE_DESCRIPTOR_SET);
+    HostedServices::new(Routes::new(approvals), "belay.v1.ApprovalService", FILE_DESCRIPTOR_SET)
         .and(policy)
         .with_metrics(measured)
 }
 
 /// `ApprovalGateService`, for the listener for services, with store positions in requests and responses.
-pub fn hosted_for_services(gate: Arc<Gate>) -> Hosted {
+pub fn hosted_for_services(gate: Arc<Gate>) -> HostedServices {
     let stores = Arc::clone(gate.store.stores());
     let service = ApprovalGateServiceServer::new(GateService { gate })
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-    Hosted::new(Routes::new(service), "belay.gate.v1.ApprovalGateService", FILE_DESCRIPTOR_SET).with_stores(stores)
+    HostedServices::new(Routes::new(service), "belay.gate.v1.ApprovalGateService", FILE_DESCRIPTOR_SET)
+        .with_stores(stores)
 }
 
 struct PeopleService {

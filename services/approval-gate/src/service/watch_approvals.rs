@@ -3,8 +3,8 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use belay_proto::v1::{self, Approval, watch_approvals_response::Content};
 use belay_reasons as reasons;
 use belay_service_kit::{
-    Principal, Taken,
-    cursor::{Cursor, Source, Watched},
+    Permit, Principal,
+    cursor::{Cursor, Source, WatchIdentity},
     status,
     watch::{Wake, heartbeat_interval, wake},
 };
@@ -24,7 +24,7 @@ pub(super) async fn watch_approvals(
     request: v1::WatchApprovalsRequest,
 ) -> Result<Messages<v1::WatchApprovalsResponse>, Status> {
     let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
-    let watched = Watched::approvals(&request.parent, &request.execution);
+    let watched = WatchIdentity::approvals(&request.parent, &request.execution);
     let resumed: Option<Cursor<1>> = watched.read(&request.cursor)?;
     let filter = Filter { namespace: parent(&request.parent)?, execution: request.execution, ..Filter::default() };
     let source = Source::new(&[&gate.store.watched_as()]);
@@ -33,7 +33,7 @@ pub(super) async fn watch_approvals(
         None => (0, None),
         Some(Ok(after)) => (after, None),
         Some(Err(reason)) => {
-            tracing::warn!(?resumed, last, ?reason, "A watch of approvals cannot go on from its cursor; it is reset");
+            tracing::warn!(?resumed, last, ?reason, "A watch of approvals cannot resume from its cursor; it is reset");
             (0, Some(reason))
         }
     };
@@ -86,7 +86,7 @@ pub(super) async fn watch(
 /// A watcher. The initial approvals and later changes are read the same way: everything after the cursor.
 struct Watch {
     /// Its slot within the limit of watchers.
-    _taken: Taken,
+    _taken: Permit,
     gate: Arc<Gate>,
     head: watch::Receiver<Head>,
     filter: Filter,

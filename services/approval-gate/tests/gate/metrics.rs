@@ -1,7 +1,7 @@
 //! The metrics of the gate as an operator's monitoring reads them.
 
 use belay_proto::v1::Decision;
-use belay_service_kit::metrics::Measured as _;
+use belay_service_kit::metrics::MetricsSource as _;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::UnixStream,

@@ -26,7 +26,7 @@ use belay_proto::{
     },
 };
 use belay_service_kit::{
-    Access, Clock, Hosted, Ids, People, Principal, Role, Service, Shutdown, Trigger,
+    Access, Clock, HostedServices, Ids, People, Principal, Role, Service, Shutdown, Trigger,
     net::{self, Address, UnixSocket},
     status,
 };
@@ -150,8 +150,11 @@ impl World {
 
     fn start_runner(&self) {
         let service = ToolRunnerServiceServer::from_arc(self.runner.clone());
-        let service =
-            Hosted::new(Routes::new(service), "belay.runner.v1.ToolRunnerService", belay_proto::FILE_DESCRIPTOR_SET);
+        let service = HostedServices::new(
+            Routes::new(service),
+            "belay.runner.v1.ToolRunnerService",
+            belay_proto::FILE_DESCRIPTOR_SET,
+        );
         serve(
             &self.folder.join("runner.sock"),
             service,
@@ -213,7 +216,7 @@ pub(crate) async fn decide(client: &Client, approval: &Approval, decision: Decis
     client.people().decide_approval(request).await.map(Response::into_inner)
 }
 
-fn serve(path: &Path, service: Hosted, access: Access, stop: &Shutdown) -> Channel {
+fn serve(path: &Path, service: HostedServices, access: Access, stop: &Shutdown) -> Channel {
     let incoming = UnixSocket::bind(path).unwrap().incoming();
     tokio::spawn(belay_service_kit::host::serve(incoming, service, access, stop.clone()));
     net::connect_lazy(&Address::Unix(path.to_owned()))

@@ -6,7 +6,7 @@ use belay_proto::{
     gate_v1,
     v1::{self, Approval, Decision, approval::State, watch_approvals_response::Content, watch_reset::Reason},
 };
-use belay_service_kit::cursor::{Cursor, Source, Watched};
+use belay_service_kit::cursor::{Cursor, Source, WatchIdentity};
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use tonic::{Code, Status};
 
@@ -180,7 +180,7 @@ async fn begun(world: &World, cursor: &str) -> (Vec<Content>, String) {
 #[test]
 fn a_watch_resumes_at_its_cursor() {
     let folder = tempfile::tempdir().unwrap();
-    let watched = Watched::approvals("namespaces/default", "");
+    let watched = WatchIdentity::approvals("namespaces/default", "");
     let (b, decided, cursor) = life(folder.path(), "", async |world| {
         let (a, b) = (world.ask(&effect("a")).await, world.ask(&effect("b")).await);
         let (seen, cursor) = begun(&world, "").await;
@@ -212,7 +212,7 @@ fn a_watch_resumes_at_its_cursor() {
             let (seen, cursor) = begun(&world, &watched.write(&foreign)).await;
             assert_eq!((seen.as_slice(), cursor), (&everything[..], watched.write(&later)), "{foreign:?}");
         }
-        let of_one = Watched::approvals("namespaces/default", &b.execution).write(&later);
+        let of_one = WatchIdentity::approvals("namespaces/default", &b.execution).write(&later);
         for odd in ["17", &of_one] {
             let request = v1::WatchApprovalsRequest { cursor: odd.to_owned(), ..all() };
             let status = world.person.people().watch_approvals(request).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! What a decision needs besides the events, and what the driver has to do.
+//! The facts that a decision needs besides the events, and the actions of the driver.
 
 use crate::{OperationKey, Timestamp, state::Stop};
 
@@ -11,16 +11,16 @@ pub struct DecideContext<'a> {
     pub ledger_id: &'a str,
 }
 
-/// What the driver has to do for an operation in flight. Derived from the current state, so a new driver continues where a lost one stopped.
+/// An action that the driver performs for an operation in flight. Derived from the current state, so a new driver continues where a lost one stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Action {
     /// The operation.
     pub operation: OperationKey,
-    /// What to do.
+    /// The action.
     pub required: RequiredAction,
 }
 
-/// What to do for an operation.
+/// An action for an operation in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequiredAction {
     /// Send the call to the runner under its own name; sending it again attaches to it. A call that was held before it ran is sent with
@@ -41,7 +41,7 @@ pub enum RequiredAction {
 }
 
 impl RequiredAction {
-    /// What is asked of an operation in flight when the execution is stopped.
+    /// The action for an operation in flight when the execution is stopped.
     pub(crate) fn to_stop(stop: Stop) -> Self {
         if stop == Stop::Killed { Self::Kill } else { Self::Cancel }
     }

@@ -51,7 +51,7 @@ impl Amounts {
         }
     }
 
-    /// What is left of this without the other; nothing of a unit of which the other has more.
+    /// Subtracts the other amounts, unit by unit; zero for a unit of which the other has more.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         Self {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ApprovalMode, Decision, ErrorClass, Failure, Timestamp};
 
-/// What an approval decides about.
+/// The subject of an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SubjectKind {
     /// The call itself, before it runs.
@@ -17,13 +17,13 @@ pub enum SubjectKind {
 /// Why a runner holds a call until it is approved. The decision is bound to `subject_digest`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalRequirement {
-    /// What the decision is about.
+    /// The kind of subject.
     pub kind: SubjectKind,
     /// `sha256:` over the bytes of the subject.
     pub subject_digest: String,
     /// The policy decision that requires the approval.
     pub decision: PolicyDecision,
-    /// What would change; empty for [`SubjectKind::Call`].
+    /// The changes that would be committed; empty for [`SubjectKind::Call`].
     pub effect: EffectSummary,
     /// Entries for the policy's rules that would allow exactly this; empty when none would.
     pub allowing_rules: Vec<String>,
@@ -42,7 +42,7 @@ pub enum Risk {
     High,
 }
 
-/// What a policy allows, from the mildest to the strictest.
+/// The verdict of a policy, from the mildest to the strictest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
     /// The call runs and its changes are committed.
@@ -58,7 +58,7 @@ pub enum Verdict {
 /// A decision of a policy, and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyDecision {
-    /// What is allowed.
+    /// The verdict.
     pub verdict: Verdict,
     /// The id of the rule that matched.
     pub rule: String,
@@ -88,7 +88,7 @@ pub struct PathChange {
     pub path: String,
     /// How it changes.
     pub kind: ChangeKind,
-    /// What a person should check carefully, in the runner's words.
+    /// Facts that a person should check carefully, in the runner's words.
     pub flags: Vec<String>,
 }
 
@@ -106,20 +106,20 @@ pub enum ChangeKind {
 /// The approval that a held call waits for, or waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingApproval {
-    /// What has to be approved.
+    /// The requirement: what has to be approved, and why.
     pub requirement: ApprovalRequirement,
     /// When the runner held the call.
     pub since: Timestamp,
     /// The name of the approval at the gate, once the gate has confirmed that it has one.
     pub approval: Option<String>,
-    /// What was decided.
-    pub decided: Option<Decided>,
+    /// The decision, once it has been made.
+    pub decided: Option<RecordedDecision>,
 }
 
 /// A decision, and who made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Decided {
-    /// What was decided.
+pub struct RecordedDecision {
+    /// The decision.
     pub decision: Decision,
     /// The authenticated principal; empty when the execution's approval mode decided.
     pub principal: String,

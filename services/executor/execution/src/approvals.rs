@@ -7,8 +7,9 @@
 use belay_reasons as reasons;
 
 use crate::{
-    ApprovalMode, ApprovalRequirement, Body, Decided, Decision, Execution, ExecutionState, ExecutionTrigger, Operation,
-    OperationEvent, OperationId, PendingApproval, Phase, StepTrigger, Timestamp, Violation, state::AttemptEnd, steps,
+    ApprovalMode, ApprovalRequirement, Body, Decision, Execution, ExecutionState, ExecutionTrigger, Operation,
+    OperationEvent, OperationId, PendingApproval, Phase, RecordedDecision, StepTrigger, Timestamp, Violation,
+    state::AttemptEnd, steps,
 };
 
 impl Execution {
@@ -79,7 +80,7 @@ impl Execution {
         &mut self,
         id: &OperationId,
         approval: &str,
-        decided: Decided,
+        decided: RecordedDecision,
         time: Timestamp,
     ) -> Result<(), Violation> {
         let key = self.in_flight(id)?.key;
@@ -225,7 +226,7 @@ mod tests {
         execution.record(NOW, actor, Body::Operation { id: call.clone(), event }).unwrap();
     }
 
-    // B-25: several operations of one step wait for approval at once, and each goes on by its own decision.
+    // B-25: several operations of one step wait for approval at once, and each continues by its own decision.
     #[test]
     fn two_operations_of_one_step_wait_for_approval_at_once() {
         let (mut execution, [first, second]) = two_held();

@@ -1,11 +1,11 @@
-//! What calls use of the budgets of their step and of their plan.
+//! The amounts that calls use of the budgets of their step and of their plan.
 //!
 //! A budget limits amounts. What an operation may use is held for it from its intent until its end, which says what it has used; so operations
 //! side by side cannot use more together than there is. For one that finds less than it needs there are two cases: others hold the rest, and it
 //! waits for their end; or the rest is used, and the budget is exhausted.
 //!
-//! Counted are the calls of steps and of their checks, and what the executions of steps' plans have used. What undoes a step is neither counted nor
-//! held back: work that is half done would stay.
+//! Counted are the calls of steps and of their checks, and the amounts that the executions of steps' plans have used. A compensation is neither counted
+//! nor held back, since it would leave work half done.
 
 use std::time::Duration;
 
@@ -175,8 +175,8 @@ impl Execution {
         accounts.flat_map(|account| BudgetUnit::ALL.map(|unit| (account, unit))).find_map(|(account, unit)| {
             let (limit, follows) = self.limit(account, unit)?;
             let report = self.report(account, unit, BudgetLevel::Exceeded);
-            let goes_on = account.is_none_or(|step| !self.steps[step].state.is_terminal());
-            let pauses = follows == OnExhausted::Pause && goes_on;
+            let is_open = account.is_none_or(|step| !self.steps[step].state.is_terminal());
+            let pauses = follows == OnExhausted::Pause && is_open;
             let is_reported = self.account(account).is_reported(unit, BudgetLevel::Exceeded);
             (report.spent >= limit && is_reported && pauses).then_some(report)
         })

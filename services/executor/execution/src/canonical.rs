@@ -9,8 +9,8 @@ use sha2::{Digest as _, Sha256};
 
 /// A JSON value as canonical text (RFC 8785): keys sorted by UTF-16 code units, no white space, numbers as ECMAScript writes them.
 ///
-/// One departure: integers that a double cannot hold keep all their digits, since tools do take 64-bit ids. RFC 8785 leaves these to
-/// the application.
+/// Departs from RFC 8785 in one point: integers that a double cannot hold keep all their digits, since tools do take 64-bit ids. RFC 8785
+/// leaves these to the application.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Json(Arc<str>);
 

@@ -1,4 +1,4 @@
-//! What the failure of a program is, by its exit code and by what it printed last.
+//! Classifies the failure of a program by its exit code and by the end of its output.
 //!
 //! The classes, their order and the phrases are those of an agents' supervisor, whose programs are command lines of models: they say in words that a
 //! quota is used up or a key is wrong, and exit with 1 for everything.

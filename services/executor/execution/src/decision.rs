@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What was decided.
+/// A decision about an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decision {
     /// Approved, once.

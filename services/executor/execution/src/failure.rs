@@ -7,14 +7,14 @@ pub use belay_reasons::ErrorClass;
 
 use crate::Timestamp;
 
-/// What went wrong with a call or a step.
+/// The failure of a call or a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// The class, which decides whether to retry.
     pub class: ErrorClass,
     /// A stable identifier for programs.
     pub reason: String,
-    /// One sentence for a person.
+    /// A sentence for a person.
     pub message: String,
     /// The end of the output of the call's program.
     pub last_output: Option<Arc<LastOutput>>,
@@ -24,7 +24,7 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
     /// The quota that is used up, when that is the failure.
     pub quota: Option<Arc<QuotaState>>,
-    /// What led to it.
+    /// The failure that led to it.
     pub cause: Option<Arc<Failure>>,
 }
 

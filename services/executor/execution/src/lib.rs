@@ -1,4 +1,4 @@
-//! One execution as a fold over its events, and the decision about what to do next.
+//! An execution as a fold over its events, and the decision about what to do next.
 //!
 //! Everything here is pure: no clock, no files, no sockets, no protobuf. [`Execution::replay`] turns a list of events into the current
 //! state; [`Execution::advance`] decides which events have to be recorded now; [`Execution::actions`] lists what the driver has to do. A
@@ -41,8 +41,8 @@ pub mod words;
 pub use action::{Action, DecideContext, RequiredAction};
 pub use amounts::{Amounts, BudgetUnit};
 pub use approval::{
-    ApprovalRequirement, ChangeKind, Decided, EffectSummary, PathChange, PendingApproval, PolicyDecision, Risk,
-    SubjectKind, Verdict,
+    ApprovalRequirement, ChangeKind, EffectSummary, PathChange, PendingApproval, PolicyDecision, RecordedDecision,
+    Risk, SubjectKind, Verdict,
 };
 pub use canonical::{Json, digest};
 pub use classify::classify;
@@ -59,7 +59,7 @@ pub use event::{
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
 pub use namespace_budget::{NamespaceBudget, NamespaceHolds, WindowChange, WindowUse};
 pub use payload::{
-    Admission, BlobRef, BlobValue, Blobs, CachedResult, CallIdentity, EarlierResult, Evaluated, MAX_READ_BYTES,
+    Admission, BlobRef, BlobValue, Blobs, CachedResult, CallIdentity, ConditionResult, EarlierResult, MAX_READ_BYTES,
     NoBlobs, Payload, Room,
 };
 pub use state::{

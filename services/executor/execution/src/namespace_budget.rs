@@ -1,4 +1,4 @@
-//! What the calls of a namespace use of its budget for a window of time.
+//! The amounts that the calls of a namespace use of its budget for a window of time.
 //!
 //! A call that begins holds an amount in the window that it begins in, and its end is counted in the same window, whenever that is. What the calls of all
 //! executions hold and have used stands in a row of the store, which changes together with their events. [`NamespaceHolds`] gives the changes that follow
@@ -25,9 +25,9 @@ pub struct NamespaceBudget {
 /// The amounts of a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowUse {
-    /// What calls that have ended have used.
+    /// The amounts that calls that have ended have used.
     pub used: Amounts,
-    /// What calls in flight hold.
+    /// The amounts that calls in flight hold.
     pub held: Amounts,
 }
 
@@ -36,11 +36,11 @@ pub struct WindowUse {
 pub struct WindowChange {
     /// The window.
     pub window: Window,
-    /// What calls that have begun hold.
+    /// The amounts that calls that have begun hold.
     pub held: Amounts,
-    /// What calls that have ended held.
+    /// The amounts that calls that have ended held.
     pub released: Amounts,
-    /// What calls that have ended have used.
+    /// The amounts that calls that have ended have used.
     pub used: Amounts,
 }
 
@@ -98,7 +98,7 @@ struct HeldCall {
 }
 
 impl NamespaceHolds {
-    /// Those of the calls in flight.
+    /// Returns the holds of the calls in flight.
     pub fn of(execution: &Execution) -> Self {
         let held = execution.operations().filter_map(|operation| {
             let hold = operation.tool_call()?.namespace_hold?;

@@ -74,9 +74,9 @@ pub enum BlobValue<'a> {
     Wanted,
 }
 
-/// What became of the evaluation of a condition.
+/// The result of the evaluation of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Evaluated {
+pub enum ConditionResult {
     /// Whether it holds.
     Known(bool),
     /// It has no value, for this reason.
@@ -171,11 +171,11 @@ pub trait Blobs {
         place: Option<CheckPlace>,
         condition: &Condition,
         variables: ConditionValues,
-    ) -> Evaluated;
+    ) -> ConditionResult;
 
-    /// Whether the output of the step with this id fits a schema; [`Evaluated::Failed`] says what does not. As [`Self::evaluate`], it may have the answer
+    /// Whether the output of the step with this id fits a schema; [`ConditionResult::Failed`] says what does not. As [`Self::evaluate`], it may have the answer
     /// the next time.
-    fn validate(&self, step: &str, schema: &Value, output: Value) -> Evaluated;
+    fn validate(&self, step: &str, schema: &Value, output: Value) -> ConditionResult;
 
     /// The last result that the same call returned in an earlier execution of the same plan. The implementation remembers what was asked for.
     fn earlier_result(&self, call: &CallIdentity) -> CachedResult {
@@ -214,11 +214,11 @@ impl Blobs for NoBlobs {
         json.into()
     }
 
-    fn evaluate(&self, _: &str, _: Option<CheckPlace>, _: &Condition, _: ConditionValues) -> Evaluated {
-        Evaluated::Wanted
+    fn evaluate(&self, _: &str, _: Option<CheckPlace>, _: &Condition, _: ConditionValues) -> ConditionResult {
+        ConditionResult::Wanted
     }
 
-    fn validate(&self, _: &str, _: &Value, _: Value) -> Evaluated {
-        Evaluated::Wanted
+    fn validate(&self, _: &str, _: &Value, _: Value) -> ConditionResult {
+        ConditionResult::Wanted
     }
 }

@@ -1,4 +1,4 @@
-//! What the unit tests of this crate begin with.
+//! The fixtures of this crate's unit tests.
 
 use belay_plan::{Format, Plan};
 

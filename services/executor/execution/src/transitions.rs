@@ -11,7 +11,7 @@ pub enum ExecutionState {
     Running,
     /// No step can make progress until an approval is decided.
     AwaitingApproval,
-    /// Nothing new starts until a principal resumes it.
+    /// Paused: nothing new starts until a principal resumes it.
     Paused,
     /// Cancelled or timed out, with calls that have not ended yet.
     Cancelling,
@@ -85,7 +85,7 @@ impl StepState {
     }
 }
 
-/// What triggers a transition of an execution.
+/// A trigger of a transition of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // named after the events
 pub enum ExecutionTrigger {
@@ -98,15 +98,15 @@ pub enum ExecutionTrigger {
     DeadlineExceeded,
     AwaitingApproval,
     ApprovalDecided,
-    /// A step that kept nothing from waiting for approvals goes on.
+    /// A step that waited for an approval has continued without one.
     StepResolved,
     Retried,
-    /// What steps have done is undone before it ends.
+    /// The compensations of steps start, before the execution ends.
     CompensationStarted,
     Finished,
 }
 
-/// What triggers a transition of a step.
+/// A trigger of a transition of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // named after the events
 pub enum StepTrigger {

@@ -27,7 +27,7 @@ pub struct Window {
     pub end: Timestamp,
 }
 
-/// What a call holds of the budget of its namespace.
+/// The amounts that a call holds of the budget of its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceHold {
     /// The window in which it is counted.
@@ -54,7 +54,7 @@ impl Period {
 
     /// The window in which what begins `now` is counted, given the windows of which the store has the amounts. It is the one that `now` is in, unless the
     /// clock was set back to before all of them: the amounts of an earlier one may be removed already, and counting it again from zero would allow twice as
-    /// much. Then the earliest one that is kept goes on.
+    /// much. Then the earliest window that is kept stays the current one.
     pub fn current(self, now: Timestamp, kept: &[Window]) -> Window {
         let window = self.window(now);
         let earliest = kept.iter().copied().filter(|kept| self.window(kept.start) == *kept).min();

@@ -1,4 +1,4 @@
-//! What events say to people and auditors: a sentence each, with its details for programs.
+//! The text of events for people and auditors: a sentence each, with details for programs.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub enum Severity {
     Error,
 }
 
-/// What an event says, without its header.
+/// The text of an event, without its header.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Words {
     /// The least level of a plan's audit that has it.

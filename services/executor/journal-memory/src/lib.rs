@@ -13,17 +13,17 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use belay_journal::{Opened, OpenedToRead};
+use belay_journal::{OpenedStore, OpenedToRead};
 use belay_proto::stores::{Position, Service, Stores};
 
 pub use lost_answers::LostAnswers;
 pub use writer::MemoryWriter;
 
-use crate::{reader::MemoryReader, state::Shared};
+use crate::{reader::MemoryReader, state::SharedStore};
 
 /// A store's content. Its clones are the same store.
 #[derive(Clone, Debug)]
-pub struct Memory(Shared);
+pub struct Memory(SharedStore);
 
 impl Memory {
     /// An empty store with this identity.
@@ -31,7 +31,7 @@ impl Memory {
     pub fn new(store_id: &str) -> Self {
         let own = Position { store_id: store_id.to_owned(), generation: 0, opened: 0, commit: 0 };
         let stores = Stores::new(Service::Executor, own, BTreeMap::new());
-        Self(Shared::new(stores))
+        Self(SharedStore::new(stores))
     }
 
     /// How many transitions all readers were given so far.
@@ -42,10 +42,10 @@ impl Memory {
 
     /// Opens it. What the owner before writes from here on is refused.
     #[must_use]
-    pub fn open(&self) -> Opened<MemoryWriter> {
+    pub fn open(&self) -> OpenedStore<MemoryWriter> {
         let Self(shared) = self;
         let fence = shared.lock().raise_fence();
-        Opened {
+        OpenedStore {
             writer: MemoryWriter(shared.clone()),
             reader: Arc::new(MemoryReader(shared.clone())),
             client_reader: Arc::new(MemoryReader(shared.clone())),

@@ -1,6 +1,6 @@
 //! A store whose answers are lost, as those of a store in another process are when a connection breaks.
 
-use belay_journal::{Committed, JournalWriter, StoreError, StoreWrite};
+use belay_journal::{BatchOutcome, JournalWriter, StoreError, StoreWrite};
 
 /// A writer that loses some of its answers: before it commits, after it has committed, or while the batch is still on its way. That one is
 /// committed right before the next, or never.
@@ -41,7 +41,7 @@ impl<W: JournalWriter> JournalWriter for LostAnswers<W> {
         self.writer.blocks()
     }
 
-    async fn commit(&mut self, batch: &[StoreWrite]) -> Committed {
+    async fn commit(&mut self, batch: &[StoreWrite]) -> BatchOutcome {
         if let Some(late) = self.on_its_way.take()
             && self.random(2) == 0
         {

@@ -3,14 +3,14 @@
 use std::{future::ready, sync::atomic::Ordering};
 
 use belay_journal::{
-    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, Loaded, OutboxRow, Page, Position,
-    Query, Reading, Refused, StartRequest, StoreError, StoredTransition, Transition, UsageRow,
+    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, OutboxRow, Page, Position, Query,
+    Reading, Refused, StartRequest, StoreError, StoredExecution, StoredTransition, Transition, UsageRow,
 };
 
-use crate::state::{Shared, State, Stored};
+use crate::state::{ExecutionEntry, SharedStore, State};
 
 #[derive(Debug)]
-pub(crate) struct MemoryReader(pub(crate) Shared);
+pub(crate) struct MemoryReader(pub(crate) SharedStore);
 
 impl MemoryReader {
     fn look<T: Send + 'static>(&self, look: impl FnOnce(&State) -> T) -> Reading<'_, T> {
@@ -29,7 +29,7 @@ fn ordered(
     is_in: impl Fn(Position) -> bool,
     limit: usize,
 ) -> Vec<ExecutionRow> {
-    let placed = |stored: &Stored| {
+    let placed = |stored: &ExecutionEntry| {
         let position = Position { time: place(&stored.row)?, key: stored.row.key };
         is_in(position).then(|| (position, stored.row.clone()))
     };
@@ -42,7 +42,7 @@ fn wake_at(row: &ExecutionRow) -> Option<i64> {
     row.summary.wake_at.filter(|_| row.summary.parked)
 }
 
-fn after(stored: &Stored, after: u64) -> impl Iterator<Item = Transition> {
+fn after(stored: &ExecutionEntry, after: u64) -> impl Iterator<Item = Transition> {
     let later = stored.transitions.iter().filter(move |(transition, _)| transition.last_sequence() > after);
     later.map(|(transition, _)| transition.clone())
 }
@@ -83,7 +83,7 @@ impl JournalReader for MemoryReader {
         })
     }
 
-    fn load(&self, key: ExecutionKey, snapshot: Option<u32>) -> Reading<'_, Loaded> {
+    fn load(&self, key: ExecutionKey, snapshot: Option<u32>) -> Reading<'_, StoredExecution> {
         self.try_look(|state| {
             let stored = state.executions.get(&key).ok_or(StoreError::Missing(key))?;
             let is_usable = |kept: &&belay_journal::Snapshot| Some(kept.version) == snapshot;
@@ -93,7 +93,7 @@ impl JournalReader for MemoryReader {
                 Some(snapshot) => after(stored, 0).take(1).chain(after(stored, snapshot.sequence)).collect(),
             };
             self.0.transitions_read.fetch_add(transitions.len(), Ordering::Relaxed);
-            Ok(Loaded { row: stored.row.clone(), seal_key: stored.seal_key.clone(), snapshot, transitions })
+            Ok(StoredExecution { row: stored.row.clone(), seal_key: stored.seal_key.clone(), snapshot, transitions })
         })
     }
 

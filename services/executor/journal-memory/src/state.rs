@@ -6,16 +6,16 @@ use std::{
 };
 
 use belay_journal::{
-    Change, Deletion, Done, ExecutionKey, ExecutionRow, ExecutionSummary, Fence, Folder, InboxChanges, InboxMessage,
-    InboxRow, NewExecution, OutboxKey, OutboxMessage, OutboxRow, Refused, SHARDS, Snapshot, StoreWrite, TakenMessage,
-    Transition, UsageChange, UsageRow, removed_up_to, start_request,
+    Change, Deletion, ExecutionKey, ExecutionRow, ExecutionSummary, Fence, Folder, InboxChanges, InboxMessage,
+    InboxRow, NewExecution, OutboxKey, OutboxMessage, OutboxRow, Refused, SHARDS, Snapshot, StoreWrite,
+    StoreWriteOutcome, TakenMessage, Transition, UsageChange, UsageRow, removed_up_to, start_request,
 };
 use belay_proto::stores::Stores;
 use tokio::sync::watch;
 
 /// An execution with everything that it takes with it when it is deleted.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct ExecutionEntry {
     pub(crate) row: ExecutionRow,
     /// With the token that each was written with.
     pub(crate) transitions: Vec<(Transition, i64)>,
@@ -25,7 +25,7 @@ pub(crate) struct Stored {
     folder: Option<String>,
 }
 
-impl Stored {
+impl ExecutionEntry {
     fn last_sequence(&self) -> u64 {
         self.transitions.last().map_or(0, |(transition, _)| transition.last_sequence())
     }
@@ -33,7 +33,7 @@ impl Stored {
 
 /// The whole store, as its writers and readers share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedStore {
     state: Arc<Mutex<State>>,
     pub(crate) stores: Arc<Stores>,
     /// How many transitions readers were given.
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) writes: watch::Sender<()>,
 }
 
-impl Shared {
+impl SharedStore {
     pub(crate) fn new(stores: Stores) -> Self {
         Self {
             state: Arc::default(),
@@ -60,7 +60,7 @@ impl Shared {
 /// Everything that is stored.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    pub(crate) executions: BTreeMap<ExecutionKey, Stored>,
+    pub(crate) executions: BTreeMap<ExecutionKey, ExecutionEntry>,
     /// Deletions, and how many transitions of each are left.
     pub(crate) deletions: BTreeMap<ExecutionKey, (Deletion, usize)>,
     /// Committed transitions, by their positions.
@@ -79,7 +79,7 @@ pub(crate) struct State {
     fence: i64,
 }
 
-type Outcome = Result<Done, Refused>;
+type Outcome = Result<StoreWriteOutcome, Refused>;
 
 impl State {
     pub(crate) fn raise_fence(&mut self) -> i64 {
@@ -91,8 +91,9 @@ impl State {
         self.fence
     }
 
-    pub(crate) fn named(&self, namespace: &str, id: &str) -> Option<&Stored> {
-        let named = |stored: &&Stored| stored.row.execution.namespace == namespace && stored.row.execution.id == id;
+    pub(crate) fn named(&self, namespace: &str, id: &str) -> Option<&ExecutionEntry> {
+        let named =
+            |stored: &&ExecutionEntry| stored.row.execution.namespace == namespace && stored.row.execution.id == id;
         self.executions.values().find(named)
     }
 
@@ -103,7 +104,7 @@ impl State {
         match operation {
             StoreWrite::Create { execution, transition, summary, seal_key, outbox, inbox, folder, fence } => {
                 let created = self.create(execution, transition, summary, seal_key, folder, fence)?;
-                if let Done::Created(key) = created {
+                if let StoreWriteOutcome::Created(key) = created {
                     self.keep_messages(key, outbox);
                     self.change_inboxes(key, inbox);
                 }
@@ -118,11 +119,11 @@ impl State {
             }
             StoreWrite::Summarize { key, summary, .. } => {
                 self.stored(key)?.row.summary = summary;
-                Ok(Done::Changed)
+                Ok(StoreWriteOutcome::Changed)
             }
             StoreWrite::TakeMessages { key, taken, .. } => {
                 self.change_inboxes(key, InboxChanges { sent: Vec::new(), taken });
-                Ok(Done::Changed)
+                Ok(StoreWriteOutcome::Changed)
             }
             StoreWrite::KeepSnapshot { key, snapshot, .. } => {
                 let stored = self.stored(key)?;
@@ -131,7 +132,7 @@ impl State {
                     return Err(Refused::Gap { first: snapshot.sequence, last });
                 }
                 stored.snapshot = Some(snapshot);
-                Ok(Done::Kept)
+                Ok(StoreWriteOutcome::Kept)
             }
             StoreWrite::Delete { key, deleted_at, request, .. } => {
                 if !self.stored(key)?.row.summary.ended {
@@ -140,7 +141,7 @@ impl State {
                 if let Some(&(parent, _)) = self.inboxes.keys().find(|(_, from)| *from == key) {
                     return Err(Refused::Unrecorded { key, parent });
                 }
-                let Stored { row, transitions, folder, .. } =
+                let ExecutionEntry { row, transitions, folder, .. } =
                     self.executions.remove(&key).ok_or(Refused::Missing(key))?;
                 let NewExecution { namespace, id, shard, principal, request_id, .. } = row.execution;
                 let folder = folder.filter(|folder| !self.is_in_use(&namespace, folder));
@@ -160,12 +161,12 @@ impl State {
                 self.outbox.retain(|_, row| row.execution != key);
                 self.inboxes.retain(|(to, _), _| *to != key);
                 self.position += 1;
-                Ok(Done::Deleted)
+                Ok(StoreWriteOutcome::Deleted)
             }
             StoreWrite::Erase { key, max_transitions, .. } => {
                 let (_, left) = self.deletions.get_mut(&key).ok_or(Refused::Missing(key))?;
                 *left = left.saturating_sub(max_transitions);
-                Ok(Done::Erased { complete: *left == 0 })
+                Ok(StoreWriteOutcome::Erased { complete: *left == 0 })
             }
             StoreWrite::CloseDeletion { key, reusable_at, .. } => {
                 let (deletion, left) = self.deletions.get_mut(&key).ok_or(Refused::Missing(key))?;
@@ -174,7 +175,7 @@ impl State {
                 }
                 deletion.reusable_at = Some(reusable_at);
                 self.log.retain(|_, change| change.key != key);
-                Ok(Done::Closed)
+                Ok(StoreWriteOutcome::Closed)
             }
             StoreWrite::DropDeletions { now, latest } => {
                 for (deletion, _) in self.deletions.values_mut() {
@@ -182,17 +183,17 @@ impl State {
                 }
                 let before = self.deletions.len();
                 self.deletions.retain(|_, (deletion, _)| deletion.reusable_at.is_none_or(|at| at > now));
-                Ok(Done::Dropped(before - self.deletions.len()))
+                Ok(StoreWriteOutcome::Dropped(before - self.deletions.len()))
             }
             StoreWrite::RemoveMessage { key } => {
                 self.outbox.remove(&key);
-                Ok(Done::Changed)
+                Ok(StoreWriteOutcome::Changed)
             }
             StoreWrite::PostponeMessage { key, attempts, next_at } => {
                 if let Some(row) = self.outbox.get_mut(&key) {
                     (row.attempts, row.next_at) = (attempts, next_at);
                 }
-                Ok(Done::Changed)
+                Ok(StoreWriteOutcome::Changed)
             }
             StoreWrite::RescheduleMessages { webhook, latest, now } => {
                 let rows = self.outbox.values_mut();
@@ -200,12 +201,12 @@ impl State {
                     row.message.created_at = row.message.created_at.min(now);
                     row.next_at = now;
                 }
-                Ok(Done::Changed)
+                Ok(StoreWriteOutcome::Changed)
             }
             StoreWrite::DropMessages { known, before } => {
                 let count = self.outbox.len();
                 self.outbox.retain(|_, row| row.message.created_at >= before || known.contains(&row.message.webhook));
-                Ok(Done::Dropped(count - self.outbox.len()))
+                Ok(StoreWriteOutcome::Dropped(count - self.outbox.len()))
             }
         }
     }
@@ -215,14 +216,15 @@ impl State {
         if token < newest { Err(Refused::Fenced { shard, yours: token, newest }) } else { Ok(()) }
     }
 
-    fn stored(&mut self, key: ExecutionKey) -> Result<&mut Stored, Refused> {
+    fn stored(&mut self, key: ExecutionKey) -> Result<&mut ExecutionEntry, Refused> {
         self.executions.get_mut(&key).ok_or(Refused::Missing(key))
     }
 
     /// Whether an execution uses a folder.
     fn is_in_use(&self, namespace: &str, folder: &str) -> bool {
-        let uses =
-            |stored: &Stored| stored.row.execution.namespace == namespace && stored.folder.as_deref() == Some(folder);
+        let uses = |stored: &ExecutionEntry| {
+            stored.row.execution.namespace == namespace && stored.folder.as_deref() == Some(folder)
+        };
         self.executions.values().any(uses)
     }
 
@@ -252,11 +254,11 @@ impl State {
         at: i64,
     ) -> Option<Refused> {
         let request = start_request(principal, request_id)?;
-        let has_started = |Stored { row, .. }: &&Stored| {
+        let has_started = |ExecutionEntry { row, .. }: &&ExecutionEntry| {
             let NewExecution { namespace: of, principal: by, request_id: with, .. } = &row.execution;
             (of.as_str(), by.as_str(), with.as_str()) == (namespace, principal, request_id)
         };
-        if let Some(Stored { row, .. }) = self.executions.values().find(has_started) {
+        if let Some(ExecutionEntry { row, .. }) = self.executions.values().find(has_started) {
             let same_request = row.execution.request_hash == hash;
             return Some(Refused::RequestIdUsed { existing: row.key, same_request });
         }
@@ -285,7 +287,7 @@ impl State {
         if let Some(refused) = self.request_used(namespace, principal, request_id, request_hash, *created_at) {
             return Err(refused);
         }
-        if let Some(Stored { row, .. }) = self.named(&execution.namespace, &execution.id) {
+        if let Some(ExecutionEntry { row, .. }) = self.named(&execution.namespace, &execution.id) {
             return Err(Refused::IdTaken { id: execution.id, existing: row.key });
         }
         if let Some(folder) = &folder {
@@ -307,8 +309,8 @@ impl State {
         let row = ExecutionRow { key, execution, summary, revision: transition.last_sequence() };
         let transitions = vec![(transition, fence.token)];
         let folder = folder.map(|folder| folder.id().to_owned());
-        self.executions.insert(key, Stored { row, transitions, seal_key, snapshot: None, folder });
-        Ok(Done::Created(key))
+        self.executions.insert(key, ExecutionEntry { row, transitions, seal_key, snapshot: None, folder });
+        Ok(StoreWriteOutcome::Created(key))
     }
 
     fn append(
@@ -340,7 +342,7 @@ impl State {
         }
         stored.transitions.push((transition.clone(), fence.token));
         self.record(key, &transition);
-        Ok(Done::Appended)
+        Ok(StoreWriteOutcome::Appended)
     }
 
     fn keep_messages(&mut self, execution: ExecutionKey, messages: Vec<OutboxMessage>) {

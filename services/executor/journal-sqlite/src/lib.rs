@@ -30,7 +30,7 @@ use std::{
     sync::{Arc, RwLock},
 };
 
-use belay_journal::{ExecutionKey, Opened, OpenedToRead, SHARDS, StoreError};
+use belay_journal::{ExecutionKey, OpenedStore, OpenedToRead, SHARDS, StoreError};
 use belay_proto::stores::Service;
 use belay_sqlite::{CheckReport, DamagedRow, Lane, Location, READERS, SqliteError, StoreSize, Threads};
 use rusqlite::{Connection, OptionalExtension as _};
@@ -49,7 +49,7 @@ use crate::{
 };
 
 /// An open journal on SQLite.
-pub type Journal = Opened<SqliteWriter>;
+pub type Journal = OpenedStore<SqliteWriter>;
 
 /// Opens a journal, and creates it if it does not exist. The fence increases, so that the store rejects the previous owner.
 ///
@@ -93,7 +93,7 @@ pub fn open_with(
     let (reader, client_reader) = (reader(), reader());
     let fences = [fence; SHARDS as usize];
     let writer = SqliteWriter::new(store, threads, heads, fences, intervals, last, Arc::clone(&stores));
-    Ok(Opened { writer, reader, client_reader, store_id, stores, fence })
+    Ok(OpenedStore { writer, reader, client_reader, store_id, stores, fence })
 }
 
 /// Opens a journal to read it, beside the process that owns it or without one. `None` when there is none.
@@ -241,7 +241,7 @@ mod tests {
         let mut expected = 0;
         for opening in 0..60 {
             let store = open(&location, Threads::Inline, || "a store".into()).unwrap();
-            let Opened { mut writer, reader, fence, .. } = store;
+            let OpenedStore { mut writer, reader, fence, .. } = store;
             writer::tests::append_rows(&mut writer, reader.as_ref(), fence, opening * 7 % 53, &mut expected).await;
         }
     }
@@ -261,7 +261,7 @@ mod tests {
             (0..).zip([(1, 1), (2, 1), (7, 3), (4096, 64), (1, 5), (31, 2), (90, 64), (97, 1), (3, 17)])
         {
             let intervals = Intervals { checkpoint_rows, waypoint_rows };
-            let Opened { mut writer, reader, fence, .. } =
+            let OpenedStore { mut writer, reader, fence, .. } =
                 open_with(&location, Threads::Inline, intervals, || "a store".into()).unwrap();
             for _ in 0..3 {
                 writer::tests::append_rows(&mut writer, reader.as_ref(), fence, opening * 11 % 29, &mut expected).await;
@@ -303,7 +303,7 @@ mod tests {
         let location = Location::file(folder.path().join("journal"));
         let mut expected = 0;
         {
-            let Opened { mut writer, reader, fence, .. } =
+            let OpenedStore { mut writer, reader, fence, .. } =
                 open(&location, Threads::Inline, || "a store".into()).unwrap();
             writer::tests::append_rows(&mut writer, reader.as_ref(), fence, 20, &mut expected).await;
         }
@@ -511,7 +511,7 @@ mod tests {
         let location = Location::file(folder.path().join("journal"));
         let mut expected = 0;
         for count in [20, 20, 30] {
-            let Opened { mut writer, reader, fence, .. } = opened(&location);
+            let OpenedStore { mut writer, reader, fence, .. } = opened(&location);
             writer::tests::append_rows(&mut writer, reader.as_ref(), fence, count, &mut expected).await;
         }
         let connection = Connection::open(&location.path).unwrap();
@@ -526,7 +526,7 @@ mod tests {
         let path = |name: &str| Location::file(folder.path().join(name));
         let mut expected = 0;
         {
-            let Opened { mut writer, reader, fence, .. } = opened(&path("whole"));
+            let OpenedStore { mut writer, reader, fence, .. } = opened(&path("whole"));
             writer::tests::append_rows(&mut writer, reader.as_ref(), fence, 70, &mut expected).await;
             let labels = [("team".to_owned(), "a".to_owned())].into();
             let execution = belay_journal::NewExecution {

@@ -6,11 +6,11 @@
 //! Where these are too few for a page, and an index that is in another order finds at most [`choice::MAX_SORTED`] executions, they are sorted.
 
 mod choice;
-mod examined;
+mod examined_page;
 mod extent;
 mod merge;
-mod narrowed;
 mod sort;
+mod sql_filter;
 mod walk;
 
 use belay_journal::{Page, Query};
@@ -18,7 +18,7 @@ use rusqlite::{Connection, Result as Sql};
 
 use self::{
     choice::{Strategy, few, strategy},
-    examined::Examined,
+    examined_page::ExaminedPage,
     extent::Extent,
     merge::merge,
     sort::sort,
@@ -29,7 +29,7 @@ pub(crate) fn page(connection: &Connection, query: &Query) -> Sql<Page> {
     Ok(examine(connection, query)?.page)
 }
 
-fn examine(connection: &Connection, query: &Query) -> Sql<Examined> {
+fn examine(connection: &Connection, query: &Query) -> Sql<ExaminedPage> {
     let extent = Extent::of(connection, query)?;
     let walks = match strategy(connection, query, &extent)? {
         Strategy::Merge(walks) => walks,
@@ -42,7 +42,7 @@ fn examine(connection: &Connection, query: &Query) -> Sql<Examined> {
         None => Ok(merged),
         Some(few) => {
             let sorted = sort(connection, query, &few)?;
-            Ok(Examined { rows: merged.rows + sorted.rows, ..sorted })
+            Ok(ExaminedPage { rows: merged.rows + sorted.rows, ..sorted })
         }
     }
 }

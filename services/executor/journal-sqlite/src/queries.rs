@@ -3,8 +3,8 @@
 use std::sync::{Arc, LazyLock, MutexGuard, PoisonError};
 
 use belay_journal::{
-    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, Loaded, OutboxRow, Page, Position, Query, Refused,
-    StartRequest, StoreError, StoredTransition, Transition, UsageRow,
+    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, OutboxRow, Page, Position, Query, Refused,
+    StartRequest, StoreError, StoredExecution, StoredTransition, Transition, UsageRow,
 };
 use belay_sqlite::{DamagedRow, Readers, SqliteError};
 use rusqlite::{Connection, OptionalExtension as _, Params};
@@ -13,7 +13,7 @@ use crate::{
     error::store_error,
     head::Heads,
     inbox, list, outbox,
-    rows::{self, COLUMNS, Checked, execution_row, recorded_head},
+    rows::{self, COLUMNS, RowResult, execution_row, recorded_head},
     schema::{LOG, WAYPOINT},
     tail::Tail,
     usage,
@@ -40,8 +40,8 @@ impl Queries {
         self.readers.connection()
     }
 
-    fn rows(&self, tail: &str, values: impl Params) -> Result<Vec<Checked<ExecutionRow>>, StoreError> {
-        let read = || -> Result<Vec<Checked<ExecutionRow>>, rusqlite::Error> {
+    fn rows(&self, tail: &str, values: impl Params) -> Result<Vec<RowResult<ExecutionRow>>, StoreError> {
+        let read = || -> Result<Vec<RowResult<ExecutionRow>>, rusqlite::Error> {
             let connection = self.connection();
             let mut statement = connection.prepare_cached(&format!("SELECT {} FROM execution {tail}", *COLUMNS))?;
             statement.query_map(values, execution_row)?.collect()
@@ -58,7 +58,7 @@ static ROW: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-fn one(mut rows: Vec<Checked<ExecutionRow>>) -> Result<Option<ExecutionRow>, StoreError> {
+fn one(mut rows: Vec<RowResult<ExecutionRow>>) -> Result<Option<ExecutionRow>, StoreError> {
     rows.pop().transpose().map_err(damaged)
 }
 
@@ -87,7 +87,7 @@ impl Queries {
         rows::namespaces(&self.connection(), after, limit).map_err(failed)
     }
 
-    pub(crate) fn load(&self, key: ExecutionKey, version: Option<u32>) -> Result<Loaded, StoreError> {
+    pub(crate) fn load(&self, key: ExecutionKey, version: Option<u32>) -> Result<StoredExecution, StoreError> {
         let row = self.get(key)?.ok_or(StoreError::Missing(key))?;
         let snapshot = match version {
             None => None,
@@ -112,7 +112,7 @@ impl Queries {
         // A deletion takes all of it at once, and this reads it piece by piece.
         match seal_key.is_none() && !rows::exists(&self.connection(), key).map_err(failed)? {
             true => Err(StoreError::Missing(key)),
-            false => Ok(Loaded { row, seal_key, snapshot, transitions }),
+            false => Ok(StoredExecution { row, seal_key, snapshot, transitions }),
         }
     }
 
@@ -138,7 +138,7 @@ impl Queries {
         }
         // Locked before the connection: the writer holds its connection, in a simulation the same one, when it takes this lock.
         let known = self.heads.read().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
-        let read = || -> Result<Checked<Vec<StoredTransition>>, rusqlite::Error> {
+        let read = || -> Result<RowResult<Vec<StoredTransition>>, rusqlite::Error> {
             let connection = self.connection();
             // A row is visible with its commit, and the heads in memory follow a moment later.
             let head = match (known, recorded_head(&connection, key)?) {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_journal::{
-    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, Loaded, OutboxRow, Page, Position,
-    Query, Reading, Refused, StartRequest, StoreError, StoredTransition, Transition, UsageRow,
+    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, OutboxRow, Page, Position, Query,
+    Reading, Refused, StartRequest, StoreError, StoredExecution, StoredTransition, Transition, UsageRow,
 };
 use belay_sqlite::Lane;
 
@@ -52,7 +52,7 @@ impl JournalReader for SqliteReader {
         self.run(move |queries| queries.namespaces(&after, limit))
     }
 
-    fn load(&self, key: ExecutionKey, snapshot: Option<u32>) -> Reading<'_, Loaded> {
+    fn load(&self, key: ExecutionKey, snapshot: Option<u32>) -> Reading<'_, StoredExecution> {
         self.run(move |queries| queries.load(key, snapshot))
     }
 

@@ -28,10 +28,10 @@ pub(crate) static COLUMNS: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// A stored row, or which one is damaged.
-pub(crate) type Checked<T> = Result<T, DamagedRow>;
+pub(crate) type RowResult<T> = Result<T, DamagedRow>;
 
 /// The rows that are intact. The others are named in the log of the service.
-pub(crate) fn intact(rows: Vec<Checked<ExecutionRow>>) -> Vec<ExecutionRow> {
+pub(crate) fn intact(rows: Vec<RowResult<ExecutionRow>>) -> Vec<ExecutionRow> {
     rows.into_iter().filter_map(|row| row.inspect_err(report).ok()).collect()
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn report(damaged: &DamagedRow) {
     tracing::error!(%damaged, "A row of journal.db is set aside");
 }
 
-pub(crate) fn execution_row(row: &Row<'_>) -> Result<Checked<ExecutionRow>, rusqlite::Error> {
+pub(crate) fn execution_row(row: &Row<'_>) -> Result<RowResult<ExecutionRow>, rusqlite::Error> {
     if !row.get::<_, bool>(27)? {
         return Ok(Err(EXECUTION.damaged(row.get::<_, i64>(0)?)));
     }
@@ -139,7 +139,7 @@ pub(crate) fn changes(connection: &Connection, after: Cursor, limit: i64) -> Res
 pub(crate) fn seal_key(
     connection: &Connection,
     key: ExecutionKey,
-) -> Result<Checked<Option<Vec<u8>>>, rusqlite::Error> {
+) -> Result<RowResult<Option<Vec<u8>>>, rusqlite::Error> {
     static READ: LazyLock<String> =
         LazyLock::new(|| format!("SELECT wrapped, {} FROM seal_key WHERE exec = ?1", SEAL_KEY.intact()));
     let found = connection
@@ -156,7 +156,7 @@ pub(crate) fn seal_key(
 pub(crate) fn snapshot(
     connection: &Connection,
     key: ExecutionKey,
-) -> Result<Checked<Option<Snapshot>>, rusqlite::Error> {
+) -> Result<RowResult<Option<Snapshot>>, rusqlite::Error> {
     static READ: LazyLock<String> = LazyLock::new(|| {
         format!("SELECT seq, version, content, sealed, {} FROM snapshot WHERE exec = ?1", SNAPSHOT.intact())
     });
@@ -205,7 +205,7 @@ pub(crate) fn deletions(
     connection: &Connection,
     condition: &str,
     values: impl Params,
-) -> Result<Vec<Checked<Deletion>>, rusqlite::Error> {
+) -> Result<Vec<RowResult<Deletion>>, rusqlite::Error> {
     let read = format!(
         "SELECT exec, namespace, id, shard, deleted_at, request_id, request_hash, start_request, folder, reusable_at, {} FROM deletion {condition}",
         DELETION.intact()
@@ -233,7 +233,7 @@ pub(crate) fn deletions(
 pub(crate) fn recorded_head(
     connection: &Connection,
     key: ExecutionKey,
-) -> Result<Checked<Option<Head>>, rusqlite::Error> {
+) -> Result<RowResult<Option<Head>>, rusqlite::Error> {
     static READ: LazyLock<String> = LazyLock::new(|| {
         format!("SELECT last_log, last_seq, log_rows, {} FROM execution WHERE exec = ?1", HEAD.intact())
     });

@@ -11,7 +11,7 @@ use crate::{error::store_error, schema::USAGE};
 const COLUMNS: &str = "start_at, end_at, used_calls, used_output_bytes, held_calls, held_output_bytes";
 
 /// A row, or that it is damaged.
-type Read = Result<UsageRow, DamagedRow>;
+type UsageRead = Result<UsageRow, DamagedRow>;
 
 /// Why the changes cannot be made; `None` when they can.
 pub(crate) fn check(connection: &Connection, changes: &[UsageChange]) -> Result<Option<Refused>, rusqlite::Error> {
@@ -51,7 +51,7 @@ pub(crate) fn of(connection: &Connection, namespace: &str) -> Result<Vec<UsageRo
     rows.into_iter().map(|row| row.map_err(|damaged| StoreError::Damaged(damaged.to_string()))).collect()
 }
 
-fn all(connection: &Connection, namespace: &str) -> Result<Vec<Read>, rusqlite::Error> {
+fn all(connection: &Connection, namespace: &str) -> Result<Vec<UsageRead>, rusqlite::Error> {
     static ALL: LazyLock<String> = LazyLock::new(|| {
         format!("SELECT {COLUMNS}, {} FROM usage WHERE namespace = ?1 ORDER BY start_at, end_at", USAGE.intact())
     });
@@ -60,7 +60,7 @@ fn all(connection: &Connection, namespace: &str) -> Result<Vec<Read>, rusqlite::
 }
 
 /// The row that a change is for.
-fn one(connection: &Connection, change: &UsageChange) -> Result<Option<Read>, rusqlite::Error> {
+fn one(connection: &Connection, change: &UsageChange) -> Result<Option<UsageRead>, rusqlite::Error> {
     static ONE: LazyLock<String> = LazyLock::new(|| {
         format!(
             "SELECT {COLUMNS}, {} FROM usage WHERE namespace = ?1 AND start_at = ?2 AND end_at = ?3",
@@ -94,7 +94,7 @@ fn put(connection: &Connection, namespace: &str, row: &UsageRow) -> Result<(), r
     connection.prepare_cached(&PUT)?.execute(values).map(drop)
 }
 
-fn row(namespace: &str, row: &Row<'_>) -> Result<Read, rusqlite::Error> {
+fn row(namespace: &str, row: &Row<'_>) -> Result<UsageRead, rusqlite::Error> {
     if !row.get::<_, bool>(6)? {
         return Ok(Err(USAGE.damaged(namespace)));
     }

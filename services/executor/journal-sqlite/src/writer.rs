@@ -9,8 +9,8 @@ use std::{
 
 use belay_defects::{Defect, is_planted};
 use belay_journal::{
-    Committed, Done, ExecutionKey, ExecutionSummary, Fence, Folder, JournalWriter, NewExecution, Refused, SHARDS,
-    Snapshot, StepCounts, StoreError, StoreWrite, Transition, UsageChange,
+    BatchOutcome, ExecutionKey, ExecutionSummary, Fence, Folder, JournalWriter, NewExecution, Refused, SHARDS,
+    Snapshot, StepCounts, StoreError, StoreWrite, StoreWriteOutcome, Transition, UsageChange,
 };
 use belay_proto::stores::Stores;
 use belay_sqlite::{DamagedRow, SqliteError, Store, Threads};
@@ -22,7 +22,7 @@ use crate::{
     inbox,
     intervals::Intervals,
     outbox,
-    rows::{self, Checked, read_labels, recorded_head, write_labels},
+    rows::{self, RowResult, read_labels, recorded_head, write_labels},
     schema::{EXECUTION, HEAD, LOG, META, SEAL_KEY, SNAPSHOT, WAYPOINT},
     usage,
 };
@@ -79,13 +79,13 @@ impl JournalWriter for SqliteWriter {
         self.threads.are_real()
     }
 
-    fn commit(&mut self, batch: &[StoreWrite]) -> impl Future<Output = Committed> + Send {
+    fn commit(&mut self, batch: &[StoreWrite]) -> impl Future<Output = BatchOutcome> + Send {
         std::future::ready(self.write(batch))
     }
 }
 
 impl SqliteWriter {
-    fn write(&mut self, batch: &[StoreWrite]) -> Committed {
+    fn write(&mut self, batch: &[StoreWrite]) -> BatchOutcome {
         if self.broken {
             return Err(StoreError::Broken);
         }
@@ -111,7 +111,8 @@ impl SqliteWriter {
         self.last_key = transaction.last_key;
         let deleted = std::mem::take(&mut transaction.deleted);
         let committed = committed.map_err(SqliteError::from).and_then(|committed| {
-            let has_deleted = |answer: &_| matches!(answer, Ok(Done::Closed | Done::Dropped(1..)));
+            let has_deleted =
+                |answer: &_| matches!(answer, Ok(StoreWriteOutcome::Closed | StoreWriteOutcome::Dropped(1..)));
             self.log_has_deleted |= committed.0.iter().any(has_deleted);
             // When a reader is in the way, the next of these operations tries again.
             if self.log_has_deleted && may_empty_log {
@@ -161,10 +162,10 @@ struct Transaction<'a> {
     last_key: i64,
 }
 
-type Filled = (Vec<Result<Done, Refused>>, HashMap<ExecutionKey, Head>, u64);
+type FilledBatch = (Vec<Result<StoreWriteOutcome, Refused>>, HashMap<ExecutionKey, Head>, u64);
 
 impl Transaction<'_> {
-    fn run(&mut self, batch: &[StoreWrite], rows_before: u64) -> Result<Filled, rusqlite::Error> {
+    fn run(&mut self, batch: &[StoreWrite], rows_before: u64) -> Result<FilledBatch, rusqlite::Error> {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let committed = self
             .fill(batch, rows_before)
@@ -182,14 +183,14 @@ impl Transaction<'_> {
         }
     }
 
-    fn fill(&mut self, batch: &[StoreWrite], rows_before: u64) -> Result<Filled, rusqlite::Error> {
+    fn fill(&mut self, batch: &[StoreWrite], rows_before: u64) -> Result<FilledBatch, rusqlite::Error> {
         let mut answers = Vec::with_capacity(batch.len());
         for operation in batch {
             answers.push(match operation {
                 StoreWrite::Create { execution, transition, summary, seal_key, outbox, inbox, folder, fence } => {
                     let seal_key = seal_key.as_deref();
                     let created = self.create(execution, transition, summary, seal_key, folder.as_ref(), *fence)?;
-                    if let Ok(Done::Created(key)) = &created {
+                    if let Ok(StoreWriteOutcome::Created(key)) = &created {
                         outbox::insert(&self.connection, *key, outbox)?;
                         inbox::send(&self.connection, *key, &inbox.sent)?;
                     }
@@ -210,7 +211,7 @@ impl Transaction<'_> {
                 StoreWrite::TakeMessages { key, taken, fence } => match self.check_fence(*fence) {
                     Ok(()) => {
                         inbox::take(&self.connection, *key, taken)?;
-                        Ok(Done::Changed)
+                        Ok(StoreWriteOutcome::Changed)
                     }
                     Err(refused) => Err(refused),
                 },
@@ -222,21 +223,23 @@ impl Transaction<'_> {
                 StoreWrite::CloseDeletion { key, reusable_at, fence } => {
                     self.close_deletion(*key, *reusable_at, *fence)?
                 }
-                StoreWrite::DropDeletions { now, latest } => Ok(Done::Dropped(self.drop_deletions(*now, *latest)?)),
+                StoreWrite::DropDeletions { now, latest } => {
+                    Ok(StoreWriteOutcome::Dropped(self.drop_deletions(*now, *latest)?))
+                }
                 StoreWrite::RemoveMessage { key } => {
                     outbox::remove(&self.connection, *key)?;
-                    Ok(Done::Changed)
+                    Ok(StoreWriteOutcome::Changed)
                 }
                 StoreWrite::PostponeMessage { key, attempts, next_at } => {
                     outbox::postpone(&self.connection, *key, *attempts, *next_at)?;
-                    Ok(Done::Changed)
+                    Ok(StoreWriteOutcome::Changed)
                 }
                 StoreWrite::RescheduleMessages { webhook, latest, now } => {
                     outbox::reschedule(&self.connection, webhook, *latest, *now)?;
-                    Ok(Done::Changed)
+                    Ok(StoreWriteOutcome::Changed)
                 }
                 StoreWrite::DropMessages { known, before } => {
-                    Ok(Done::Dropped(outbox::drop_unknown(&self.connection, known, *before)?))
+                    Ok(StoreWriteOutcome::Dropped(outbox::drop_unknown(&self.connection, known, *before)?))
                 }
             });
         }
@@ -267,7 +270,7 @@ impl Transaction<'_> {
         seal_key: Option<&[u8]>,
         folder: Option<&Folder>,
         fence: Fence,
-    ) -> Result<Result<Done, Refused>, rusqlite::Error> {
+    ) -> Result<Result<StoreWriteOutcome, Refused>, rusqlite::Error> {
         if let Err(refused) = self.check_fence(fence) {
             return Ok(Err(refused));
         }
@@ -300,7 +303,7 @@ impl Transaction<'_> {
         let head = self.log(key, Head { row: 0, last_sequence: 0, rows: 0 }, transition, fence)?;
         self.record_head(key, head)?;
         self.keep_seal_key(key, seal_key)?;
-        Ok(Ok(Done::Created(key)))
+        Ok(Ok(StoreWriteOutcome::Created(key)))
     }
 
     fn append(
@@ -311,7 +314,7 @@ impl Transaction<'_> {
         seal_key: Option<&[u8]>,
         usage: &[UsageChange],
         fence: Fence,
-    ) -> Result<Result<Done, Refused>, rusqlite::Error> {
+    ) -> Result<Result<StoreWriteOutcome, Refused>, rusqlite::Error> {
         if let Err(refused) = self.check_fence(fence) {
             return Ok(Err(refused));
         }
@@ -345,7 +348,7 @@ impl Transaction<'_> {
             self.record_head(key, head)?;
         }
         self.keep_seal_key(key, seal_key)?;
-        Ok(Ok(Done::Appended))
+        Ok(Ok(StoreWriteOutcome::Appended))
     }
 
     fn summarize(
@@ -353,7 +356,7 @@ impl Transaction<'_> {
         key: ExecutionKey,
         summary: &ExecutionSummary,
         fence: Fence,
-    ) -> Result<Result<Done, Refused>, rusqlite::Error> {
+    ) -> Result<Result<StoreWriteOutcome, Refused>, rusqlite::Error> {
         if let Err(refused) = self.check_fence(fence) {
             return Ok(Err(refused));
         }
@@ -366,7 +369,7 @@ impl Transaction<'_> {
         if let Ok(Some(head)) = self.head(key)? {
             self.record_head(key, head)?;
         }
-        Ok(Ok(Done::Changed))
+        Ok(Ok(StoreWriteOutcome::Changed))
     }
 
     fn keep_snapshot(
@@ -374,7 +377,7 @@ impl Transaction<'_> {
         key: ExecutionKey,
         snapshot: &Snapshot,
         fence: Fence,
-    ) -> Result<Result<Done, Refused>, rusqlite::Error> {
+    ) -> Result<Result<StoreWriteOutcome, Refused>, rusqlite::Error> {
         static INSERT: LazyLock<String> =
             LazyLock::new(|| SNAPSHOT.insert().replacen("INSERT INTO", "INSERT OR REPLACE INTO", 1));
         if let Err(refused) = self.check_fence(fence) {
@@ -392,7 +395,7 @@ impl Transaction<'_> {
             Err(damaged) => return refused(damaged),
         }
         self.connection.prepare_cached(&INSERT)?.execute(params![key.0, sequence, version, content, is_sealed])?;
-        Ok(Ok(Done::Kept))
+        Ok(Ok(StoreWriteOutcome::Kept))
     }
 
     fn insert_execution(
@@ -547,7 +550,7 @@ impl Transaction<'_> {
         Ok(head)
     }
 
-    fn head(&self, key: ExecutionKey) -> Result<Checked<Option<Head>>, rusqlite::Error> {
+    fn head(&self, key: ExecutionKey) -> Result<RowResult<Option<Head>>, rusqlite::Error> {
         if self.deleted.contains(&key) {
             return Ok(Ok(None));
         }

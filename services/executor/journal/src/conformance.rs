@@ -17,13 +17,13 @@ mod usage;
 
 use contents::{changes, everything};
 
-use crate::{JournalWriter, Opened};
+use crate::{JournalWriter, OpenedStore};
 
 /// Checks a store's guarantees. `open` opens the same store each time, after the previous handle was dropped.
 ///
 /// # Panics
 /// When a guarantee does not hold; the message names it.
-pub async fn check<W: JournalWriter>(open: &mut dyn FnMut() -> Opened<W>) {
+pub async fn check<W: JournalWriter>(open: &mut dyn FnMut() -> OpenedStore<W>) {
     let mut store = open();
     let key = creation::creates_and_finds(&mut store).await;
     creation::keeps_parents(&mut store, key).await;

@@ -1,6 +1,9 @@
 //! Whether an operation of unknown outcome was committed.
 
-use crate::{Deletion, Done, ExecutionKey, Fence, JournalReader, StoreError, StoreWrite, StoredTransition, Transition};
+use crate::{
+    Deletion, ExecutionKey, Fence, JournalReader, StoreError, StoreWrite, StoreWriteOutcome, StoredTransition,
+    Transition,
+};
 
 /// Evidence in a store of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,23 +62,23 @@ impl StoreWrite {
     /// there and has its fence, and what is there is what it writes: a driver that is taken up again may decide other events in the same place.
     ///
     /// Operations that can be repeated without another effect are not looked for: their outcome is always `None`.
-    pub fn outcome(&self, evidence: &Evidence) -> Option<Done> {
+    pub fn outcome(&self, evidence: &Evidence) -> Option<StoreWriteOutcome> {
         let is_written = |transition: &Transition, fence: &Fence| {
             let written = evidence.transition.as_ref();
             written.is_some_and(|written| written.token == fence.token && written.transition == *transition)
         };
         match self {
             Self::Create { transition, fence, .. } => {
-                evidence.key.filter(|_| is_written(transition, fence)).map(Done::Created)
+                evidence.key.filter(|_| is_written(transition, fence)).map(StoreWriteOutcome::Created)
             }
             Self::Append { key, transition, fence, .. } => {
-                (evidence.key == Some(*key) && is_written(transition, fence)).then_some(Done::Appended)
+                (evidence.key == Some(*key) && is_written(transition, fence)).then_some(StoreWriteOutcome::Appended)
             }
             Self::Delete { key, deleted_at, request, .. } => {
                 let is_this = |deletion: &Deletion| {
                     (deletion.key, deletion.deleted_at, &deletion.request) == (*key, *deleted_at, request)
                 };
-                evidence.deletion.as_ref().filter(|deletion| is_this(deletion)).map(|_| Done::Deleted)
+                evidence.deletion.as_ref().filter(|deletion| is_this(deletion)).map(|_| StoreWriteOutcome::Deleted)
             }
             Self::Summarize { .. }
             | Self::TakeMessages { .. }
@@ -157,8 +160,8 @@ mod tests {
 
     #[test]
     fn what_is_there_with_its_fence_was_committed() {
-        assert_eq!(append().outcome(&written(transition(), 5)), Some(Done::Appended));
-        assert_eq!(create().outcome(&written(transition(), 5)), Some(Done::Created(KEY)));
+        assert_eq!(append().outcome(&written(transition(), 5)), Some(StoreWriteOutcome::Appended));
+        assert_eq!(create().outcome(&written(transition(), 5)), Some(StoreWriteOutcome::Created(KEY)));
         for operation in [append(), create()] {
             assert_eq!(operation.outcome(&Evidence::default()), None, "nothing is there");
             assert_eq!(
@@ -207,7 +210,7 @@ mod tests {
             reusable_at: None,
         };
         let found = |deletion| Evidence { key: Some(KEY), transition: None, deletion: Some(deletion) };
-        assert_eq!(delete.outcome(&found(deletion.clone())), Some(Done::Deleted));
+        assert_eq!(delete.outcome(&found(deletion.clone())), Some(StoreWriteOutcome::Deleted));
         assert_eq!(delete.outcome(&Evidence::default()), None);
         assert_eq!(delete.outcome(&found(Deletion { deleted_at: 8, ..deletion.clone() })), None);
         assert_eq!(delete.outcome(&found(Deletion { request: DeleteRequest::default(), ..deletion })), None);

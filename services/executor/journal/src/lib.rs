@@ -33,7 +33,7 @@
 //!     that holds more than the limit allows is refused ([`Refused::OverBudget`]) and changes nothing. The row of a window goes when a later one begins, but
 //!     for the last one before it; changes of it that hold nothing are dropped after that.
 //!
-//! Owners. An embedded store has one owner, which holds all shards from [`Opened::fence`] on until the store is opened again; nothing has to be
+//! Owners. An embedded store has one owner, which holds all shards from [`OpenedStore::fence`] on until the store is opened again; nothing has to be
 //! claimed or renewed, because the fence rises in the same step in which the store's lock is taken. A store that several executors share, such as
 //! PostgreSQL, adds to this port: claiming shards, which raises the fence of each of them; a lease for each claim, renewed by its owner and
 //! claimable by others once it has run out; and a shard in [`JournalReader::claimable`] and [`JournalReader::due`], so that an owner sees its own. The
@@ -66,11 +66,11 @@ pub use inbox::{InboxChanges, InboxContent, InboxMessage, InboxRow, TakenMessage
 pub use outbox::{OutboxKey, OutboxMessage, OutboxRow};
 pub use query::{AnyOf, Comparison, Condition, MAX_EXAMINED, Order, OrderBy, Page, Position, Query};
 pub use record::{
-    ExecutionKey, ExecutionRow, ExecutionSummary, Fence, Loaded, NewExecution, ParentStep, Snapshot, StepCounts,
-    StoredTransition, Transition, Waits,
+    ExecutionKey, ExecutionRow, ExecutionSummary, Fence, NewExecution, ParentStep, Snapshot, StepCounts,
+    StoredExecution, StoredTransition, Transition, Waits,
 };
 pub use usage::{UsageAmounts, UsageChange, UsageLimit, UsageRow, removed_up_to};
-pub use write::{Done, Refused, StoreWrite};
+pub use write::{Refused, StoreWrite, StoreWriteOutcome};
 
 /// The number of shards. An execution never changes its shard; owners hold shards.
 pub const SHARDS: u32 = 64;
@@ -84,11 +84,11 @@ pub trait JournalWriter: Send + 'static {
     ///
     /// # Errors
     /// [`StoreError`] when the batch as a whole failed; see guarantee 3.
-    fn commit(&mut self, batch: &[StoreWrite]) -> impl Future<Output = Committed> + Send;
+    fn commit(&mut self, batch: &[StoreWrite]) -> impl Future<Output = BatchOutcome> + Send;
 }
 
 /// The outcome of a batch: of each operation, in order.
-pub type Committed = Result<Vec<Result<Done, Refused>>, StoreError>;
+pub type BatchOutcome = Result<Vec<Result<StoreWriteOutcome, Refused>>, StoreError>;
 
 /// A read that is under way. It is boxed, since readers are chosen when a store is opened; it costs less than any read does.
 pub type Reading<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -113,7 +113,7 @@ pub trait JournalReader: Send + Sync {
 
     /// Everything that an execution is loaded from, read together. With `snapshot`, its snapshot of that version is used, if it has one that is
     /// intact. [`StoreError::Missing`] when there is no such execution.
-    fn load(&self, key: ExecutionKey, snapshot: Option<u32>) -> Reading<'_, Loaded>;
+    fn load(&self, key: ExecutionKey, snapshot: Option<u32>) -> Reading<'_, StoredExecution>;
 
     /// The transitions of an execution with events after `after`, in order, at most `limit`. [`StoreError::Missing`] when there is no such
     /// execution.
@@ -193,7 +193,7 @@ pub trait JournalReader: Send + Sync {
 }
 
 /// An open store.
-pub struct Opened<W> {
+pub struct OpenedStore<W> {
     /// The writer.
     pub writer: W,
     /// The reader for the owner's own reads.
@@ -208,12 +208,12 @@ pub struct Opened<W> {
     pub fence: i64,
 }
 
-impl<W> Opened<W> {
+impl<W> OpenedStore<W> {
     /// The store with another writer around its own.
     #[must_use]
-    pub fn map_writer<V>(self, wrap: impl FnOnce(W) -> V) -> Opened<V> {
+    pub fn map_writer<V>(self, wrap: impl FnOnce(W) -> V) -> OpenedStore<V> {
         let Self { writer, reader, client_reader, store_id, stores, fence } = self;
-        Opened { writer: wrap(writer), reader, client_reader, store_id, stores, fence }
+        OpenedStore { writer: wrap(writer), reader, client_reader, store_id, stores, fence }
     }
 }
 

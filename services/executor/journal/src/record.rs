@@ -65,7 +65,7 @@ pub struct Snapshot {
 
 /// Data from which an execution is loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loaded {
+pub struct StoredExecution {
     /// Its row.
     pub row: ExecutionRow,
     /// Its wrapped key; `None` when no transition of it is sealed.
@@ -76,7 +76,7 @@ pub struct Loaded {
     pub transitions: Vec<Transition>,
 }
 
-impl Loaded {
+impl StoredExecution {
     /// The facts that only services need, beside the event with this sequence.
     pub fn facts(&self, sequence: u64) -> Option<&[u8]> {
         let at = self.transitions.partition_point(|transition| transition.last_sequence() < sequence);

@@ -87,7 +87,7 @@ pub enum StoreWrite {
         /// The writer's fence.
         fence: Fence,
     },
-    /// Removes some of a deleted execution's events; repeated until it returns [`Done::Erased`] with `complete`.
+    /// Removes some of a deleted execution's events; repeated until it returns [`StoreWriteOutcome::Erased`] with `complete`.
     Erase {
         /// The deleted execution.
         key: ExecutionKey,
@@ -148,7 +148,7 @@ pub enum StoreWrite {
 
 /// The outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Done {
+pub enum StoreWriteOutcome {
     /// Created, under this key.
     Created(ExecutionKey),
     /// Appended.

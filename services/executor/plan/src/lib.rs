@@ -30,7 +30,7 @@ mod timestamp;
 pub use budget::{Budget, OnExhausted};
 pub use check::{is_signal_name, label_problem};
 pub use derived_id::{compensated_step, compensation_id, entry_id, planned_step};
-pub use document::{Composed, EXECUTOR_STAGE_COMMANDS, Format, NamedPlan, PlanText, refused_name};
+pub use document::{ComposedDocument, EXECUTOR_STAGE_COMMANDS, Format, NamedPlan, PlanText, refused_name};
 pub use draft::{
     AuditLevel, CONTEXT_INPUT, CallDraft, CheckDraft, Dependency, Effects, FormDraft, Input, Outcome, PlanDraft,
     RunWhen, StepDraft, StepKindDraft, WaitDraft,
@@ -40,10 +40,10 @@ pub use escalation::{Escalation, Then};
 pub use matrix::entries;
 pub use nearest::nearest;
 pub use plan::{
-    COMMAND_TOOL, COMMIT_TOOL, CallPlace, CallsStep, Check, CheckPlace, FormSpec, Plan, PlanStep, Planned, PlannedCall,
-    PlannedStep, StepKind, StepSpec, ToolStep, WaitFor, WaitStep, not_allowed,
+    COMMAND_TOOL, COMMIT_TOOL, CallPlace, CallsStep, Check, CheckPlace, FormSpec, Plan, PlanPart, PlanStep,
+    PlannedCall, PlannedStep, StepKind, StepSpec, ToolStep, WaitFor, WaitStep, not_allowed,
 };
 pub use recovery::{MAX_QUEUED_ATTEMPTS, OnError, RecoveryStrategy};
 pub use retry::{Backoff, Never, Profile, QUEUE_DELAY, QueueForLater, RateLimit, RetryPolicy};
 pub use schema::schema;
-pub use template::{Condition, ConditionValues, StepValue, Template, TemplateError, Unresolved};
+pub use template::{Condition, ConditionValues, StepValue, Template, TemplateError, UnresolvedReference};

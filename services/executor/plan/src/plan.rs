@@ -4,7 +4,7 @@ mod as_draft;
 mod calls;
 mod checks;
 mod kind;
-mod planned;
+mod plan_part;
 mod step;
 mod wait;
 
@@ -26,7 +26,7 @@ pub(crate) use calls::{COMMIT, OtherCall};
 pub(crate) use checks::call_of;
 pub use checks::{Check, CheckPlace};
 pub use kind::{PlanStep, StepKind};
-pub use planned::{CallPlace, Planned, PlannedCall, PlannedStep};
+pub use plan_part::{CallPlace, PlanPart, PlannedCall, PlannedStep};
 pub use wait::{FormSpec, WaitFor, WaitStep};
 
 /// A valid plan: ids are unique, dependencies exist and form no cycle, templates are well formed and name steps, and all values are within

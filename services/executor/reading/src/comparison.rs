@@ -49,14 +49,14 @@ pub struct Change {
     /// Where it is, from the outside to the inside.
     pub path: Vec<String>,
     /// The earlier execution's value; `None` where it has none.
-    pub before: Option<Compared>,
+    pub before: Option<ComparedValue>,
     /// The later execution's value; `None` where it has none.
-    pub after: Option<Compared>,
+    pub after: Option<ComparedValue>,
 }
 
 /// A value of one of the executions.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Compared {
+pub struct ComparedValue {
     /// The value as JSON; `None` when it has more than [`MAX_VALUE_BYTES`].
     pub json: Option<String>,
     /// The size of its JSON in bytes.
@@ -213,10 +213,10 @@ fn id(entry: &Value) -> Option<&str> {
     entry.get("id").or_else(|| entry.get("name"))?.as_str()
 }
 
-fn compared(value: &Value) -> Compared {
+fn compared(value: &Value) -> ComparedValue {
     let json = value.to_string();
     let bytes = json.len();
-    Compared { json: (bytes <= MAX_VALUE_BYTES).then_some(json), bytes }
+    ComparedValue { json: (bytes <= MAX_VALUE_BYTES).then_some(json), bytes }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use self::{
 
 pub use self::{
     cause::{Action, Cause, CauseKind, Source, Subject, Verb, is_wait},
-    circumstances::{Blocker, CancelRequest, Circumstances, ObstacleKind, Service},
+    circumstances::{Blocker, BlockerKind, CancelRequest, Circumstances, Service},
     skips::SkippedStep,
 };
 
@@ -40,15 +40,15 @@ pub struct Explanation<'a> {
     /// The executions of steps that explain it, by name: of the step that failed first, or of those that it waits for.
     pub children: Vec<String>,
     /// The action that resumes the execution as a whole; `None` where only its causes can be acted on, or nothing.
-    pub goes_on_by: Option<Action>,
+    pub resumed_by: Option<Action>,
 }
 
 impl Explanation<'_> {
     /// The actions that are available for it.
     pub fn outlook(&self) -> Outlook {
         let waits = self.causes.iter().filter(|cause| !self.state.is_terminal() && is_wait(cause.kind));
-        let asked = waits.take(CAUSES_ACTED_ON).flat_map(|cause| cause.actions.iter().cloned());
-        Outlook { goes_on_by: self.goes_on_by.clone(), asked: asked.collect() }
+        let actions = waits.take(CAUSES_ACTED_ON).flat_map(|cause| cause.actions.iter().cloned());
+        Outlook { resumed_by: self.resumed_by.clone(), actions: actions.collect() }
     }
 }
 
@@ -56,9 +56,9 @@ impl Explanation<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outlook {
     /// The action that resumes the execution as a whole.
-    pub goes_on_by: Option<Action>,
+    pub resumed_by: Option<Action>,
     /// The actions that end its most important waits, the best first.
-    pub asked: Vec<Action>,
+    pub actions: Vec<Action>,
 }
 
 /// Changes that the calls of a step made in the workspace.
@@ -108,7 +108,7 @@ pub fn explain<'a>(name: &str, execution: &'a Execution, beside: Circumstances<'
         changes: changes.collect(),
         skipped: skips::skipped(execution),
         children,
-        goes_on_by: reader.goes_on_by(!failed.is_empty()),
+        resumed_by: reader.resumed_by(!failed.is_empty()),
     }
 }
 
@@ -116,8 +116,8 @@ pub fn explain<'a>(name: &str, execution: &'a Execution, beside: Circumstances<'
 /// important waits, its own and those of the executions that explain it. An action that only explains such an execution is omitted, because that
 /// execution's own waits are listed.
 pub fn next_actions(own: &Outlook, children: &[Outlook]) -> Vec<Action> {
-    let mut found: Vec<Action> = own.goes_on_by.iter().cloned().collect();
-    for action in [own].into_iter().chain(children).flat_map(|outlook| &outlook.asked) {
+    let mut found: Vec<Action> = own.resumed_by.iter().cloned().collect();
+    for action in [own].into_iter().chain(children).flat_map(|outlook| &outlook.actions) {
         let is_answered = action.verb == Verb::Explain && !children.is_empty();
         if !is_answered && !found.contains(action) {
             found.push(action.clone());

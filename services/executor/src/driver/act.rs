@@ -21,7 +21,7 @@ use tracing::Span;
 
 use super::{
     Driver, RequestingAgain,
-    child::{ChildOperation, Inherited},
+    child::{ChildOperation, InheritedAttributes},
 };
 use crate::{
     approvals::{
@@ -160,7 +160,7 @@ impl Driver {
             may_be_paused: pause != ChildPause::Runs,
             discards_calls: self.execution.discards_calls(),
             plan: Arc::clone(plan),
-            inherited: Inherited {
+            inherited: InheritedAttributes {
                 approval_mode: created.approval_mode,
                 workspace: created.workspace.clone(),
                 labels: created.labels.clone(),
@@ -268,7 +268,7 @@ impl Driver {
     /// The execution in BASIC view: the answer to a request that changed it. Everything else that is read comes from the feed's view.
     pub(super) fn summarize(&self) -> Box<v1::Execution> {
         let mut summary = self.secrets.summarize(&self.name, &self.execution);
-        summary.waiting.extend(self.blockers.reasons().execution.iter().map(wire::obstacle));
+        summary.waiting.extend(self.blockers.reasons().execution.iter().map(wire::blocker));
         Box::new(summary)
     }
 

@@ -7,13 +7,13 @@ use std::{
 };
 
 use belay_execution::{
-    Admission, BlobRef, BlobValue, CachedResult, CallIdentity, Evaluated, Json, Payload, Room, Timestamp,
+    Admission, BlobRef, BlobValue, CachedResult, CallIdentity, ConditionResult, Json, Payload, Room, Timestamp,
 };
 use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde_json::Value;
 
 use crate::{
-    intake::conditions::{Asked, Evaluation, NoAnswer, Question, ToEvaluate},
+    intake::conditions::{Evaluation, EvaluationKey, NoAnswer, Question, ToEvaluate},
     owned::namespace_usage::PendingUsage,
     store::{blobs::NewBlob, secrets::Secrets},
 };
@@ -23,7 +23,7 @@ pub(crate) struct BlobContext<'a> {
     pub(crate) uid: &'a str,
     /// Values of more bytes than this become blobs.
     pub(crate) max_inline: usize,
-    pub(crate) known: &'a Resolved,
+    pub(crate) resolved: &'a ResolvedData,
     pub(crate) secrets: RefCell<&'a mut Secrets>,
     pub(crate) made: RefCell<&'a mut NewBlobs>,
     /// The steps that the execution has or will have by its decisions, how many it may have now, and the most that it may ever have.
@@ -31,7 +31,7 @@ pub(crate) struct BlobContext<'a> {
     pub(crate) room: usize,
     pub(crate) most_steps: usize,
     /// Data that a decision needs and that is not at hand.
-    pub(crate) wanted: RefCell<Missing>,
+    pub(crate) missing: RefCell<MissingData>,
     pub(crate) random: &'a dyn Fn() -> [u8; 32],
     /// The budget of the namespace; `None` when it has none.
     pub(crate) usage: RefCell<Option<&'a mut PendingUsage>>,
@@ -41,11 +41,11 @@ pub(crate) struct BlobContext<'a> {
 
 /// Data that was fetched for a decision.
 #[derive(Default)]
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedData {
     /// Blobs, by their digests.
     pub(crate) blobs: HashMap<Arc<str>, Result<Value, String>>,
     /// Answers to questions about the conditions, checks and outputs of steps.
-    pub(crate) evaluated: HashMap<Asked, Result<bool, NoAnswer>>,
+    pub(crate) evaluated: HashMap<EvaluationKey, Result<bool, NoAnswer>>,
     /// Earlier results of calls; `None` where there is none.
     pub(crate) earlier: HashMap<CallIdentity, Option<FoundResult>>,
 }
@@ -61,7 +61,7 @@ pub(crate) struct FoundResult {
 
 /// Data that a decision needs.
 #[derive(Default)]
-pub(crate) struct Missing {
+pub(crate) struct MissingData {
     pub(crate) blobs: Vec<BlobRef>,
     pub(crate) evaluations: Vec<ToEvaluate>,
     /// The calls of which an earlier result is looked for.
@@ -90,11 +90,11 @@ pub(crate) struct NewBlobs {
 
 impl belay_execution::Blobs for BlobContext<'_> {
     fn value(&self, blob: &BlobRef) -> BlobValue<'_> {
-        match self.known.blobs.get(&blob.digest) {
+        match self.resolved.blobs.get(&blob.digest) {
             Some(Ok(value)) => BlobValue::Known(value),
             Some(Err(why)) => BlobValue::Unreadable(why),
             None => {
-                self.wanted.borrow_mut().blobs.push(blob.clone());
+                self.missing.borrow_mut().blobs.push(blob.clone());
                 BlobValue::Wanted
             }
         }
@@ -118,17 +118,17 @@ impl belay_execution::Blobs for BlobContext<'_> {
         place: Option<CheckPlace>,
         condition: &Condition,
         variables: ConditionValues,
-    ) -> Evaluated {
+    ) -> ConditionResult {
         let what = place.map_or(Question::Condition, Question::Check);
         self.ask(step, what, || Evaluation::Condition { expression: condition.expression().to_owned(), variables })
     }
 
-    fn validate(&self, step: &str, schema: &Value, output: Value) -> Evaluated {
+    fn validate(&self, step: &str, schema: &Value, output: Value) -> ConditionResult {
         self.ask(step, Question::Output, || Evaluation::Output { schema: schema.clone(), output })
     }
 
     fn earlier_result(&self, call: &CallIdentity) -> CachedResult {
-        match self.known.earlier.get(call) {
+        match self.resolved.earlier.get(call) {
             Some(Some(FoundResult { result, execution, completed_at })) => CachedResult::Known {
                 result: result.clone(),
                 execution: execution.clone(),
@@ -136,7 +136,7 @@ impl belay_execution::Blobs for BlobContext<'_> {
             },
             Some(None) => CachedResult::Absent,
             None => {
-                self.wanted.borrow_mut().calls.push(call.clone());
+                self.missing.borrow_mut().calls.push(call.clone());
                 CachedResult::Wanted
             }
         }
@@ -146,12 +146,12 @@ impl belay_execution::Blobs for BlobContext<'_> {
         let mut usage = self.usage.borrow_mut();
         let Some(usage) = usage.as_mut() else { return Admission::Unlimited };
         let admission = usage.admit(self.now);
-        let wanted = match &admission {
+        let missing = match &admission {
             None => Some(MissingUsage::Amounts),
             Some(Admission::Wanted) => Some(MissingUsage::Room),
             Some(Admission::Unlimited | Admission::Held(_) | Admission::Exhausted { .. }) => None,
         };
-        self.wanted.borrow_mut().usage = wanted;
+        self.missing.borrow_mut().usage = missing;
         admission.unwrap_or(Admission::Wanted)
     }
 
@@ -160,7 +160,7 @@ impl belay_execution::Blobs for BlobContext<'_> {
         let Some(usage) = usage.as_ref() else { return true };
         let has_room = usage.account().has_room(self.now);
         if has_room.is_none() {
-            self.wanted.borrow_mut().usage = Some(MissingUsage::Amounts);
+            self.missing.borrow_mut().usage = Some(MissingUsage::Amounts);
         }
         has_room == Some(true)
     }
@@ -174,21 +174,21 @@ impl belay_execution::Blobs for BlobContext<'_> {
             self.steps.set(all);
             return Room::Free;
         }
-        self.wanted.borrow_mut().room = Some((step.to_owned(), all));
+        self.missing.borrow_mut().room = Some((step.to_owned(), all));
         Room::Wanted
     }
 }
 
 impl BlobContext<'_> {
-    fn ask(&self, step: &str, what: Question, work: impl FnOnce() -> Evaluation) -> Evaluated {
-        let asked = Asked { step: step.to_owned(), what };
-        match self.known.evaluated.get(&asked) {
-            Some(Ok(holds)) => Evaluated::Known(*holds),
-            Some(Err(NoAnswer::Failed(why))) => Evaluated::Failed(why.clone()),
-            Some(Err(NoAnswer::Absent(why))) => Evaluated::Absent(why.clone()),
+    fn ask(&self, step: &str, what: Question, work: impl FnOnce() -> Evaluation) -> ConditionResult {
+        let key = EvaluationKey { step: step.to_owned(), what };
+        match self.resolved.evaluated.get(&key) {
+            Some(Ok(holds)) => ConditionResult::Known(*holds),
+            Some(Err(NoAnswer::Failed(why))) => ConditionResult::Failed(why.clone()),
+            Some(Err(NoAnswer::Absent(why))) => ConditionResult::Absent(why.clone()),
             None => {
-                self.wanted.borrow_mut().evaluations.push(ToEvaluate { asked, work: work() });
-                Evaluated::Wanted
+                self.missing.borrow_mut().evaluations.push(ToEvaluate { key, work: work() });
+                ConditionResult::Wanted
             }
         }
     }

@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use super::{
     Driver, Exit,
-    blob_context::{BlobContext, FoundResult, Missing, Resolved},
-    earlier_results::{EarlierResults, Found},
+    blob_context::{BlobContext, FoundResult, MissingData, ResolvedData},
+    earlier_results::{EarlierResults, ResultWithOrigin},
 };
 use crate::{
     owned::registry::unwritable,
@@ -29,12 +29,12 @@ use crate::{
 impl Driver {
     /// Decides what can be decided now, and gets the blobs, evaluates the conditions and asks for the room that it takes.
     pub(super) async fn decide(&mut self, now: Timestamp, events: &mut Vec<Event>) -> Result<(), Exit> {
-        let mut known = Resolved::default();
+        let mut resolved = ResolvedData::default();
         self.charge_namespace(events);
         loop {
-            let wanted = self.advance(now, &known, events);
-            let gets_more = !wanted.blobs.is_empty() || !wanted.evaluations.is_empty() || !wanted.calls.is_empty();
-            let Missing { blobs, evaluations, calls, room, usage } = wanted;
+            let missing = self.advance(now, &resolved, events);
+            let gets_more = !missing.blobs.is_empty() || !missing.evaluations.is_empty() || !missing.calls.is_empty();
+            let MissingData { blobs, evaluations, calls, room, usage } = missing;
             if self.wants_namespace_amounts(usage, now).await? {
                 continue;
             }
@@ -56,19 +56,19 @@ impl Driver {
                     }
                     value => value.map_err(|unreadable| unreadable.to_string()),
                 };
-                known.blobs.insert(Arc::clone(&blob.digest), value);
+                resolved.blobs.insert(Arc::clone(&blob.digest), value);
             }
             for call in calls {
                 let earlier = self.earlier_result(&call, now).await?;
-                known.earlier.insert(call, earlier);
+                resolved.earlier.insert(call, earlier);
             }
             for evaluation in evaluations {
                 let evaluate = move || {
                     let holds = evaluation.evaluate();
-                    (evaluation.asked, holds)
+                    (evaluation.key, holds)
                 };
-                let (asked, holds) = self.registry.reading.blobs.run_blocking(evaluate).await;
-                known.evaluated.insert(asked, holds);
+                let (key, holds) = self.registry.reading.blobs.run_blocking(evaluate).await;
+                resolved.evaluated.insert(key, holds);
             }
         }
     }
@@ -83,7 +83,8 @@ impl Driver {
                 found.map_err(Exit::Unreadable)?
             }
         };
-        let Some(Found { result, completed_at, origin }) = self.earlier_results.insert(results).get(call) else {
+        let Some(ResultWithOrigin { result, completed_at, origin }) = self.earlier_results.insert(results).get(call)
+        else {
             return Ok(None);
         };
         let json = match &result {
@@ -103,27 +104,31 @@ impl Driver {
     }
 
     /// Decides what can be decided with what is known; returns what more would take.
-    fn advance(&mut self, now: Timestamp, known: &Resolved, events: &mut Vec<Event>) -> Missing {
+    fn advance(&mut self, now: Timestamp, resolved: &ResolvedData, events: &mut Vec<Event>) -> MissingData {
         let ledger_id = Arc::clone(&self.ledger_id);
         let context = DecideContext { now, ledger_id: &ledger_id };
-        self.with_at_hand(known, |execution, blob_context| {
+        self.with_at_hand(resolved, |execution, blob_context| {
             events.extend(execution.advance_with(context, blob_context));
-            blob_context.wanted.take()
+            blob_context.missing.take()
         })
     }
 
     /// Does something with the execution that needs what is known, and may make new blobs.
-    fn with_at_hand<T>(&mut self, known: &Resolved, work: impl FnOnce(&mut Execution, &BlobContext<'_>) -> T) -> T {
+    fn with_at_hand<T>(
+        &mut self,
+        resolved: &ResolvedData,
+        work: impl FnOnce(&mut Execution, &BlobContext<'_>) -> T,
+    ) -> T {
         let blob_context = BlobContext {
             steps: Cell::new(self.execution.steps().len()),
             room: self.steps.steps(),
             most_steps: self.steps.most(),
             uid: &self.uid,
             max_inline: self.registry.reading.thresholds.max_inline,
-            known,
+            resolved,
             secrets: RefCell::new(&mut self.secrets),
             made: RefCell::new(&mut self.made),
-            wanted: RefCell::default(),
+            missing: RefCell::default(),
             random: &|| self.registry.ids.next_key(),
             usage: RefCell::new(self.usage.pending.as_mut()),
             now: self.registry.now(),

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use belay_execution::{OperationKey, StepKey, Timestamp};
-use belay_reading::explanation::{Blocker, ObstacleKind, Service};
+use belay_reading::explanation::{Blocker, BlockerKind, Service};
 
-use super::call_end::MachineObstacle;
+use super::call_end::MachineBlocker;
 use crate::{feeds::LiveWaits, runners::operation::Busy};
 
-/// Obstacles that an execution has now.
+/// Blockers that an execution has now.
 #[derive(Debug, Default)]
 pub(super) struct Blockers {
     /// The runner is unavailable, or gives this answer, from which nothing follows.
@@ -18,7 +18,7 @@ pub(super) struct Blockers {
     /// The runner's clock rejects a grant.
     clocks_differ: Option<Timestamp>,
     /// Steps whose last call found that the runner's machine cannot carry it out now, such as on a full disk.
-    machine: BTreeMap<StepKey, (Timestamp, MachineObstacle)>,
+    machine: BTreeMap<StepKey, (Timestamp, MachineBlocker)>,
     /// Calls that wait for a service at its limit.
     busy: BTreeMap<OperationKey, (Timestamp, Busy)>,
     /// The step whose list has no room for its steps in memory.
@@ -88,7 +88,7 @@ impl Blockers {
     }
 
     /// Notes what the step's last call found of the runner's machine.
-    pub(super) fn set_machine(&mut self, step: StepKey, found: Option<MachineObstacle>, now: Timestamp) {
+    pub(super) fn set_machine(&mut self, step: StepKey, found: Option<MachineBlocker>, now: Timestamp) {
         match found {
             Some(found) => self.machine.entry(step).or_insert((now, found)).1 = found,
             None => drop(self.machine.remove(&step)),
@@ -102,21 +102,21 @@ impl Blockers {
     /// The reasons as readers see them: of the execution, each kind once and since the first of its calls waits, and of each step.
     pub(super) fn reasons(&self) -> LiveWaits {
         let mut waits = LiveWaits::default();
-        let found = |since: Timestamp, kind: ObstacleKind| Blocker { since, kind };
+        let found = |since: Timestamp, kind: BlockerKind| Blocker { since, kind };
         waits.execution.extend(self.runner_away.as_ref().map(|(since, answer)| match answer {
-            Some(answer) => found(*since, ObstacleKind::RunnerAnswer(answer.clone())),
-            None => found(*since, ObstacleKind::ServiceAway(Service::ToolRunner)),
+            Some(answer) => found(*since, BlockerKind::RunnerAnswer(answer.clone())),
+            None => found(*since, BlockerKind::ServiceAway(Service::ToolRunner)),
         }));
-        waits.execution.extend(self.clocks_differ.map(|since| found(since, ObstacleKind::ClockDifference)));
-        for (obstacle, kind) in [
-            (MachineObstacle::Full, ObstacleKind::WorkspaceFull),
-            (MachineObstacle::ReadOnly, ObstacleKind::WorkspaceReadOnly),
-            (MachineObstacle::Sandbox, ObstacleKind::SandboxUnavailable),
+        waits.execution.extend(self.clocks_differ.map(|since| found(since, BlockerKind::ClockDifference)));
+        for (blocker, kind) in [
+            (MachineBlocker::Full, BlockerKind::WorkspaceFull),
+            (MachineBlocker::ReadOnly, BlockerKind::WorkspaceReadOnly),
+            (MachineBlocker::Sandbox, BlockerKind::SandboxUnavailable),
         ] {
-            let since = self.machine.values().filter(|(_, found)| *found == obstacle).map(|(since, _)| *since).min();
+            let since = self.machine.values().filter(|(_, found)| *found == blocker).map(|(since, _)| *since).min();
             waits.execution.extend(since.map(|since| found(since, kind)));
         }
-        let gate_away = self.gate_away.map(|since| found(since, ObstacleKind::ServiceAway(Service::ApprovalGate)));
+        let gate_away = self.gate_away.map(|since| found(since, BlockerKind::ServiceAway(Service::ApprovalGate)));
         waits.execution.extend(gate_away);
         if let Some((since, step)) = self.without_room {
             let limit = limit_reached(Busy::Steps, since);
@@ -126,7 +126,7 @@ impl Blockers {
         let namespace_held = self.namespace_held.as_ref();
         waits
             .execution
-            .extend(namespace_held.map(|(since, reason)| found(*since, ObstacleKind::NamespaceBudget(reason.clone()))));
+            .extend(namespace_held.map(|(since, reason)| found(*since, BlockerKind::NamespaceBudget(reason.clone()))));
         for service in [Busy::Runner, Busy::Gate, Busy::Steps] {
             let waiting = || self.busy.iter().filter(|(_, (_, busy))| *busy == service);
             let longest = waiting().map(|(_, (since, _))| *since).min();
@@ -134,7 +134,7 @@ impl Blockers {
             waits.steps.extend(waiting().map(|(call, (since, _))| (call.step, limit_reached(service, *since))));
         }
         for (call, (since, other)) in &self.behind {
-            let behind = found(*since, ObstacleKind::ExclusiveCall(other.clone()));
+            let behind = found(*since, BlockerKind::ExclusiveCall(other.clone()));
             waits.execution.push(behind.clone());
             waits.steps.push((call.step, behind));
         }
@@ -148,7 +148,7 @@ fn limit_reached(service: Busy, since: Timestamp) -> Blocker {
         Busy::Gate => Service::ApprovalGate,
         Busy::Steps => Service::Executor,
     };
-    Blocker { since, kind: ObstacleKind::Limit(service) }
+    Blocker { since, kind: BlockerKind::Limit(service) }
 }
 
 #[cfg(test)]
@@ -175,12 +175,8 @@ mod tests {
         let second = |reason: &WaitingReason| reason.begin_time.as_ref().map_or(-1, |since| since.seconds);
         let word = |reason: &WaitingReason| *words.iter().find(|word| reason.who.contains(**word)).unwrap_or(&"?");
         (
-            execution
-                .iter()
-                .map(wire::obstacle)
-                .map(|reason| (reason.kind(), second(&reason), word(&reason)))
-                .collect(),
-            steps.iter().map(|(step, reason)| (*step, second(&wire::obstacle(reason)))).collect(),
+            execution.iter().map(wire::blocker).map(|reason| (reason.kind(), second(&reason), word(&reason))).collect(),
+            steps.iter().map(|(step, reason)| (*step, second(&wire::blocker(reason)))).collect(),
         )
     }
 
@@ -252,10 +248,10 @@ mod tests {
     }
 
     #[test]
-    fn an_obstacle_is_shown_since_the_first_step_found_it_until_none_does() {
+    fn a_blocker_is_shown_since_the_first_step_found_it_until_none_does() {
         let mut blockers = Blockers::default();
         let [first, second] = [0, 1].map(StepKey::new);
-        let (full, read_only) = (Some(MachineObstacle::Full), Some(MachineObstacle::ReadOnly));
+        let (full, read_only) = (Some(MachineBlocker::Full), Some(MachineBlocker::ReadOnly));
         blockers.set_machine(first, full, at(8));
         blockers.set_machine(second, full, at(6));
         blockers.set_machine(second, full, at(9));
@@ -266,7 +262,7 @@ mod tests {
         assert_eq!(seen(&blockers, &words), (both, vec![]));
         blockers.set_machine(second, None, at(11));
         assert_eq!((blockers.waits_for_machine(first), blockers.waits_for_machine(second)), (true, false));
-        blockers.set_machine(second, Some(MachineObstacle::Sandbox), at(12));
+        blockers.set_machine(second, Some(MachineBlocker::Sandbox), at(12));
         let (execution, _) = seen(&blockers, &["which is full", "its sandbox"]);
         assert_eq!(execution[1], (Kind::Runner, 12, "its sandbox"));
         blockers.set_machine(second, None, at(13));

@@ -36,7 +36,7 @@ pub(super) struct Facts {
 
 /// Blocker on the runner's machine that kept a call from running, without a fault of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MachineObstacle {
+pub(super) enum MachineBlocker {
     /// The workspace's disk is full.
     Full,
     /// The workspace's file system is read-only.
@@ -45,8 +45,8 @@ pub(super) enum MachineObstacle {
     Sandbox,
 }
 
-impl MachineObstacle {
-    /// The obstacle that a call's failure names.
+impl MachineBlocker {
+    /// The blocker that a call's failure names.
     fn of(reason: &str) -> Option<Self> {
         match reason {
             reasons::WORKSPACE_FULL => Some(Self::Full),
@@ -59,27 +59,27 @@ impl MachineObstacle {
 
 /// The record of a call that has ended.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Recorded {
+pub(super) struct CallRecord {
     pub(super) end: ToolCallEnd,
     /// Whether the runner keeps the call until it hears that its end is stored.
     pub(super) needs_acknowledgement: bool,
     /// Why the next call waits for the runner's machine; `None` when it does not.
-    pub(super) machine_obstacle: Option<MachineObstacle>,
+    pub(super) machine_blocker: Option<MachineBlocker>,
 }
 
 /// Decides what to record.
-pub(super) fn recorded(ended: ToolCallEnd, facts: Facts) -> Recorded {
+pub(super) fn recorded(ended: ToolCallEnd, facts: Facts) -> CallRecord {
     // The runner keeps a read-only call only when it was held, or cancelled before it arrived, or for its result.
     let needs_acknowledgement =
         facts.recovery != Some(RecoveryClass::ReadOnly) || facts.was_held || facts.was_cancelled || facts.is_copied;
     // What a call that was cancelled ends with is not looked into: it is not made again.
     let by_itself = !facts.was_cancelled;
     let found = match &ended {
-        ToolCallEnd::Cancelled { failure: Some(failure), .. } if by_itself => MachineObstacle::of(&failure.reason),
+        ToolCallEnd::Cancelled { failure: Some(failure), .. } if by_itself => MachineBlocker::of(&failure.reason),
         _ => None,
     };
     let most = if found.is_some() { MAX_MACHINE_CALLS } else { MAX_UNREQUESTED_CANCELLATIONS };
-    let (end, machine_obstacle) = match ended {
+    let (end, machine_blocker) = match ended {
         ToolCallEnd::Cancelled { failure, grant_nonce } if by_itself && facts.number >= most => {
             (given_up(failure, grant_nonce, facts.number), None)
         }
@@ -101,7 +101,7 @@ pub(super) fn recorded(ended: ToolCallEnd, facts: Facts) -> Recorded {
         ToolCallEnd::Completed { .. } if facts.is_unapproved => (unapproved_result(), None),
         end => (end, found),
     };
-    Recorded { end, needs_acknowledgement, machine_obstacle }
+    CallRecord { end, needs_acknowledgement, machine_blocker }
 }
 
 /// Whether a call that failed may have read a mixture of old and new files while others committed, and left nothing behind. Not after a
@@ -185,13 +185,13 @@ mod tests {
     }
 
     /// As it was reported.
-    fn as_reported(end: ToolCallEnd) -> Recorded {
-        Recorded { end, needs_acknowledgement: true, machine_obstacle: None }
+    fn as_reported(end: ToolCallEnd) -> CallRecord {
+        CallRecord { end, needs_acknowledgement: true, machine_blocker: None }
     }
 
     /// The reason of a call that is given up, its message, and the nonce of its grant.
-    fn given_up_with(recorded: Recorded) -> (String, String, String) {
-        assert_eq!(recorded.machine_obstacle, None);
+    fn given_up_with(recorded: CallRecord) -> (String, String, String) {
+        assert_eq!(recorded.machine_blocker, None);
         match recorded.end {
             ToolCallEnd::Failed { failure, receipt } => {
                 (failure.reason.to_string(), failure.message, receipt.grant_nonce)
@@ -234,15 +234,15 @@ mod tests {
     // About an hour of waiting for the machine, and no other cancellation counts so long.
     #[test]
     fn a_machine_that_cannot_carry_out_a_call_now_is_waited_for() {
-        for (reason, obstacle) in [
-            (reasons::WORKSPACE_FULL, MachineObstacle::Full),
-            (reasons::WORKSPACE_READ_ONLY, MachineObstacle::ReadOnly),
-            (reasons::SANDBOX_UNAVAILABLE, MachineObstacle::Sandbox),
+        for (reason, blocker) in [
+            (reasons::WORKSPACE_FULL, MachineBlocker::Full),
+            (reasons::WORKSPACE_READ_ONLY, MachineBlocker::ReadOnly),
+            (reasons::SANDBOX_UNAVAILABLE, MachineBlocker::Sandbox),
         ] {
             let found = || cancelled(reason);
             let at = |number| Facts { number, ..FIRST };
             for number in [1, 10, 65] {
-                let waits = Recorded { machine_obstacle: Some(obstacle), ..as_reported(found()) };
+                let waits = CallRecord { machine_blocker: Some(blocker), ..as_reported(found()) };
                 assert_eq!(recorded(found(), at(number)), waits, "{number}");
                 let held = Facts { is_unapproved: true, was_held: true, ..at(number) };
                 assert_eq!(recorded(found(), held), waits, "{number}");
@@ -250,8 +250,8 @@ mod tests {
             assert_eq!(given_up_with(recorded(found(), at(66))).0, reason);
             assert_eq!(recorded(found(), Facts { was_cancelled: true, ..at(66) }), as_reported(found()));
         }
-        assert_eq!(recorded(cancelled("OTHER"), FIRST).machine_obstacle, None);
-        assert_eq!(recorded(completed(), FIRST).machine_obstacle, None);
+        assert_eq!(recorded(cancelled("OTHER"), FIRST).machine_blocker, None);
+        assert_eq!(recorded(completed(), FIRST).machine_blocker, None);
     }
 
     #[test]
@@ -282,7 +282,7 @@ mod tests {
             ..Receipt::default()
         };
         let end = || failed(ErrorClass::Fatal, beside(&["a", "b"], 2));
-        let Recorded { end: again, needs_acknowledgement: true, machine_obstacle: None } = recorded(end(), FIRST)
+        let CallRecord { end: again, needs_acknowledgement: true, machine_blocker: None } = recorded(end(), FIRST)
         else {
             panic!("the runner keeps it")
         };

@@ -59,12 +59,12 @@ pub(crate) struct ChildOperation {
     pub(crate) discards_calls: bool,
     pub(crate) plan: Arc<Plan>,
     /// Attributes that it inherits from its parent.
-    pub(crate) inherited: Inherited,
+    pub(crate) inherited: InheritedAttributes,
     pub(crate) updates: mpsc::UnboundedSender<Update>,
 }
 
 /// Attributes that a child inherits from its parent.
-pub(crate) struct Inherited {
+pub(crate) struct InheritedAttributes {
     pub(crate) approval_mode: ApprovalMode,
     pub(crate) workspace: Workspace,
     pub(crate) labels: std::collections::BTreeMap<String, String>,
@@ -234,7 +234,7 @@ impl ChildOperation {
         let inputs = submitted::inputs_of(registry, &plan, self.child.inputs.clone())?;
         let catalogue = registry.runner.catalogue(false).await?;
         let (now, shard) = (registry.now(), shard_of(&self.name.namespace, &self.name.id));
-        let Inherited { approval_mode, workspace, labels, principal, trace, tree: _ } = &self.inherited;
+        let InheritedAttributes { approval_mode, workspace, labels, principal, trace, tree: _ } = &self.inherited;
         let labels = submitted::with_labels_of(&plan, labels.clone());
         let (workspace, folder) = match workspace {
             Workspace::MadeFolder(_) if is_planted(Defect::ChildInAnotherFolder) => {

@@ -16,7 +16,7 @@ use crate::{
     store::{
         blobs::{Opener, owner},
         journal_reads::{JournalReads, unreadable},
-        replayed::Replayed,
+        replayed_execution::ReplayedExecution,
         secrets::Secrets,
     },
 };
@@ -37,12 +37,12 @@ const MAX_BYTES: u64 = 16 << 20;
 /// Results that were found at one time.
 pub(super) struct EarlierResults {
     found_at: Timestamp,
-    by_call: HashMap<CallIdentity, Found>,
+    by_call: HashMap<CallIdentity, ResultWithOrigin>,
 }
 
-/// A result, and where it is from.
+/// A result with its origin.
 #[derive(Clone)]
-pub(super) struct Found {
+pub(super) struct ResultWithOrigin {
     pub(super) result: Payload,
     pub(super) completed_at: Timestamp,
     pub(super) origin: Arc<Origin>,
@@ -70,7 +70,7 @@ impl EarlierResults {
     }
 
     /// The last result of the same call.
-    pub(super) fn get(&self, call: &CallIdentity) -> Option<Found> {
+    pub(super) fn get(&self, call: &CallIdentity) -> Option<ResultWithOrigin> {
         self.by_call.get(call).cloned()
     }
 
@@ -101,7 +101,9 @@ impl EarlierResults {
             };
             for row in page.rows.iter().filter(is_candidate) {
                 // One that was deleted meanwhile has no results, nor has one that cannot be read.
-                let Ok(Replayed { execution: other, secrets, .. }) = reads.replay(row.key).await else { continue };
+                let Ok(ReplayedExecution { execution: other, secrets, .. }) = reads.replay(row.key).await else {
+                    continue;
+                };
                 looked_at += 1;
                 let (namespace, id) = (row.execution.namespace.clone(), row.execution.id.clone());
                 let name = ExecutionName { namespace, id };
@@ -112,7 +114,7 @@ impl EarlierResults {
                     if bytes + held <= MAX_BYTES && !by_call.contains_key(call) {
                         bytes += held;
                         let (result, origin) = (result.clone(), Arc::clone(&origin));
-                        by_call.insert(call.clone(), Found { result, completed_at: *completed_at, origin });
+                        by_call.insert(call.clone(), ResultWithOrigin { result, completed_at: *completed_at, origin });
                     }
                 }
                 if looked_at == MAX_EXECUTIONS {

@@ -158,8 +158,8 @@ impl Driver {
             conflicts: step.conflicts(),
             failed_during_commits: step.failed_during_commits(),
         };
-        let call_end::Recorded { end, needs_acknowledgement, machine_obstacle } = call_end::recorded(ended, facts);
-        self.blockers.set_machine(key.step, machine_obstacle, self.registry.now());
+        let call_end::CallRecord { end, needs_acknowledgement, machine_blocker } = call_end::recorded(ended, facts);
+        self.blockers.set_machine(key.step, machine_blocker, self.registry.now());
         let call = self.execution.operation_id(key);
         // What is recorded instead of an unapproved result has none.
         if let ToolCallEnd::Completed { .. } = end

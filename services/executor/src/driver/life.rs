@@ -7,12 +7,12 @@
 use std::{cell::Cell, panic::AssertUnwindSafe, sync::Arc};
 
 use belay_execution::{
-    Actor, Admission, BlobRef, BlobValue, Blobs, Body, DecideContext, Evaluated, Event, Execution, Json, NoBlobs,
+    Actor, Admission, BlobRef, BlobValue, Blobs, Body, ConditionResult, DecideContext, Event, Execution, Json, NoBlobs,
     Payload, Room,
 };
 use belay_journal::{
-    Done, ExecutionKey, ExecutionRow, Folder, InboxChanges, InboxContent, InboxMessage, NewExecution, Refused,
-    StoreWrite,
+    ExecutionKey, ExecutionRow, Folder, InboxChanges, InboxContent, InboxMessage, NewExecution, Refused, StoreWrite,
+    StoreWriteOutcome,
 };
 use belay_plan::{CheckPlace, Condition, ConditionValues};
 use belay_proto::v1;
@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use tonic::{Code, Status};
 use tracing::Instrument as _;
 
-use super::{Decided, Driver, Loaded, child_end::end_of, exit::Exit, messages_of, summary_of};
+use super::{Driver, Idleness, LoadedExecution, child_end::end_of, exit::Exit, messages_of, summary_of};
 use crate::{
     feeds::Push,
     names::ExecutionName,
@@ -35,7 +35,7 @@ use crate::{
         registry::{ExecutionRegistry, unwritable},
         steps_in_memory::StepShare,
     },
-    store::{commits::Write, journal_reads::unreadable, marks, secrets::Sealed},
+    store::{commits::Write, journal_reads::unreadable, marks, secrets::SealedEvents},
     upkeep::webhooks::{self, About},
     wire,
 };
@@ -74,8 +74,10 @@ impl Driver {
         // What templates make of inputs may be large, which is the driver's.
         let mut is_decided = execution.paused_by().is_some() || execution.created().start_at.is_some();
         if execution.plan().inputs().is_empty() {
-            let conditions =
-                Unevaluated { has_budget: registry.budgets.of(&row.namespace).is_some(), ..Unevaluated::default() };
+            let conditions = UnevaluatedBlobs {
+                has_budget: registry.budgets.of(&row.namespace).is_some(),
+                ..UnevaluatedBlobs::default()
+            };
             events.extend(execution.advance_with(DecideContext { now, ledger_id: &ledger_id }, &conditions));
             is_decided = !conditions.is_asked.get();
         }
@@ -86,15 +88,15 @@ impl Driver {
         let mut secrets = registry.reading.sealer.secrets();
         secrets.mark(marks::of_created(execution.created()));
         events.iter().for_each(|event| secrets.mark(marks::of_event(&execution, event, &|_| None)));
-        let Sealed { mut transition, new_key: seal_key } =
+        let SealedEvents { mut transition, new_key: seal_key } =
             registry
                 .reading
                 .sealer
                 .seal(&mut secrets, &execution.created().uid, &mut messages, &|| registry.ids.next_key());
         transition.facts = wire::facts_beside(&events);
         row.labels = registry.reading.sealer.labels(row.labels);
-        let decided = if is_decided { Decided::Yes } else { Decided::No };
-        let summary = summary_of(&name, &execution, &secrets, now, registry.reading.thresholds.park_after, decided);
+        let idleness = if is_decided { Idleness::Idle } else { Idleness::Busy };
+        let summary = summary_of(&name, &execution, &secrets, now, registry.reading.thresholds.park_after, idleness);
         let fence = registry.fence(row.shard);
         let described = Box::new(secrets.summarize(&name, &execution));
         let reserved = registry.reserve_name(&name);
@@ -128,7 +130,7 @@ impl Driver {
         let push = Push { feed: None, events: None, end: None, child };
         let write = Write { operation: create, push: Some(push) };
         let key = match registry.commit(write).await.map_err(|error| unwritable(&error))? {
-            Ok(Done::Created(key)) => key,
+            Ok(StoreWriteOutcome::Created(key)) => key,
             Ok(_) => return Err(Status::internal("the store returned a mismatched reply")),
             Err(refused) => return Ok(Err(refused)),
         };
@@ -138,7 +140,8 @@ impl Driver {
         };
         drop(reserved);
         let snapshot_at = 0;
-        let taken = Loaded { key, name, execution, secrets, trace, summary, snapshot_at, ledger_id, parent, steps };
+        let taken =
+            LoadedExecution { key, name, execution, secrets, trace, summary, snapshot_at, ledger_id, parent, steps };
         let mut driver = Self::new(Arc::clone(&registry), taken);
         driver.trace.record(&driver.execution, &events);
         driver.registry.measures.record(&facts);
@@ -192,7 +195,7 @@ async fn supervise(
                 }
             }
             Ok(Exit::Outdated(why)) => {
-                tracing::info!(execution.name = %name, why, "What was decided does not hold any more; the execution continues from its journal");
+                tracing::info!(execution.name = %name, why, "A decision does not hold any more; the execution continues from its journal");
                 registry.notices.review_now();
                 retry.pause(&registry.ids).await;
                 continue;
@@ -250,7 +253,7 @@ async fn run_once(
 }
 
 /// Reads an execution from the journal. Its row as well: the one by which it was found may be older than the end of the driver before.
-async fn load(registry: &Arc<ExecutionRegistry>, key: ExecutionKey) -> Result<Loaded, Exit> {
+async fn load(registry: &Arc<ExecutionRegistry>, key: ExecutionKey) -> Result<LoadedExecution, Exit> {
     let mut retry = Retry::RPC;
     loop {
         let row = registry.reads.read(move |reader| reader.get(key)).await;
@@ -317,14 +320,14 @@ mod tests {
 /// The blobs of an execution that has no driver yet, which would evaluate its conditions, get room for its lists and ask for what the budget of the namespace
 /// has left.
 #[derive(Default)]
-struct Unevaluated {
+struct UnevaluatedBlobs {
     /// Whether one of these was asked for.
     is_asked: Cell<bool>,
     /// Whether the namespace has a budget.
     has_budget: bool,
 }
 
-impl Blobs for Unevaluated {
+impl Blobs for UnevaluatedBlobs {
     fn value(&self, blob: &BlobRef) -> BlobValue<'_> {
         NoBlobs.value(blob)
     }
@@ -333,14 +336,14 @@ impl Blobs for Unevaluated {
         NoBlobs.payload(json)
     }
 
-    fn evaluate(&self, _: &str, _: Option<CheckPlace>, _: &Condition, _: ConditionValues) -> Evaluated {
+    fn evaluate(&self, _: &str, _: Option<CheckPlace>, _: &Condition, _: ConditionValues) -> ConditionResult {
         self.is_asked.set(true);
-        Evaluated::Wanted
+        ConditionResult::Wanted
     }
 
-    fn validate(&self, _: &str, _: &Value, _: Value) -> Evaluated {
+    fn validate(&self, _: &str, _: &Value, _: Value) -> ConditionResult {
         self.is_asked.set(true);
-        Evaluated::Wanted
+        ConditionResult::Wanted
     }
 
     fn admit(&self) -> Admission {

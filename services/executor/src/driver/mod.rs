@@ -60,8 +60,8 @@ use crate::{
         commits::Write,
         journal_reads::unreadable,
         marks,
-        replayed::Replayed,
-        secrets::{Sealed, Secrets},
+        replayed_execution::ReplayedExecution,
+        secrets::{SealedEvents, Secrets},
         snapshots,
     },
     upkeep::webhooks::{self, About},
@@ -141,7 +141,7 @@ struct RequestingAgain {
 }
 
 /// An execution loaded from the store.
-struct Loaded {
+struct LoadedExecution {
     key: ExecutionKey,
     name: ExecutionName,
     execution: Execution,
@@ -155,8 +155,8 @@ struct Loaded {
 }
 
 impl Driver {
-    async fn from_store(registry: &Arc<ExecutionRegistry>, row: ExecutionRow) -> Result<Loaded, Status> {
-        let Replayed { execution, secrets, snapshot_at, blobs, .. } = registry.reads.replay(row.key).await?;
+    async fn from_store(registry: &Arc<ExecutionRegistry>, row: ExecutionRow) -> Result<LoadedExecution, Status> {
+        let ReplayedExecution { execution, secrets, snapshot_at, blobs, .. } = registry.reads.replay(row.key).await?;
         let parent = row.execution.parent.as_ref().map(|parent| parent.execution);
         let tree = tree_of(registry, &row).await?;
         let name = ExecutionName { namespace: row.execution.namespace, id: row.execution.id };
@@ -173,11 +173,12 @@ impl Driver {
         };
         let trace = Trace::of(&registry.reading.telemetry, &name, &execution);
         let (key, summary) = (row.key, row.summary);
-        Ok(Loaded { key, name, execution, secrets, trace, summary, snapshot_at, ledger_id, parent, steps })
+        Ok(LoadedExecution { key, name, execution, secrets, trace, summary, snapshot_at, ledger_id, parent, steps })
     }
 
-    fn new(registry: Arc<ExecutionRegistry>, taken: Loaded) -> Self {
-        let Loaded { key, name, execution, secrets, trace, summary, snapshot_at, ledger_id, parent, steps } = taken;
+    fn new(registry: Arc<ExecutionRegistry>, taken: LoadedExecution) -> Self {
+        let LoadedExecution { key, name, execution, secrets, trace, summary, snapshot_at, ledger_id, parent, steps } =
+            taken;
         // Not bounded: each operation in flight reports a few times, and again only after a delay; a driver that has ended must not hold it up.
         let (update_sender, updates) = mpsc::unbounded_channel();
         // Not less than when it left memory: since its last event it has gone by the service's clock.
@@ -374,7 +375,7 @@ impl Driver {
         self.secrets.mark(marked);
         self.write_blobs().await?;
         let random = || self.registry.ids.next_key();
-        let Sealed { mut transition, new_key: seal_key } =
+        let SealedEvents { mut transition, new_key: seal_key } =
             self.registry.reading.sealer.seal(&mut self.secrets, &self.execution.created().uid, &mut messages, &random);
         transition.facts = wire::facts_beside(&events);
         let revision = transition.last_sequence();
@@ -384,7 +385,7 @@ impl Driver {
             &self.secrets,
             now,
             self.registry.reading.thresholds.park_after,
-            if self.waits_for_others() { Decided::No } else { Decided::Yes },
+            if self.waits_for_others() { Idleness::Busy } else { Idleness::Idle },
         );
         // One that is retried and ends again with one transition may look as before. It has a new end all the same.
         let ends = events.iter().any(is_end);
@@ -439,7 +440,7 @@ impl Driver {
     /// Records that the execution is parked, although nothing has happened: it has only waited for its children for a while.
     async fn park_beside_children(&mut self) -> Result<(), Exit> {
         let park_after = self.registry.reading.thresholds.park_after;
-        let parked = summary_of(&self.name, &self.execution, &self.secrets, self.now(), park_after, Decided::AndQuiet);
+        let parked = summary_of(&self.name, &self.execution, &self.secrets, self.now(), park_after, Idleness::Quiet);
         if !parked.parked {
             return Ok(());
         }
@@ -528,15 +529,15 @@ fn leaves_memory(wake_at: Option<Timestamp>, now: Timestamp, park_after: Duratio
     wake_at.is_none_or(|at| at.since(now) > park_after)
 }
 
-/// Whether everything is decided that follows from an execution's events.
+/// Whether the driver of an execution has something to decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Decided {
-    /// No: it has something to do.
-    No,
-    /// Yes.
-    Yes,
-    /// Yes, and nothing has happened for a while.
-    AndQuiet,
+enum Idleness {
+    /// It has.
+    Busy,
+    /// Everything is decided that follows from the execution's events.
+    Idle,
+    /// Everything is decided, and nothing has happened for a while.
+    Quiet,
 }
 
 /// The columns that the store can query without reading events. They change with the state, and when the execution is parked or woken.
@@ -546,11 +547,11 @@ fn summary_of(
     secrets: &Secrets,
     now: Timestamp,
     park_after: Duration,
-    decided: Decided,
+    idleness: Idleness,
 ) -> ExecutionSummary {
     let ended = execution.state().is_terminal();
     let wake_at = execution.wake_at();
-    let is_quiet = decided == Decided::AndQuiet || decided == Decided::Yes && !execution.waits_for_children();
+    let is_quiet = idleness == Idleness::Quiet || idleness == Idleness::Idle && !execution.waits_for_children();
     let parked = !ended && is_quiet && execution.is_parked() && leaves_memory(wake_at, now, park_after);
     let failure = if ended { execution.first_failure() } else { None };
     ExecutionSummary {

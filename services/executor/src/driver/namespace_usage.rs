@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use belay_execution::{Event, Timestamp, WindowChange};
-use belay_journal::{Done, Refused, UsageChange, UsageLimit};
+use belay_journal::{Refused, StoreWriteOutcome, UsageChange, UsageLimit};
 
 use super::{Driver, blob_context::MissingUsage, exit::Exit};
 use crate::{
     owned::namespace_usage::usage_changes,
     store::{
-        commits::{Failed, Write},
+        commits::{BatchError, Write},
         journal_reads::unreadable,
     },
 };
@@ -86,7 +86,7 @@ impl Driver {
         &mut self,
         write: Write,
         changes: &[WindowChange],
-    ) -> Result<Result<Done, Refused>, Failed> {
+    ) -> Result<Result<StoreWriteOutcome, Refused>, BatchError> {
         let Some(pending) = self.usage.pending.as_mut().filter(|_| !changes.is_empty()) else {
             return self.registry.commit(write).await;
         };

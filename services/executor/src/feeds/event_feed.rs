@@ -61,7 +61,7 @@ pub(crate) struct End {
 /// The transitions that are kept in memory.
 #[derive(Debug)]
 struct Recent {
-    transitions: VecDeque<Encoded>,
+    transitions: VecDeque<EncodedEvents>,
     bytes: Share,
 }
 
@@ -82,7 +82,7 @@ impl Recent {
 
 /// Events of one transition as they are stored, and as watchers get them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Encoded {
+pub(crate) struct EncodedEvents {
     first: u64,
     count: u64,
     /// Whether the last is the end of the execution.
@@ -91,7 +91,7 @@ pub(crate) struct Encoded {
     bytes: Bytes,
 }
 
-impl From<Transition> for Encoded {
+impl From<Transition> for EncodedEvents {
     fn from(transition: Transition) -> Self {
         let Transition { first_sequence, count, shown, .. } = transition;
         let mut encoded = Self { first: first_sequence, count: u64::from(count), is_end: false, bytes: shown.into() };
@@ -100,7 +100,7 @@ impl From<Transition> for Encoded {
     }
 }
 
-impl Encoded {
+impl EncodedEvents {
     /// The sequence of the last event.
     pub(crate) fn last(&self) -> u64 {
         self.first + self.count.saturating_sub(1)
@@ -233,7 +233,7 @@ impl EventFeed {
         let mut recent = lock(&self.recent);
         let is_watched = self.is_watched();
         if is_watched {
-            let events = Encoded::from(transition);
+            let events = EncodedEvents::from(transition);
             recent.bytes.add(events.len());
             recent.transitions.push_back(events);
             let of_all = recent.bytes.of_all();
@@ -336,14 +336,14 @@ impl EventFeed {
     }
 
     /// The transitions with the events after `cursor`, if the first of these is in memory; at least one, and no more than fit into `max_bytes`.
-    pub(crate) fn after(&self, cursor: u64, max_bytes: usize) -> Vec<Encoded> {
+    pub(crate) fn after(&self, cursor: u64, max_bytes: usize) -> Vec<EncodedEvents> {
         let recent = lock(&self.recent);
         let next = recent.transitions.partition_point(|events| events.last() <= cursor);
         if recent.transitions.get(next).is_none_or(|events| events.first > cursor + 1) {
             return Vec::new();
         }
         let mut bytes = 0;
-        let fits = |events: &&Encoded| {
+        let fits = |events: &&EncodedEvents| {
             let is_first = bytes == 0;
             bytes += events.len();
             is_first || bytes <= max_bytes
@@ -363,7 +363,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    fn events(sequences: std::ops::RangeInclusive<u64>, size: usize) -> Encoded {
+    fn events(sequences: std::ops::RangeInclusive<u64>, size: usize) -> EncodedEvents {
         let (first, count) = (*sequences.start(), sequences.clone().count() as u64);
         let mut bytes = Vec::new();
         for sequence in sequences {
@@ -371,19 +371,19 @@ mod tests {
                 v1::ExecutionEvent { sequence: sequence as i64, step_id: "x".repeat(size), ..Default::default() };
             event.encode_length_delimited(&mut bytes).unwrap();
         }
-        Encoded { first, count, is_end: false, bytes: bytes.into() }
+        EncodedEvents { first, count, is_end: false, bytes: bytes.into() }
     }
 
     fn feed() -> EventFeed {
         EventFeed::new(256, &Arc::default())
     }
 
-    fn transition(events: Encoded) -> Transition {
+    fn transition(events: EncodedEvents) -> Transition {
         let (first_sequence, count) = (events.first, u32::try_from(events.count).unwrap());
         Transition { first_sequence, count, version: 1, shown: events.bytes.to_vec(), sealed: None, facts: None }
     }
 
-    fn publish(feed: &EventFeed, events: Encoded) {
+    fn publish(feed: &EventFeed, events: EncodedEvents) {
         feed.publish(transition(events), None);
     }
 
@@ -398,7 +398,7 @@ mod tests {
         let first = |cursor| feed.after(cursor, 1000).first().map(|events| events.first);
         assert_eq!((first(1), first(2), first(3), first(5), first(6)), (None, Some(3), Some(3), Some(6), None));
         assert_eq!(*subscriber.borrow(), Head { last: 6, chunks: 0 });
-        let lasts = |cursor, max| feed.after(cursor, max).iter().map(Encoded::last).collect::<Vec<_>>();
+        let lasts = |cursor, max| feed.after(cursor, max).iter().map(EncodedEvents::last).collect::<Vec<_>>();
         assert_eq!((lasts(2, 1000), lasts(3, 1000), lasts(2, 1)), (vec![5, 6], vec![5, 6], vec![5]), "as many as fit");
         for n in 7..1000 {
             publish(&feed, events(n..=n, 1));
@@ -417,7 +417,7 @@ mod tests {
         let kept: Vec<u64> = (0..9).filter(|&cursor| !feed.after(cursor, 1).is_empty()).collect();
         assert_eq!(kept, [6, 7, 8]);
         publish(&feed, events(10..=10, 2 * MAX_RECENT_BYTES));
-        let last = |cursor| feed.after(cursor, 1).last().map(Encoded::last);
+        let last = |cursor| feed.after(cursor, 1).last().map(EncodedEvents::last);
         assert_eq!((last(8), last(9)), (None, Some(10)), "the latest is kept");
     }
 
@@ -432,7 +432,7 @@ mod tests {
             assert_eq!((event.sequence as u64, event.step_id.len()), (*sequence, 200));
         }
         assert_eq!((after(2).len(), after(4).len(), after(5).len()), (3, 1, 0));
-        let cut = Encoded { bytes: transition.bytes.slice(..transition.bytes.len() - 1), ..transition };
+        let cut = EncodedEvents { bytes: transition.bytes.slice(..transition.bytes.len() - 1), ..transition };
         let read: Vec<_> = cut.after(0).map(|event| event.map(|(sequence, _)| sequence).ok()).collect();
         assert_eq!(read, [Some(3), Some(4), None], "damage is noticed");
     }

@@ -6,7 +6,7 @@
 //! by a state that has not. What a commit brings along (events that are decoded already) only saves reading them.
 
 mod event_feed;
-pub(crate) mod followed;
+pub(crate) mod followed_executions;
 mod memory;
 mod reader;
 mod tail;
@@ -21,8 +21,8 @@ use std::{
 
 use belay_execution::Event;
 use belay_journal::{
-    Change, Changes, Cursor, Deletion, Done, ExecutionKey, ExecutionRow, InboxMessage, JournalReader, Page, Position,
-    Query, Reading, Refused, StartRequest, StoreError, StoreWrite, TakenMessage, Transition, UsageRow,
+    Change, Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxMessage, JournalReader, Page, Position, Query,
+    Reading, Refused, StartRequest, StoreError, StoreWrite, StoreWriteOutcome, TakenMessage, Transition, UsageRow,
 };
 use belay_proto::v1;
 use belay_reading::event_index::EventIndex;
@@ -33,7 +33,7 @@ use tonic::{Code, Status};
 use self::memory::Memory;
 pub use self::reader::{ExecutionReader, ReaderParts};
 pub(crate) use self::{
-    event_feed::{Encoded, End, EventFeed, Head, OutputChunk},
+    event_feed::{EncodedEvents, End, EventFeed, Head, OutputChunk},
     view::{LiveWaits, ReadView},
 };
 use crate::{
@@ -109,7 +109,7 @@ struct Feeds {
     /// The number of entries at which unused ones are swept; it doubles, so that sweeps are rare.
     sweep_at: usize,
     /// Executions that readers look at: their feeds, with the state that readers see, stay in memory.
-    viewed: HashMap<ExecutionName, Viewed>,
+    viewed: HashMap<ExecutionName, ViewedExecution>,
     /// The number of looks so far.
     looks: u64,
     memory: Arc<Memory>,
@@ -117,14 +117,14 @@ struct Feeds {
 
 /// An execution that readers look at.
 #[derive(Debug)]
-struct Viewed {
+struct ViewedExecution {
     key: ExecutionKey,
     feed: Arc<EventFeed>,
     /// When readers looked last, by [`Feeds::looks`].
     last: u64,
 }
 
-impl Viewed {
+impl ViewedExecution {
     fn weight(&self) -> usize {
         self.feed.view.weight() + MIN_VIEW_BYTES
     }
@@ -161,10 +161,10 @@ impl Follower {
     }
 
     /// Publishes an operation that is committed. Called in the order of the commits, before any caller learns of them.
-    pub(crate) fn committed(&self, operation: StoreWrite, push: Option<Push>, done: &Done) {
+    pub(crate) fn committed(&self, operation: StoreWrite, push: Option<Push>, done: &StoreWriteOutcome) {
         let Push { feed, events, end: shown, mut child } = push.unwrap_or_default();
         let (key, transition, summary, inbox) = match (operation, done) {
-            (StoreWrite::Create { transition, summary, inbox, .. }, Done::Created(key)) => {
+            (StoreWrite::Create { transition, summary, inbox, .. }, StoreWriteOutcome::Created(key)) => {
                 (*key, transition, Some(summary), inbox)
             }
             (StoreWrite::Append { key, transition, summary, inbox, .. }, _) => (key, transition, summary, inbox),
@@ -524,8 +524,8 @@ impl Feeds {
     fn keep_view(&mut self, name: ExecutionName, key: ExecutionKey) -> Arc<EventFeed> {
         let feed = self.of(key);
         self.looks += 1;
-        self.viewed.insert(name, Viewed { key, feed: Arc::clone(&feed), last: self.looks });
-        let mut weight: usize = self.viewed.values().map(Viewed::weight).sum();
+        self.viewed.insert(name, ViewedExecution { key, feed: Arc::clone(&feed), last: self.looks });
+        let mut weight: usize = self.viewed.values().map(ViewedExecution::weight).sum();
         if weight > MAX_VIEWED_BYTES {
             let mut looked: Vec<(u64, usize)> =
                 self.viewed.values().map(|viewed| (viewed.last, viewed.weight())).collect();

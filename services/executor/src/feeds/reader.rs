@@ -123,8 +123,8 @@ impl ExecutionReader {
             };
             tokio::select! {
                 error = follow(catch_up, writes) => error,
-                () = supervise("gives up what readers have left", &ids, shown, sweep) => {
-                    StoreError::Fault(StoreFault::Other("what readers have left is given up no more".to_owned()))
+                () = supervise("drops executions without readers", &ids, shown, sweep) => {
+                    StoreError::Fault(StoreFault::Other("executions without readers are dropped no more".to_owned()))
                 }
             }
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use belay_execution::{Actor, ApprovalMode, Body, Control, Created, DecideContext, Execution, RetryRequest, Timestamp};
 use belay_journal::{
-    ExecutionSummary, Fence, JournalWriter as _, NewExecution, Opened, Order, Refused, StoreError, Transition,
+    ExecutionSummary, Fence, JournalWriter as _, NewExecution, OpenedStore, Order, Refused, StoreError, Transition,
 };
 use belay_journal_memory::{Memory as MemoryJournal, MemoryWriter};
 use belay_plan::{Format, Plan};
@@ -13,7 +13,7 @@ use belay_sqlite::Threads;
 
 use super::*;
 use crate::{
-    store::secrets::{Sealed, Sealer, Secrets},
+    store::secrets::{SealedEvents, Sealer, Secrets},
     wire,
 };
 
@@ -40,11 +40,11 @@ impl Random {
 /// A store with a follower, whose commits are published when the test says so: between the two, readers of the store are ahead of it. Another follower
 /// is beside it, as in a process that drives nothing.
 struct World {
-    journal: Opened<MemoryWriter>,
+    journal: OpenedStore<MemoryWriter>,
     sealer: Arc<Sealer>,
     follower: Follower,
     beside: Follower,
-    unpublished: Vec<(StoreWrite, Option<Push>, Done)>,
+    unpublished: Vec<(StoreWrite, Option<Push>, StoreWriteOutcome)>,
 }
 
 /// An execution whose events are committed one by one.
@@ -151,7 +151,7 @@ impl World {
             return;
         }
         let mut messages: Vec<_> = events.iter().map(wire::encode).collect();
-        let Sealed { mut transition, .. } =
+        let SealedEvents { mut transition, .. } =
             self.sealer.seal(&mut driven.secrets, "8x4k2m9q1p7r3s5t6v8w", &mut messages, &|| [1; 32]);
         transition.facts = wire::facts_beside(&events);
         let ended = driven.execution.state().is_terminal();
@@ -189,10 +189,10 @@ impl World {
                 }
             }
         };
-        let answers: Result<Vec<Result<Done, Refused>>, StoreError> =
+        let answers: Result<Vec<Result<StoreWriteOutcome, Refused>>, StoreError> =
             self.journal.writer.commit(std::slice::from_ref(&operation)).await;
         let done = answers.unwrap().remove(0).unwrap();
-        if let Done::Created(key) = done {
+        if let StoreWriteOutcome::Created(key) = done {
             driven.key = Some(key);
         }
         let feed = driven.key.map(|key| self.follower.feed(key));
@@ -341,7 +341,7 @@ async fn an_end_beside_the_owner_is_that_of_the_store() {
 }
 
 /// An execution that has ended and that a reader has looked at, and its deletion as the store has it.
-async fn deleted_in_the_store() -> (World, Driven, StoreWrite, Done) {
+async fn deleted_in_the_store() -> (World, Driven, StoreWrite, StoreWriteOutcome) {
     let (mut world, mut random) = (World::new().await, Random(5));
     let mut driven = world.begin(0, plan(1));
     while !driven.execution.state().is_terminal() {
@@ -456,7 +456,7 @@ async fn readers_of_many_executions_do_not_exhaust_memory() {
         world.publish();
     }
     let kept = |world: &World| {
-        let viewed: usize = lock(&world.follower.feeds).viewed.values().map(Viewed::weight).sum();
+        let viewed: usize = lock(&world.follower.feeds).viewed.values().map(ViewedExecution::weight).sum();
         (viewed, world.follower.memory.recent().of_all(), world.follower.memory.pending().of_all())
     };
     let (viewed, recent, pending) = kept(&world);
@@ -499,6 +499,6 @@ async fn a_commit_of_an_execution_without_a_feed_needs_none() {
         usage: Vec::new(),
         fence,
     };
-    world.follower.committed(operation, None, &Done::Appended);
+    world.follower.committed(operation, None, &StoreWriteOutcome::Appended);
     assert_eq!(world.follower.feed(key).revision(), 0, "it is read from the journal");
 }

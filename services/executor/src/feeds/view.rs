@@ -23,7 +23,7 @@ use tonic::Status;
 use super::memory::{Memory, Share};
 use crate::{
     names::ExecutionName,
-    store::{journal_reads::JournalReads, replayed::Replayed, secrets::shown},
+    store::{journal_reads::JournalReads, replayed_execution::ReplayedExecution, secrets::shown},
     wire,
 };
 
@@ -46,7 +46,7 @@ const STEP_BYTES: usize = 1536;
 /// The state of one execution that readers see.
 #[derive(Debug)]
 pub(super) struct View {
-    folded: tokio::sync::Mutex<Option<Folded>>,
+    folded: tokio::sync::Mutex<Option<FoldedExecution>>,
     /// The committed events since the last reader; `None` while no reader follows.
     pending: Mutex<Option<Pending>>,
     /// The reasons for waiting that are in no event.
@@ -64,7 +64,7 @@ pub(super) struct View {
 
 /// The execution as of the last event that a reader has applied.
 #[derive(Debug)]
-struct Folded {
+struct FoldedExecution {
     execution: Execution,
     redactor: Redactor,
 }
@@ -115,10 +115,10 @@ impl ReadView<'_> {
         if message.end_time.is_some() {
             return shown(self.redactor, message);
         }
-        message.waiting.extend(self.waits.execution.iter().map(wire::obstacle));
-        for (step, obstacle) in &self.waits.steps {
+        message.waiting.extend(self.waits.execution.iter().map(wire::blocker));
+        for (step, blocker) in &self.waits.steps {
             if let Some(step) = message.steps.get_mut(step.position()) {
-                step.waiting = Some(wire::obstacle(obstacle));
+                step.waiting = Some(wire::blocker(blocker));
             }
         }
         shown(self.redactor, message)
@@ -137,8 +137,8 @@ impl ReadView<'_> {
     /// A step in this view, with its secrets hidden.
     pub(crate) fn step(&self, step: StepKey, view: wire::StepDetails) -> v1::Step {
         let mut message = wire::step(self.name, self.execution, self.execution.step(step), view);
-        if let Some((_, obstacle)) = self.waits.steps.iter().rev().find(|(held_up, _)| *held_up == step) {
-            message.waiting = Some(wire::obstacle(obstacle));
+        if let Some((_, blocker)) = self.waits.steps.iter().rev().find(|(held_up, _)| *held_up == step) {
+            message.waiting = Some(wire::blocker(blocker));
         }
         shown(self.redactor, message)
     }
@@ -210,18 +210,18 @@ impl View {
                 // What is committed from now on is kept; what was committed before is in the journal, and what is in both is applied once.
                 *lock(&self.pending) = Some(Pending::nothing(&self.memory));
                 let read = reads.replay(key).await.inspect_err(|_| *lock(&self.pending) = None);
-                let Replayed { execution, secrets, bytes, .. } = read?;
+                let ReplayedExecution { execution, secrets, bytes, .. } = read?;
                 if execution.last_sequence() < at_least {
                     return Err(Status::unavailable(
                         "the journal cannot be read as far as it is known to reach; retry",
                     ));
                 }
                 self.weight.store(bytes + execution.steps().len() * STEP_BYTES, Ordering::Relaxed);
-                folded.insert(Folded { execution, redactor: secrets.redactor().clone() })
+                folded.insert(FoldedExecution { execution, redactor: secrets.redactor().clone() })
             }
         };
         let waits = Arc::clone(&lock(&self.waits));
-        let Folded { execution, redactor } = current;
+        let FoldedExecution { execution, redactor } = current;
         Ok(look(&ReadView { name, execution, redactor, waits: &waits }))
     }
 
@@ -261,7 +261,7 @@ impl View {
     }
 
     /// Applies what was kept since the last reader.
-    fn follow(&self, folded: &mut Option<Folded>) {
+    fn follow(&self, folded: &mut Option<FoldedExecution>) {
         let taken = lock(&self.pending).as_mut().map(|pending| mem::replace(pending, Pending::nothing(&self.memory)));
         let (Some(pending), Some(current)) = (taken, folded.as_mut()) else { return };
         self.weight.fetch_add(pending.stored, Ordering::Relaxed);

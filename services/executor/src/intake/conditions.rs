@@ -19,9 +19,9 @@ pub(crate) fn problem_of_output(step: PlannedStep<'_>, schema: &Value) -> Option
     Some(step.problem(&format!("/output_schema{}", invalid.pointer), invalid.to_string()))
 }
 
-/// A question that is evaluated apart from drivers.
+/// The identity of a question that is evaluated apart from drivers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Asked {
+pub(crate) struct EvaluationKey {
     /// The id of the step.
     pub(crate) step: String,
     pub(crate) what: Question,
@@ -40,7 +40,7 @@ pub(crate) enum Question {
 
 /// A question with the work that answers it.
 pub(crate) struct ToEvaluate {
-    pub(crate) asked: Asked,
+    pub(crate) key: EvaluationKey,
     pub(crate) work: Evaluation,
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use belay_execution::{Json, ToolFacts, Workspace};
 use belay_journal::Folder;
 use belay_plan::{
-    COMMAND_TOOL, CallPlace, Format, InvalidPlan, Plan, Planned, PlannedCall, PlannedStep, StepProblem, Violation,
+    COMMAND_TOOL, CallPlace, Format, InvalidPlan, Plan, PlanPart, PlannedCall, PlannedStep, StepProblem, Violation,
     nearest,
 };
 use belay_proto::v1;
@@ -63,7 +63,7 @@ pub(crate) enum Source {
 /// Reads and checks a plan, with what `check` finds in its calls and forms.
 pub(crate) fn plan_with(
     source: &Source,
-    check: impl FnMut(Planned<'_>) -> Vec<StepProblem>,
+    check: impl FnMut(PlanPart<'_>) -> Vec<StepProblem>,
 ) -> Result<Plan, InvalidPlan> {
     match source {
         Source::Message(plan) => wire::checked_plan_from(plan.clone(), check),
@@ -81,14 +81,14 @@ pub(crate) fn checked(
     let mut tools = Vec::<ToolFacts>::new();
     let plan = plan_with(source, |planned| {
         let call = match planned {
-            Planned::Call(call) => call,
-            Planned::Condition { step, place, condition } => {
+            PlanPart::Call(call) => call,
+            PlanPart::Condition { step, place, condition } => {
                 return conditions::problem(step, place, condition).into_iter().collect();
             }
-            Planned::Output { step, schema } => {
+            PlanPart::Output { step, schema } => {
                 return conditions::problem_of_output(step, schema).into_iter().collect();
             }
-            Planned::Form { step, schema } => return problems_of_form(step, schema).into_iter().collect(),
+            PlanPart::Form { step, schema } => return problems_of_form(step, schema).into_iter().collect(),
         };
         let mut problems = problems_of_call(&call, catalogue, &mut tools);
         problems.extend(refused.get(&key_of(&call)).into_iter().flatten().cloned());

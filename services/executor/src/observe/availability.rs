@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use belay_execution::{Execution, Timestamp, Waiting};
 use belay_proto::v1::{self, execution::State, waiting_reason::Kind};
-use belay_reading::explanation::{Blocker, ObstacleKind, Service};
+use belay_reading::explanation::{Blocker, BlockerKind, Service};
 
 use crate::wire;
 
@@ -58,29 +58,29 @@ impl Availability {
             State::Pending | State::Running | State::AwaitingApproval | State::Paused | State::Cancelling
         );
         let waits_for = |kind: Kind| execution.waiting.iter().any(|waiting| waiting.kind() == kind);
-        let gate_away = wire::obstacle(&service_away(Service::ApprovalGate, Timestamp::from_micros(0))).who;
+        let gate_away = wire::blocker(&service_away(Service::ApprovalGate, Timestamp::from_micros(0))).who;
         let says_gate = execution.waiting.iter().any(|waiting| waiting.who == gate_away);
         let needs = Needs {
             runner: is_open && !waits_for(Kind::Runner),
             gate: is_open && waits_for(Kind::Approval) && !says_gate,
         };
-        execution.waiting.extend(self.blockers(needs).iter().map(wire::obstacle));
+        execution.waiting.extend(self.blockers(needs).iter().map(wire::blocker));
     }
 
     /// The same for an explanation: the unavailable services that an execution needs, of those that it is not known to wait for.
     pub(crate) fn beside(&self, execution: &Execution, known: &[Blocker]) -> Vec<Blocker> {
         let is_open = !execution.state().is_terminal();
-        let says = |kinds: &dyn Fn(&ObstacleKind) -> bool| known.iter().any(|obstacle| kinds(&obstacle.kind));
-        let is_of_runner = |kind: &ObstacleKind| {
+        let says = |kinds: &dyn Fn(&BlockerKind) -> bool| known.iter().any(|blocker| kinds(&blocker.kind));
+        let is_of_runner = |kind: &BlockerKind| {
             matches!(
                 kind,
-                ObstacleKind::ServiceAway(Service::ToolRunner)
-                    | ObstacleKind::RunnerAnswer(_)
-                    | ObstacleKind::ClockDifference
-                    | ObstacleKind::SandboxUnavailable
+                BlockerKind::ServiceAway(Service::ToolRunner)
+                    | BlockerKind::RunnerAnswer(_)
+                    | BlockerKind::ClockDifference
+                    | BlockerKind::SandboxUnavailable
             )
         };
-        let says_gate = says(&|kind| *kind == ObstacleKind::ServiceAway(Service::ApprovalGate));
+        let says_gate = says(&|kind| *kind == BlockerKind::ServiceAway(Service::ApprovalGate));
         let asks = || execution.waiting().iter().any(|waiting| matches!(waiting, Waiting::Approval { .. }));
         self.blockers(Needs { runner: is_open && !says(&is_of_runner), gate: is_open && !says_gate && asks() })
     }
@@ -99,7 +99,7 @@ struct Needs {
 }
 
 fn service_away(service: Service, since: Timestamp) -> Blocker {
-    Blocker { since, kind: ObstacleKind::ServiceAway(service) }
+    Blocker { since, kind: BlockerKind::ServiceAway(service) }
 }
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
         away.gate().set_unavailable(now);
         assert_eq!(waits(&away, State::Running, vec![]), ["the tool runner, which does not answer"]);
         assert_eq!(
-            waits(&away, State::Running, vec![wire::obstacle(&service_away(Service::ToolRunner, now))]).len(),
+            waits(&away, State::Running, vec![wire::blocker(&service_away(Service::ToolRunner, now))]).len(),
             1,
             "listed once"
         );

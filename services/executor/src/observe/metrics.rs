@@ -2,7 +2,7 @@
 
 use belay_journal::{AnyOf, Condition, Order, Query};
 use belay_proto::v1::waiting_reason::Kind;
-use belay_service_kit::metrics::{Measured, Metric, Reading, Unit, Values};
+use belay_service_kit::metrics::{Metric, MetricsSource, Reading, Unit, Values};
 
 use crate::owned::registry::ExecutionRegistry;
 
@@ -13,7 +13,7 @@ const MAX_COUNTED: usize = 1000;
 /// How many messages for webhooks are counted, for the same reason.
 const MAX_MESSAGES: usize = 10_000;
 
-impl Measured for ExecutionRegistry {
+impl MetricsSource for ExecutionRegistry {
     fn metrics(&self) -> Reading<'_> {
         Box::pin(async move {
             let awaits_outcome = Query {

@@ -29,19 +29,19 @@ pub(crate) struct Queue<T> {
 
 /// The end that they are taken out of. It stays when the task that takes them fails.
 #[derive(Debug)]
-pub(crate) struct Queued<T> {
+pub(crate) struct QueueReceiver<T> {
     receiver: Mutex<mpsc::Receiver<T>>,
     taken: AtomicBool,
     lost: Arc<Lost>,
 }
 
 /// The two ends of a queue.
-pub(crate) fn queue<T>() -> (Queue<T>, Queued<T>) {
+pub(crate) fn queue<T>() -> (Queue<T>, QueueReceiver<T>) {
     let (sender, receiver) = mpsc::channel(CAPACITY);
     let lost = Arc::<Lost>::default();
     (
         Queue { sender, lost: Arc::clone(&lost) },
-        Queued { receiver: Mutex::new(receiver), taken: AtomicBool::new(false), lost },
+        QueueReceiver { receiver: Mutex::new(receiver), taken: AtomicBool::new(false), lost },
     )
 }
 
@@ -70,7 +70,7 @@ impl<T> Queue<T> {
     }
 }
 
-impl<T> Queued<T> {
+impl<T> QueueReceiver<T> {
     /// The messages, for one task at a time. One that was there before may have failed with messages that it had taken.
     pub(crate) async fn messages(&self) -> Messages<'_, T> {
         if self.taken.swap(true, Ordering::SeqCst) {

@@ -8,10 +8,12 @@ use std::{
 use belay_blobs::BlobStore;
 use belay_execution::Timestamp;
 use belay_group_commit::CommitError;
-use belay_journal::{Done, ExecutionKey, Fence, JournalWriter, Opened, Refused, StoreError, StoreWrite};
+use belay_journal::{
+    ExecutionKey, Fence, JournalWriter, OpenedStore, Refused, StoreError, StoreWrite, StoreWriteOutcome,
+};
 use belay_journal_sqlite::SqliteWriter;
 use belay_proto::{runner_v1, stores::Stores};
-use belay_reading::explanation::{Blocker, ObstacleKind};
+use belay_reading::explanation::{Blocker, BlockerKind};
 use belay_reasons as reasons;
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Clock, Ids, Limit, Shutdown, SteadyClock, status};
@@ -30,14 +32,14 @@ use crate::{
         messages::{Command, Delivery, GateNotice},
         namespace_usage::NamespaceBudgets,
         ownership::Ownership,
-        queue::{Queue, Queued, queue},
+        queue::{Queue, QueueReceiver, queue},
         steps_in_memory::StepsInMemory,
         wake_ups::WakeUps,
     },
     runners::{in_doubt::CallsInDoubt, runner::Runner},
     store::{
         blobs::Blobs,
-        commits::{self, Commits, Failed, Write},
+        commits::{self, BatchError, Commits, Write},
         journal_reads::{JournalReads, store_reason},
         secrets::Sealer,
     },
@@ -48,7 +50,7 @@ use crate::{
 /// The parts of the service, including everything that a simulation replaces.
 pub struct Parts<W = SqliteWriter> {
     /// The store of executions.
-    pub journal: Opened<W>,
+    pub journal: OpenedStore<W>,
     /// The store of their blobs.
     pub blobs: Arc<dyn BlobStore>,
     /// Where blocking work runs.
@@ -84,7 +86,7 @@ pub struct Parts<W = SqliteWriter> {
 impl<W> Parts<W> {
     /// The parts with what is made of the journal in its place.
     #[must_use]
-    pub fn map_journal<V>(self, map: impl FnOnce(Opened<W>) -> Opened<V>) -> Parts<V> {
+    pub fn map_journal<V>(self, map: impl FnOnce(OpenedStore<W>) -> OpenedStore<V>) -> Parts<V> {
         let Self {
             journal,
             blobs,
@@ -176,7 +178,9 @@ pub struct ExecutionRegistry {
 
 impl ExecutionRegistry {
     /// The registry on a store, and the ends of its queues to the gate and the runner.
-    pub(crate) fn open<W: JournalWriter>(parts: Parts<W>) -> (Arc<Self>, Queued<GateNotice>, Queued<(i32, String)>) {
+    pub(crate) fn open<W: JournalWriter>(
+        parts: Parts<W>,
+    ) -> (Arc<Self>, QueueReceiver<GateNotice>, QueueReceiver<(i32, String)>) {
         let Parts {
             journal,
             blobs,
@@ -195,7 +199,7 @@ impl ExecutionRegistry {
             webhooks,
             thresholds,
         } = parts;
-        let Opened { writer, reader, client_reader, stores, fence, .. } = journal;
+        let OpenedStore { writer, reader, client_reader, stores, fence, .. } = journal;
         let sealer = Arc::new(Sealer { redactor, master_key });
         let read_by = |reader| JournalReads::new(reader, &sealer, &blobs, threads);
         let follower = Arc::new(Follower::new(read_by(client_reader), thresholds.max_recent));
@@ -294,7 +298,10 @@ impl ExecutionRegistry {
     }
 
     /// Commits an operation to the store.
-    pub(crate) async fn commit(&self, write: impl Into<Write>) -> Result<Result<Done, Refused>, Failed> {
+    pub(crate) async fn commit(
+        &self,
+        write: impl Into<Write>,
+    ) -> Result<Result<StoreWriteOutcome, Refused>, BatchError> {
         let write = write.into();
         let has_messages = match &write.operation {
             StoreWrite::Create { outbox, .. } | StoreWrite::Append { outbox, .. } => !outbox.is_empty(),
@@ -437,7 +444,7 @@ impl ExecutionRegistry {
     pub(crate) fn set_aside(&self, key: ExecutionKey, status: Status) {
         let feed = self.feed(key);
         feed.set_waits(LiveWaits {
-            execution: vec![Blocker { since: self.now(), kind: ObstacleKind::Fault }],
+            execution: vec![Blocker { since: self.now(), kind: BlockerKind::Fault }],
             steps: Vec::new(),
         });
         lock(&self.set_aside).insert(key, (status, feed));
@@ -503,7 +510,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(crate) fn unwritable(error: &Failed) -> Status {
+pub(crate) fn unwritable(error: &BatchError) -> Status {
     let reason = match error {
         CommitError::Failed(error) => store_reason(error),
         CommitError::Stopped => reasons::STOPPING,

@@ -44,13 +44,15 @@ impl ExecutionRegistry {
             .keep("connects the runner", move |registry| connection::run(registry, connected.clone(), wants_session));
         registry.keep("loads executions in time", timers::wake_in_time);
         let follower = Arc::clone(&registry.reading.follower);
-        registry.keep("gives up what readers have left", move |_| {
+        registry.keep("drops executions without readers", move |_| {
             let follower = Arc::clone(&follower);
             async move { follower.give_up_left_overs().await }
         });
         registry.keep("delivers messages between executions", loading::deliver_mail);
         registry.keep("completes deletions", deletions::run);
-        registry.keep("deletes what is not kept", move |registry| retention::run(registry, retention.clone()));
+        registry.keep("deletes executions past their retention", move |registry| {
+            retention::run(registry, retention.clone())
+        });
         registry.keep("sends messages to webhooks", webhooks::run);
         // These two go on until what is queued has been sent.
         let (gate, ownership) = (registry.gate.clone(), registry.ownership.clone());

@@ -19,7 +19,7 @@ use tonic::{Code, Status};
 
 use crate::{
     names::ExecutionName,
-    owned::{queue::Queued, registry::ExecutionRegistry},
+    owned::{queue::QueueReceiver, registry::ExecutionRegistry},
     runners::{call_reply::is_permanent, runner::Runner},
     wire,
 };
@@ -34,7 +34,7 @@ const WATCH_TIMEOUT: Duration = Duration::from_secs(45);
 pub(crate) async fn send(
     runner: Runner,
     token: i64,
-    calls: Arc<Queued<(i32, String)>>,
+    calls: Arc<QueueReceiver<(i32, String)>>,
     max_batch: usize,
     ids: Arc<Ids>,
 ) {

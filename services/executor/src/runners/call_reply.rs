@@ -24,14 +24,14 @@ pub(crate) enum RunnerReply {
     /// All of it.
     Whole(CallReply),
     /// The call has completed, and its result has to be copied.
-    Uncopied(Uncopied),
+    Uncopied(UncopiedResult),
     /// Either of them, and values that are secrets from now on.
     WithSecrets(Vec<String>, Box<Self>),
 }
 
 /// A call that has completed, with a reference to its result.
 #[derive(Debug)]
-pub(crate) struct Uncopied {
+pub(crate) struct UncopiedResult {
     pub(crate) reference: ResultReference,
     pub(crate) receipt: Receipt,
 }
@@ -205,7 +205,7 @@ fn understood(reported: runner_v1::ToolCall) -> Result<RunnerReply, NotUnderstoo
         State::Completed => match reported.result.and_then(|result| result.content) {
             Some(Content::Json(text)) => ToolCallEnd::Completed { result: Json::from_text(text).into(), receipt },
             Some(Content::Blob(blob)) => {
-                return Ok(RunnerReply::Uncopied(Uncopied { reference: reference(blob)?, receipt }));
+                return Ok(RunnerReply::Uncopied(UncopiedResult { reference: reference(blob)?, receipt }));
             }
             None => return Err(NotUnderstood::Missing(RESULT)),
         },
@@ -424,7 +424,9 @@ mod tests {
             let result = Some(v1::Payload { content: Some(Content::Blob(blob)) });
             reply_of(runner_v1::ToolCall { state: State::Completed.into(), result, ..Default::default() })
         };
-        let RunnerReply::Uncopied(Uncopied { reference, .. }) = reply(|_| {}) else { panic!("it is a reference") };
+        let RunnerReply::Uncopied(UncopiedResult { reference, .. }) = reply(|_| {}) else {
+            panic!("it is a reference")
+        };
         assert_eq!(reference.size, 7);
         let others: [fn(&mut v1::BlobRef); 4] = [
             |blob| blob.digest = blob.digest.replace("sha256", "hmac-sha256"),

@@ -26,7 +26,7 @@ use tonic::Status;
 
 use crate::runners::{
     call_reply::{RunnerReply, is_permanent},
-    session::{Confirmed, Delivery, Report, Session, Urgency},
+    session::{AcknowledgementReply, Delivery, Report, Session, Urgency},
 };
 
 /// The delay before an acknowledgement is sent again that the runner could not take.
@@ -357,8 +357,8 @@ impl Link {
         for reply in message.replies {
             let mut state = self.state();
             match state.session.confirm(&reply) {
-                Some(Confirmed::Taken) => continue,
-                Some(Confirmed::Refused(request, status)) => {
+                Some(AcknowledgementReply::Taken) => continue,
+                Some(AcknowledgementReply::Refused(request, status)) => {
                     drop(state);
                     self.acknowledge_later(request, &status);
                     continue;

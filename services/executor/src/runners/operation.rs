@@ -26,8 +26,8 @@ use crate::{
     owned::registry::ExecutionRegistry,
     runners::{
         call_reply::{
-            CallReply, RunnerReply, Uncopied, acknowledged_end, is_unexpected, name_not_free, named_answer, refused,
-            reply_of, reply_without_ledger,
+            CallReply, RunnerReply, UncopiedResult, acknowledged_end, is_unexpected, name_not_free, named_answer,
+            refused, reply_of, reply_without_ledger,
         },
         copy::{self, MAX_FAILED_COPIES, NotCopied, ResultCopy},
         link::{First, Following, Operation as _},
@@ -314,7 +314,7 @@ impl ToolCallOperation {
         }
     }
 
-    async fn copy(&mut self, Uncopied { reference, receipt }: Uncopied) -> Result<CallReply, DriverGone> {
+    async fn copy(&mut self, UncopiedResult { reference, receipt }: UncopiedResult) -> Result<CallReply, DriverGone> {
         self.is_copied = true;
         let size = reference.size;
         if let Some(failure) = copy::too_large(size) {

@@ -51,7 +51,7 @@ impl Report {
             Reply::Asking(asking) => Self::Asking(asking.questions),
             Reply::Held(call) | Reply::Result(call) => Self::Ended(Ok(Box::new(call))),
             Reply::Acknowledged(_) => {
-                Self::Ended(Err(Status::internal("the runner acknowledged what is no acknowledgement")))
+                Self::Ended(Err(Status::internal("the runner acknowledged a request that is not an acknowledgement")))
             }
             Reply::Refused(refusal) => Self::Ended(Err(status_of(refusal))),
         }
@@ -67,7 +67,7 @@ fn status_of(refusal: SessionRefusal) -> Status {
 
 /// The runner's reply to an acknowledgement.
 #[derive(Debug)]
-pub(crate) enum Confirmed {
+pub(crate) enum AcknowledgementReply {
     Taken,
     Refused(AcknowledgeToolCallsRequest, Status),
 }
@@ -263,11 +263,11 @@ impl<W> Session<W> {
     }
 
     /// Returns the meaning of a reply for an acknowledgement; `None` when it is about another operation.
-    pub(crate) fn confirm(&mut self, reply: &SessionReply) -> Option<Confirmed> {
+    pub(crate) fn confirm(&mut self, reply: &SessionReply) -> Option<AcknowledgementReply> {
         let request = self.unconfirmed.remove(&reply.operation)?;
         Some(match &reply.reply {
-            Some(Reply::Refused(refusal)) => Confirmed::Refused(request, status_of(refusal.clone())),
-            _ => Confirmed::Taken,
+            Some(Reply::Refused(refusal)) => AcknowledgementReply::Refused(request, status_of(refusal.clone())),
+            _ => AcknowledgementReply::Taken,
         })
     }
 

@@ -2,13 +2,13 @@
 
 use belay_execution::Json;
 use belay_proto::v1;
-use belay_reading::artifacts::{Content, Made};
+use belay_reading::artifacts::{Artifact, Content};
 use belay_redaction::Redactor;
 
 use crate::{store::secrets::shown, wire};
 
 /// The artifact as the contract has it, with its secrets hidden.
-pub(super) fn message(made: &Made, execution: &str, redactor: &Redactor) -> v1::Artifact {
+pub(super) fn message(made: &Artifact, execution: &str, redactor: &Redactor) -> v1::Artifact {
     let artifact = wire::artifact(made, execution, |json| shown_text(json, redactor));
     match made.content {
         // Its size and digest are those of the text that is shown.

@@ -46,14 +46,18 @@ pub(super) async fn explain_execution(
 }
 
 /// An execution that is explained.
-struct Explained {
+struct ExplainedExecution {
     message: v1::Explanation,
     outlook: Outlook,
     /// The executions of steps that explain it, by name.
     children: Vec<String>,
 }
 
-async fn explained(reading: &Arc<ExecutionReader>, name: &ExecutionName, room: &mut Room) -> Result<Explained, Status> {
+async fn explained(
+    reading: &Arc<ExecutionReader>,
+    name: &ExecutionName,
+    room: &mut Room,
+) -> Result<ExplainedExecution, Status> {
     let cancel_request = cancel_request(reading, name).await?;
     let is_driven = reading.is_driven(reading.follower.find(name).await?.key);
     let look = |seen: &ReadView<'_>| {
@@ -62,14 +66,14 @@ async fn explained(reading: &Arc<ExecutionReader>, name: &ExecutionName, room: &
         blockers.extend(reading.availability.beside(seen.execution, &blockers));
         let beside = Circumstances {
             blockers: &blockers,
-            step_obstacles: &waits.steps,
+            step_blockers: &waits.steps,
             cancel_request: cancel_request.as_ref(),
             is_driven,
         };
         let explanation = explain(&name.to_string(), seen.execution, beside);
         // What it waits for is among the causes.
         let execution = v1::Execution { waiting: Vec::new(), ..seen.execution(ExecutionView::Basic) };
-        Explained {
+        ExplainedExecution {
             message: message(seen, name, execution, &explanation, room),
             outlook: explanation.outlook(),
             children: explanation.children,

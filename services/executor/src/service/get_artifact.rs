@@ -2,7 +2,7 @@ use std::{ops::ControlFlow, sync::Arc};
 
 use belay_execution::{Payload, Workspace};
 use belay_proto::v1;
-use belay_reading::artifacts::{ArtifactId, Content, Made, Selection};
+use belay_reading::artifacts::{Artifact, ArtifactId, Content, Selection};
 use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
@@ -84,7 +84,7 @@ impl Bytes {
 }
 
 /// Finds the artifact with this id.
-async fn find(history: &History<'_>, name: &ExecutionName, id: &str) -> Result<Made, Status> {
+async fn find(history: &History<'_>, name: &ExecutionName, id: &str) -> Result<Artifact, Status> {
     let wanted = ArtifactId::parse(id).ok_or_else(|| not_found(name, id))?;
     let selecting = history.select(|index, is_complete| {
         let is_far_enough = index.last() >= wanted.sequence() || is_complete;

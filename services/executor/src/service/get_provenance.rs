@@ -5,7 +5,7 @@ use std::{
 };
 
 use belay_proto::v1;
-use belay_reading::artifacts::{ArtifactId, Lineage, Made, Selection};
+use belay_reading::artifacts::{Artifact, ArtifactId, Lineage, Selection};
 use belay_service_kit::status;
 use tonic::Status;
 
@@ -45,7 +45,7 @@ pub(super) async fn get_provenance(
     });
     let (selection, up, down) = selecting.await?.ok_or_else(|| not_found(&name, &id))?;
     let mut found = HashMap::with_capacity(selection.len());
-    let see = |made: Made| {
+    let see = |made: Artifact| {
         found.insert(made.id, artifacts::message(&made, &execution, &history.redactor));
         ControlFlow::Continue(())
     };

@@ -10,7 +10,7 @@ use belay_execution::{Event, StepId, Workspace};
 use belay_journal::{ExecutionKey, Transition};
 use belay_proto::v1::{AuditLevel, ExecutionEvent, execution_event::Kind};
 use belay_reading::{
-    artifacts::{Made, Selection},
+    artifacts::{Artifact, Selection},
     event_index::EventIndex,
 };
 use belay_reasons as reasons;
@@ -72,14 +72,14 @@ impl<'a> History<'a> {
     pub(super) async fn artifacts(
         &self,
         selection: &Selection,
-        mut see: impl FnMut(Made) -> ControlFlow<()>,
+        mut see: impl FnMut(Artifact) -> ControlFlow<()>,
     ) -> Result<(), Status> {
         for part in selection.parts(MAX_SELECTED) {
             let mut events = HashMap::new();
             self.at(&part.sequences(), |event| drop(events.insert(event.sequence, event))).await?;
-            for made in part.made(&events) {
-                let made = made.ok_or_else(|| corrupt("An event of the execution is not what it was."))?;
-                if see(made).is_break() {
+            for artifact in part.artifacts(&events) {
+                let artifact = artifact.ok_or_else(|| corrupt("An event of the execution is not what it was."))?;
+                if see(artifact).is_break() {
                     return Ok(());
                 }
             }

@@ -2,7 +2,7 @@ use std::{ops::ControlFlow, sync::Arc};
 
 use belay_execution::StepId;
 use belay_proto::v1;
-use belay_reading::artifacts::{ArtifactId, Listed, Made, Page, Selection, Wanted};
+use belay_reading::artifacts::{Artifact, ArtifactFilter, ArtifactId, ArtifactPage, Page, Selection};
 use belay_service_kit::status;
 use prost::Message as _;
 use tonic::Status;
@@ -33,30 +33,30 @@ pub(super) async fn list_artifacts(
     let kind = wire::artifact_kind_from(request.kind);
     let history = History::of(reading, &name, step.as_deref(), &request.parent).await?;
     let step = step.map(StepId::from);
-    let wanted = Wanted { step: step.clone(), kind, path_prefix: request.path_prefix, after };
+    let filter = ArtifactFilter { step: step.clone(), kind, path_prefix: request.path_prefix, after };
     let execution = name.to_string();
-    let message = |made: &Made| {
+    let message = |made: &Artifact| {
         let message = artifacts::message(made, &execution, &history.redactor);
         let bytes = message.encoded_len();
         (message, bytes)
     };
-    let mut page = Page::new(wanted, size, MAX_PAGE_BYTES);
+    let mut page = Page::new(filter, size, MAX_PAGE_BYTES);
     loop {
-        let (wanted, count) = (page.wanted(), page.missing().min(MAX_SELECTED));
+        let (filter, count) = (page.filter(), page.missing().min(MAX_SELECTED));
         let selecting = history.select(|index, is_complete| {
             let graph = index.artifacts();
-            let selection = Selection::of(graph, graph.candidates(wanted).take(count));
+            let selection = Selection::of(graph, graph.candidates(filter).take(count));
             (selection.len() == count || is_complete).then(|| (selection, index.unlisted(step.as_ref())))
         });
         let (selection, unlisted) = selecting.await?;
         let mut is_full = false;
-        let see = |made: Made| {
+        let see = |made: Artifact| {
             is_full = page.apply(&made, message);
             if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         history.artifacts(&selection, see).await?;
         if is_full || selection.len() < count {
-            let Listed { artifacts, next, unlisted } = page.listed(unlisted);
+            let ArtifactPage { artifacts, next, unlisted } = page.finish(unlisted);
             return Ok(v1::ListArtifactsResponse {
                 artifacts,
                 next_page_token: next.map(|next| next.to_string()).unwrap_or_default(),

@@ -40,28 +40,28 @@ use belay_proto::{
     watch::WatchMessage,
 };
 use belay_reasons as reasons;
-use belay_service_kit::{Hosted, Principal, host::MAX_MESSAGE_BYTES, status};
+use belay_service_kit::{HostedServices, Principal, host::MAX_MESSAGE_BYTES, status};
 use tonic::{Code, Request, Response, Status, service::Routes};
 
 use self::watch_execution::Messages;
 use crate::{ExecutionReader, ExecutionRegistry};
 
 /// The service, ready to be served.
-pub fn hosted(registry: Arc<ExecutionRegistry>) -> Hosted {
+pub fn hosted(registry: Arc<ExecutionRegistry>) -> HostedServices {
     let measured = Arc::clone(&registry);
     host(Service { reading: Arc::clone(&registry.reading), registry: Some(registry) }).with_metrics(measured)
 }
 
 /// The service of a process that drives no execution, ready to be served: it answers what changes nothing, and refuses everything else with READ_ONLY.
-pub fn hosted_to_read(reading: Arc<ExecutionReader>) -> Hosted {
+pub fn hosted_to_read(reading: Arc<ExecutionReader>) -> HostedServices {
     host(Service { reading, registry: None })
 }
 
-fn host(service: Service) -> Hosted {
+fn host(service: Service) -> HostedServices {
     let service = ExecutorServiceServer::new(service)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-    Hosted::new(Routes::new(service), "belay.v1.ExecutorService", belay_proto::FILE_DESCRIPTOR_SET)
+    HostedServices::new(Routes::new(service), "belay.v1.ExecutorService", belay_proto::FILE_DESCRIPTOR_SET)
 }
 
 struct Service {

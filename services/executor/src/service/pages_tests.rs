@@ -8,7 +8,7 @@ use belay_execution::{
     ToolFacts,
 };
 use belay_journal::{
-    ExecutionSummary, Fence, InboxChanges, JournalWriter as _, NewExecution, Opened, StoreWrite, Transition,
+    ExecutionSummary, Fence, InboxChanges, JournalWriter as _, NewExecution, OpenedStore, StoreWrite, Transition,
 };
 use belay_journal_memory::{Memory, MemoryWriter};
 use belay_plan::{Format, Plan};
@@ -26,7 +26,9 @@ use super::{
     get_artifact::get_artifact, get_provenance::get_provenance, list_artifacts::list_artifacts,
     list_audit_entries::list_audit_entries, list_events::list_events, list_tool_calls::list_tool_calls,
 };
-use crate::{ExecutionRegistry, Gate, Parts, Runner, Thresholds, names::ExecutionName, store::secrets::Sealed, wire};
+use crate::{
+    ExecutionRegistry, Gate, Parts, Runner, Thresholds, names::ExecutionName, store::secrets::SealedEvents, wire,
+};
 
 const NAME: &str = "namespaces/n/executions/e";
 
@@ -209,7 +211,7 @@ fn events(steps: usize, file: impl Fn(usize) -> CommittedFile) -> (Vec<Transitio
     for n in 0.. {
         events.extend(execution.advance(DecideContext { now, ledger_id: "l" }));
         let mut messages: Vec<_> = events.iter().map(wire::encode).collect();
-        let Sealed { mut transition, new_key } =
+        let SealedEvents { mut transition, new_key } =
             sealer.seal(&mut secrets, "8x4k2m9q1p7r3s5t6v8w", &mut messages, &|| [1; 32]);
         transition.facts = wire::facts_beside(&events);
         transitions.push(transition);
@@ -233,7 +235,7 @@ fn events(steps: usize, file: impl Fn(usize) -> CommittedFile) -> (Vec<Transitio
     (transitions, seal_key)
 }
 
-async fn commit(journal: &mut Opened<MemoryWriter>, transitions: Vec<Transition>, mut new_key: Option<Vec<u8>>) {
+async fn commit(journal: &mut OpenedStore<MemoryWriter>, transitions: Vec<Transition>, mut new_key: Option<Vec<u8>>) {
     let fence = Fence { shard: 0, token: journal.fence };
     let last = transitions.len() - 1;
     let mut key = None;
@@ -263,7 +265,7 @@ async fn commit(journal: &mut Opened<MemoryWriter>, transitions: Vec<Transition>
             }
         };
         let done = journal.writer.commit(&[operation]).await.unwrap().remove(0).unwrap();
-        if let belay_journal::Done::Created(created) = done {
+        if let belay_journal::StoreWriteOutcome::Created(created) = done {
             key = Some(created);
         }
     }

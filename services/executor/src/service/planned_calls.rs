@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use belay_execution::Json;
-use belay_plan::{Plan, Planned, StepValue};
+use belay_plan::{Plan, PlanPart, StepValue};
 use belay_proto::{runner_v1, v1};
 
 use crate::{
@@ -37,8 +37,8 @@ fn of_plan(plan: &Plan, inputs: &Json) -> Vec<v1::PlannedCall> {
     let message = wire::plan_message(plan);
     let ids: Vec<String> = message.steps.iter().map(|step| step.id.clone()).collect();
     let (values, mut room, mut calls) = (inputs.value(), MAX_VALUES_BYTES, Vec::new());
-    let collect = |planned: Planned<'_>| {
-        if let Planned::Call(call) = planned
+    let collect = |planned: PlanPart<'_>| {
+        if let PlanPart::Call(call) = planned
             && let (Some(arguments), Some(id)) = (call.arguments, ids.get(call.step.step))
         {
             // A plan within a step has inputs of its own.

@@ -4,7 +4,7 @@ use belay_defects::{Defect, is_planted};
 use belay_execution::{Actor, Body, Created, Event, ExecutionEvent, Timestamp, Workspace, digest};
 use belay_journal::{Folder, NewExecution, Refused, StartRequest};
 use belay_plan::{
-    Plan, Planned, StepProblem, label_problem,
+    Plan, PlanPart, StepProblem, label_problem,
     limits::{self, MAX_INPUT_BYTES},
 };
 use belay_proto::{
@@ -72,8 +72,8 @@ struct ForeseenProblems {
 /// Lets the runner check every call that can be read, whatever else is wrong with the plan.
 async fn foreseen(registry: &ExecutionRegistry, source: &Source) -> ForeseenProblems {
     let (mut calls, mut planned) = (Vec::new(), Vec::new());
-    let collect = |of_plan: Planned<'_>| {
-        if let Planned::Call(call) = of_plan
+    let collect = |of_plan: PlanPart<'_>| {
+        if let PlanPart::Call(call) = of_plan
             && let Some(arguments) = call.arguments
         {
             // The value of a template is not known yet.

@@ -8,8 +8,8 @@ use belay_proto::{
 };
 use belay_reasons as reasons;
 use belay_service_kit::{
-    Principal, Taken,
-    cursor::{Cursor, Source, Watched},
+    Permit, Principal,
+    cursor::{Cursor, Source, WatchIdentity},
     status,
     watch::{Wake, heartbeat_interval, wake},
 };
@@ -20,7 +20,7 @@ use tonic::{Code, Status};
 use super::get_execution::show;
 use crate::{
     ExecutionReader,
-    feeds::{Encoded, EventFeed, Head, OutputChunk},
+    feeds::{EncodedEvents, EventFeed, Head, OutputChunk},
     names::ExecutionName,
     observe::trace::span_of,
     store::journal_reads::{undecodable, unreadable},
@@ -44,7 +44,7 @@ pub(super) async fn watch_execution(
 ) -> Result<Messages<WatchMessage>, Status> {
     let name = ExecutionName::parse("name", &request.name)?;
     let heartbeat = heartbeat_interval(request.heartbeat_interval.as_ref())?;
-    let watched = Watched::execution(&request.name);
+    let watched = WatchIdentity::execution(&request.name);
     let resumed = watched.read(&request.cursor)?;
     let taken = reading.watchers.take_for(caller)?;
     let row = reading.follower.find(&name).await?;
@@ -69,7 +69,7 @@ pub(super) async fn watch_execution(
         if is_planted(Defect::CursorAheadRejected) {
             return Err(status::invalid("cursor", "is after the last event").into());
         }
-        tracing::warn!(execution = %name, ?resumed, last, ?reason, "A watch cannot go on from its cursor; it is reset");
+        tracing::warn!(execution = %name, ?resumed, last, ?reason, "A watch cannot resume from its cursor; it is reset");
     }
     let watch = Watch {
         reading: Arc::clone(reading),
@@ -116,7 +116,7 @@ struct Watch {
     changes: tokio::sync::watch::Receiver<Head>,
     /// The execution's span.
     traceparent: String,
-    watched: Watched,
+    watched: WatchIdentity,
     /// The source of the numbers of the events.
     source: Source,
     /// The number of the last event that was sent.
@@ -127,7 +127,7 @@ struct Watch {
     page: usize,
     heartbeat: Duration,
     /// Counts against the limit of waiting requests.
-    _taken: Taken,
+    _taken: Permit,
 }
 
 impl Watch {
@@ -235,7 +235,7 @@ impl Watch {
     }
 
     /// The next transitions with events after the cursor, from memory or from the store; none when there are none yet.
-    async fn next(&mut self) -> Result<Vec<Encoded>, Status> {
+    async fn next(&mut self) -> Result<Vec<EncodedEvents>, Status> {
         let cursor = self.cursor;
         let in_memory = self.feed.after(cursor, MAX_PAGE_BYTES);
         if !in_memory.is_empty() {
@@ -256,7 +256,7 @@ impl Watch {
             if bytes > MAX_PAGE_BYTES && !transitions.is_empty() {
                 break;
             }
-            transitions.push(Encoded::from(transition));
+            transitions.push(EncodedEvents::from(transition));
         }
         // A client that is shown an event and then asks for the execution gets it with that event.
         if let Some(last) = transitions.last() {

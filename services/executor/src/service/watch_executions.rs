@@ -4,8 +4,8 @@ use belay_journal::{Cursor as Commits, ExecutionKey, Order, Position, Query, Sto
 use belay_proto::v1::{self, watch_executions_response::Content, watch_reset::Reason};
 use belay_reasons as reasons;
 use belay_service_kit::{
-    Principal, Taken,
-    cursor::{Cursor, Source, Watched},
+    Permit, Principal,
+    cursor::{Cursor, Source, WatchIdentity},
     status,
     watch::{Wake, heartbeat_interval, wake},
 };
@@ -16,7 +16,8 @@ use super::{
     watch_execution::Messages,
 };
 use crate::{
-    ExecutionReader, feeds::followed::Followed, store::journal_reads::unreadable, upkeep::deletions::NAME_RESERVED,
+    ExecutionReader, feeds::followed_executions::FollowedExecutions, store::journal_reads::unreadable,
+    upkeep::deletions::NAME_RESERVED,
 };
 
 /// How many executions are read for the first messages at a time: what a watcher that never reads holds in memory.
@@ -68,7 +69,7 @@ pub(super) async fn watch_executions(
 ) -> Result<Messages<v1::WatchExecutionsResponse>, Status> {
     let v1::WatchExecutionsRequest { parent, filter, cursor, heartbeat_interval: interval, include_children } = request;
     let heartbeat = heartbeat_interval(interval.as_ref())?;
-    let watched = Watched::executions(&parent, &filter, include_children);
+    let watched = WatchIdentity::executions(&parent, &filter, include_children);
     let list = v1::ListExecutionsRequest { parent, filter, include_children, ..Default::default() };
     // By the time of their creation all executions have a place.
     let query = Query { order: Order::NEWEST_FIRST, limit: PAGE, ..query(&reading.sealer, &list)? };
@@ -87,14 +88,14 @@ pub(super) async fn watch_executions(
                 ?resumed,
                 ?place,
                 ?reason,
-                "A watch of executions cannot go on from its cursor; it is reset"
+                "A watch of executions cannot resume from its cursor; it is reset"
             );
             (None, Some(reason))
         }
     };
     let watch = Watch {
         reading: Arc::clone(reading),
-        followed: Followed::new(query.clone()),
+        followed: FollowedExecutions::new(query.clone()),
         query,
         watched,
         journal,
@@ -113,8 +114,8 @@ pub(super) async fn watch_executions(
 struct Watch {
     reading: Arc<ExecutionReader>,
     query: Query,
-    followed: Followed,
-    watched: Watched,
+    followed: FollowedExecutions,
+    watched: WatchIdentity,
     /// The source of the places.
     journal: Source,
     place: Place,
@@ -127,7 +128,7 @@ struct Watch {
     committed: tokio::sync::watch::Receiver<()>,
     heartbeat: Duration,
     /// Counts against the limit of waiting requests.
-    _taken: Taken,
+    _taken: Permit,
 }
 
 impl Watch {
@@ -148,7 +149,7 @@ impl Watch {
                 loop {
                     let page = page(&self.reading, &self.query).await?;
                     for row in &page.rows {
-                        if let Some(content) = self.followed.tell(row, false) {
+                        if let Some(content) = self.followed.update_for(row, false) {
                             yield silent(content);
                         }
                     }
@@ -183,7 +184,7 @@ impl Watch {
                             Err(StoreError::Damaged(_)) => None,
                             Err(error) => Err(unreadable(&error))?,
                         };
-                        if let Some(content) = row.and_then(|row| self.followed.tell(&row, is_new))
+                        if let Some(content) = row.and_then(|row| self.followed.update_for(&row, is_new))
                             && let Some(before) = last.replace(content)
                         {
                             yield self.message(before);

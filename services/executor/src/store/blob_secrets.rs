@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use belay_blobs::{BlobStore, Owner};
 use belay_execution::{Body, Event, ExecutionEvent};
-use belay_journal::Loaded;
+use belay_journal::StoredExecution;
 use thiserror::Error;
 
 use crate::store::{
@@ -26,7 +26,7 @@ pub(crate) enum NotLearned {
 /// # Errors
 /// [`NotLearned`] when the key or a blob cannot be read.
 pub(crate) fn learn_from_blobs(
-    stored: &Loaded,
+    stored: &StoredExecution,
     events: &[Event],
     sealer: &Sealer,
     store: &dyn BlobStore,

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// An execution whose blobs are being checked.
-struct Checked {
+struct BlobCheck {
     uid: String,
     /// The digests of the blobs that were checked.
     seen: HashSet<String>,
@@ -34,13 +34,13 @@ struct Checked {
 /// # Errors
 /// [`StoreError`] when the journal cannot be read.
 pub fn check_blobs(state_dir: &Path, journal: &Location, folder: &Folder) -> Result<Option<Vec<String>>, StoreError> {
-    let (mut executions, mut damaged, mut count) = (HashMap::<ExecutionKey, Checked>::new(), Vec::new(), 0_usize);
+    let (mut executions, mut damaged, mut count) = (HashMap::<ExecutionKey, BlobCheck>::new(), Vec::new(), 0_usize);
     let mut master_key = None;
     belay_journal_sqlite::each_sealed(journal, &mut |SealedTransition { key, namespace, id, wrapped, shown }| {
         // `check` of the journal finds what cannot be decoded.
         let Ok(messages) = wire::decode_bytes(shown) else { return };
         let uid = messages.first().and_then(wire::uid_of).unwrap_or_default().to_owned();
-        let execution = executions.entry(key).or_insert_with(|| Checked { uid, seen: HashSet::new() });
+        let execution = executions.entry(key).or_insert_with(|| BlobCheck { uid, seen: HashSet::new() });
         for blob in wire::to_events(messages, |_| None).flatten().filter_map(|event| event.body.blob().cloned()) {
             if !execution.seen.insert(blob.digest.to_string()) {
                 continue;

@@ -5,12 +5,14 @@ use std::{sync::Arc, time::Duration};
 
 use belay_defects::{Defect, is_planted};
 use belay_group_commit::{CommitError, GroupCommit, Writer, WriterRuntime};
-use belay_journal::{Committed, Done, Evidence, JournalReader, JournalWriter, Refused, StoreError, StoreWrite};
+use belay_journal::{
+    BatchOutcome, Evidence, JournalReader, JournalWriter, Refused, StoreError, StoreWrite, StoreWriteOutcome,
+};
 
 use crate::feeds::{Follower, Push};
 
 /// Makes operations durable.
-pub(crate) type Commits = GroupCommit<Write, Result<Done, Refused>, Arc<StoreError>>;
+pub(crate) type Commits = GroupCommit<Write, Result<StoreWriteOutcome, Refused>, Arc<StoreError>>;
 
 /// An operation to commit.
 #[derive(Debug)]
@@ -28,7 +30,7 @@ impl From<StoreWrite> for Write {
 }
 
 /// A commit that failed for its whole batch.
-pub(crate) type Failed = CommitError<Arc<StoreError>>;
+pub(crate) type BatchError = CommitError<Arc<StoreError>>;
 
 /// How often a batch of unknown outcome is committed again. With [`pause`] the store is given 30 s: one that does not answer for longer is reported
 /// as failed, and what it has is read when it is opened again.
@@ -56,8 +58,8 @@ struct Committing<W> {
     follower: Arc<Follower>,
 }
 
-impl<W: JournalWriter> Writer<Write, Result<Done, Refused>, Arc<StoreError>> for Committing<W> {
-    async fn commit(&mut self, batch: Vec<Write>) -> Result<Vec<Result<Done, Refused>>, Arc<StoreError>> {
+impl<W: JournalWriter> Writer<Write, Result<StoreWriteOutcome, Refused>, Arc<StoreError>> for Committing<W> {
+    async fn commit(&mut self, batch: Vec<Write>) -> Result<Vec<Result<StoreWriteOutcome, Refused>>, Arc<StoreError>> {
         let (batch, pushes): (Vec<StoreWrite>, Vec<_>) =
             batch.into_iter().map(|Write { operation, push }| (operation, push)).unzip();
         let committed = match self.writer.commit(&batch).await {
@@ -66,7 +68,7 @@ impl<W: JournalWriter> Writer<Write, Result<Done, Refused>, Arc<StoreError>> for
                 if is_planted(Defect::LostAnswerTrusted)
                     && batch.iter().all(|operation| matches!(operation, StoreWrite::Append { .. })) =>
             {
-                Ok(batch.iter().map(|_| Ok(Done::Appended)).collect())
+                Ok(batch.iter().map(|_| Ok(StoreWriteOutcome::Appended)).collect())
             }
             Err(StoreError::OutcomeUnknown(why)) => Box::pin(self.find_out(&batch, why)).await,
             committed => committed,
@@ -86,7 +88,7 @@ impl<W: JournalWriter> Writer<Write, Result<Done, Refused>, Arc<StoreError>> for
 impl<W: JournalWriter> Committing<W> {
     /// The outcome of a batch whose answer was lost. It is committed again, until the store answers: what can be repeated is repeated, and what
     /// cannot is refused where it is there already. A refusal counts only when the operation is not there. Nothing else is committed meanwhile.
-    async fn find_out(&mut self, batch: &[StoreWrite], mut why: String) -> Committed {
+    async fn find_out(&mut self, batch: &[StoreWrite], mut why: String) -> BatchOutcome {
         for attempt in 0..MAX_ATTEMPTS {
             tracing::warn!(why, attempt, "It is not known whether a batch was stored; it is committed again");
             tokio::time::sleep(pause(attempt)).await;
@@ -98,7 +100,7 @@ impl<W: JournalWriter> Committing<W> {
         Err(StoreError::OutcomeUnknown(why))
     }
 
-    async fn again(&mut self, batch: &[StoreWrite]) -> Committed {
+    async fn again(&mut self, batch: &[StoreWrite]) -> BatchOutcome {
         let mut answers = self.writer.commit(batch).await?;
         for (operation, answer) in batch.iter().zip(&mut answers) {
             if answer.is_err()

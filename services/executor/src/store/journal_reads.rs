@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use belay_blobs::BlobStore;
 use belay_execution::{Event, Execution};
-use belay_journal::{ExecutionKey, ExecutionRow, JournalReader, Loaded, Reading, StoreError};
+use belay_journal::{ExecutionKey, ExecutionRow, JournalReader, Reading, StoreError, StoredExecution};
 use belay_reasons as reasons;
 use belay_service_kit::status;
 use belay_sqlite::{Lane, READERS, Threads};
@@ -15,7 +15,7 @@ use crate::{
     store::{
         blob_secrets::{NotLearned, learn_from_blobs},
         blobs::{Opener, file_names},
-        replayed::{Replayed, shown_bytes},
+        replayed_execution::{ReplayedExecution, shown_bytes},
         secrets::{Sealer, Secrets, SecretsError},
         snapshots,
     },
@@ -77,7 +77,7 @@ impl JournalReads {
     }
 
     /// Reads an execution from the store.
-    pub(crate) async fn replay(&self, key: ExecutionKey) -> Result<Replayed, Status> {
+    pub(crate) async fn replay(&self, key: ExecutionKey) -> Result<ReplayedExecution, Status> {
         let mut stored = self.load(key, Some(wire::VERSION)).await?;
         if let Some(snapshot) = stored.snapshot.take() {
             let (sealer, store) = (Arc::clone(&self.sealer), Arc::clone(&self.blobs));
@@ -100,7 +100,7 @@ impl JournalReads {
         // The error may quote the plan.
         let damaged = |illegal| corrupt(&sealer.shown(format!("The execution's events are inconsistent: {illegal}.")));
         let execution = Execution::replay(events).map_err(damaged)?;
-        Ok(Replayed { execution, secrets, bytes, snapshot_at: 0, blobs: Some(blobs) })
+        Ok(ReplayedExecution { execution, secrets, bytes, snapshot_at: 0, blobs: Some(blobs) })
     }
 
     /// Reads an execution's events from the store.
@@ -138,12 +138,12 @@ impl JournalReads {
         events.await
     }
 
-    async fn load(&self, key: ExecutionKey, snapshot: Option<u32>) -> Result<Loaded, Status> {
+    async fn load(&self, key: ExecutionKey, snapshot: Option<u32>) -> Result<StoredExecution, Status> {
         self.reader.load(key, snapshot).await.map_err(|error| unreadable(&error))
     }
 
     /// The events of an execution that was read without a snapshot.
-    async fn open(&self, stored: Loaded) -> Result<StoredEvents, Status> {
+    async fn open(&self, stored: StoredExecution) -> Result<StoredEvents, Status> {
         let (sealer, store) = (Arc::clone(&self.sealer), Arc::clone(&self.blobs));
         let events = self.folding.run(move || {
             let (messages, mut secrets) = sealer.open(&stored.transitions, stored.seal_key.as_deref())?;

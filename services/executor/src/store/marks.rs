@@ -17,7 +17,7 @@ pub(crate) fn of_created(created: &Created) -> Vec<String> {
 
 /// The marked values of a plan with these inputs.
 pub(crate) fn of_plan(plan: &Plan, tools: &[ToolFacts], inputs: &Value) -> Vec<String> {
-    let mut found = Found { tools, values: Vec::new() };
+    let mut found = MarkedValues { tools, values: Vec::new() };
     for input in found.in_plan(plan) {
         found.add(inputs.get(&input));
     }
@@ -93,12 +93,12 @@ fn of_output(step: &StepSpec, tools: &[ToolFacts]) -> Vec<String> {
     places
 }
 
-struct Found<'a> {
+struct MarkedValues<'a> {
     tools: &'a [ToolFacts],
     values: Vec<String>,
 }
 
-impl Found<'_> {
+impl MarkedValues<'_> {
     fn add(&mut self, value: Option<&Value>) {
         value.into_iter().for_each(|value| leaves(value, &mut |value| self.values.push(value)));
     }

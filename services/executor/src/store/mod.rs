@@ -6,7 +6,7 @@ pub(crate) mod check_blobs;
 pub(crate) mod commits;
 pub(crate) mod journal_reads;
 pub(crate) mod marks;
-pub(crate) mod replayed;
+pub(crate) mod replayed_execution;
 pub(crate) mod seal_key;
 pub(crate) mod secrets;
 pub(crate) mod snapshots;

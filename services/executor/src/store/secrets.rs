@@ -63,7 +63,7 @@ pub(crate) struct SecretsSnapshot {
 }
 
 /// Events in their stored form.
-pub(crate) struct Sealed {
+pub(crate) struct SealedEvents {
     pub(crate) transition: Transition,
     /// The execution's wrapped key, if this transition is the first that it seals.
     pub(crate) new_key: Option<Vec<u8>>,
@@ -119,7 +119,7 @@ impl Sealer {
         uid: &str,
         messages: &mut [v1::ExecutionEvent],
         random: &dyn Fn() -> [u8; 32],
-    ) -> Sealed {
+    ) -> SealedEvents {
         let mut shown = Vec::with_capacity(messages.iter().map(|message| message.encoded_len() + 4).sum());
         let mut originals = Vec::new();
         if let Some(first) = messages.first_mut() {
@@ -142,7 +142,7 @@ impl Sealer {
         let new_key = unstored.map(|key| self.master_key.wrap(uid, key, nonce(&random())));
         secrets.is_key_stored = secrets.key.is_some();
         let transition = Transition { first_sequence, count, version: wire::VERSION, shown, sealed, facts: None };
-        Sealed { transition, new_key }
+        SealedEvents { transition, new_key }
     }
 
     /// The messages of stored transitions with their secrets restored, and the secrets to hide from now on. `wrapped` is the execution's key, if

@@ -4,13 +4,13 @@
 
 use belay_blobs::BlobStore;
 use belay_execution::{Event, Execution, NotRestored};
-use belay_journal::{Loaded, Snapshot};
+use belay_journal::{Snapshot, StoredExecution};
 use thiserror::Error;
 
 use crate::{
     store::{
         blob_secrets::{NotLearned, learn_from_blobs},
-        replayed::{Replayed, shown_bytes},
+        replayed_execution::{ReplayedExecution, shown_bytes},
         secrets::{Sealer, SecretsError},
     },
     wire::{self, DecodeError},
@@ -46,11 +46,11 @@ pub(crate) enum Unusable {
 /// # Errors
 /// Why the snapshot cannot be used; then the events are folded from the first, which also finds what is wrong with them.
 pub(crate) fn restore(
-    stored: &Loaded,
+    stored: &StoredExecution,
     snapshot: &Snapshot,
     sealer: &Sealer,
     store: &dyn BlobStore,
-) -> Result<Replayed, Unusable> {
+) -> Result<ReplayedExecution, Unusable> {
     let bytes = shown_bytes(&stored.transitions) + snapshot.content.len();
     let (messages, state, mut secrets) =
         sealer.open_snapshot(&stored.transitions, snapshot, stored.seal_key.as_deref())?;
@@ -68,7 +68,7 @@ pub(crate) fn restore(
             execution.apply(&event).map_err(NotRestored::from)?;
         }
     }
-    Ok(Replayed { execution, secrets, bytes, snapshot_at: snapshot.sequence, blobs: None })
+    Ok(ReplayedExecution { execution, secrets, bytes, snapshot_at: snapshot.sequence, blobs: None })
 }
 
 #[cfg(test)]

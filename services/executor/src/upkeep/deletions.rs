@@ -13,7 +13,7 @@ use std::{
 };
 
 use belay_blobs::Owner;
-use belay_journal::{Deletion, Done, ExecutionKey, Refused, StoreWrite};
+use belay_journal::{Deletion, ExecutionKey, Refused, StoreWrite, StoreWriteOutcome};
 use belay_proto::runner_v1;
 use belay_service_kit::Retry;
 use futures::future::join_all;
@@ -97,7 +97,7 @@ async fn complete_all(registry: &Arc<ExecutionRegistry>) -> Result<(), String> {
     }
     let now = registry.now().as_micros();
     let drop = || StoreWrite::DropDeletions { now, latest: now.saturating_add(reserved()) };
-    while let Done::Dropped(1..) = commit(registry, drop()).await? {}
+    while let StoreWriteOutcome::Dropped(1..) = commit(registry, drop()).await? {}
     outcome
 }
 
@@ -105,7 +105,7 @@ async fn complete(registry: &Arc<ExecutionRegistry>, deletions: Vec<Deletion>) -
     for deletion in &deletions {
         let (key, fence) = (deletion.key, registry.fence(deletion.shard));
         let erase = || StoreWrite::Erase { key, max_transitions: ERASED_TRANSITIONS, fence };
-        while commit(registry, erase()).await? != (Done::Erased { complete: true }) {}
+        while commit(registry, erase()).await? != (StoreWriteOutcome::Erased { complete: true }) {}
     }
     for deletion in &deletions {
         let owner = Owner { namespace: deletion.namespace.clone(), id: deletion.id.clone() };
@@ -151,7 +151,7 @@ fn reserved() -> i64 {
 }
 
 /// Commits an operation that is refused only when another owner has taken over or a row is damaged.
-async fn commit(registry: &ExecutionRegistry, operation: StoreWrite) -> Result<Done, String> {
+async fn commit(registry: &ExecutionRegistry, operation: StoreWrite) -> Result<StoreWriteOutcome, String> {
     let committed = registry.commit(operation).await.map_err(|error| unwritable(&error).to_string())?;
     committed.map_err(|refused: Refused| refused.to_string())
 }

@@ -142,7 +142,7 @@ pub(crate) fn decode(message: v1::ExecutionEvent, facts: Option<&[u8]>) -> Resul
     let time = Timestamp::from_micros(belay_proto::micros(time));
     let actor = message.actor.map(|v1::Actor { principal, request_id }| Actor { principal, request_id });
     let kind = message.kind.ok_or(DecodeError::UnknownKind(sequence))?;
-    let subject = Named { step_id: message.step_id, attempt: message.attempt, operation: message.operation };
+    let subject = SubjectName { step_id: message.step_id, attempt: message.attempt, operation: message.operation };
     let body = decode_kind(subject, kind, facts, sequence, &lacks)?;
     Ok(Event { sequence: u64::try_from(sequence).unwrap_or(0), time, actor, body })
 }
@@ -150,13 +150,13 @@ pub(crate) fn decode(message: v1::ExecutionEvent, facts: Option<&[u8]>) -> Resul
 type Lacks<'a> = &'a dyn Fn(&'static str) -> DecodeError;
 
 /// The subject of a message, as it is written.
-struct Named {
+struct SubjectName {
     step_id: String,
     attempt: i32,
     operation: i32,
 }
 
-impl Named {
+impl SubjectName {
     fn step(self, lacks: Lacks<'_>) -> Result<(StepId, u32), DecodeError> {
         let attempt = u32::try_from(self.attempt).map_err(|_| lacks("its attempt"))?;
         if self.step_id.is_empty() { Err(lacks("its step")) } else { Ok((self.step_id.into(), attempt)) }
@@ -298,7 +298,7 @@ fn progress(progress: Option<v1::Progress>) -> Progress {
 }
 
 fn decode_kind(
-    subject: Named,
+    subject: SubjectName,
     kind: Kind,
     facts: Option<&[u8]>,
     sequence: i64,
@@ -309,13 +309,13 @@ fn decode_kind(
     let failure = |failure: Option<v1::Failure>| some_failure(failure)?.ok_or_else(|| lacks("its failure"));
     let receipt = |receipt: Option<v1::Receipt>| receipt_from(receipt.unwrap_or_default()).map_err(unknown);
     let execution = |event: ExecutionEvent| Ok(Body::Execution(event));
-    let step = |subject: Named, event| {
+    let step = |subject: SubjectName, event| {
         let (step, attempt) = subject.step(lacks)?;
         Ok(Body::Step { step, attempt, event })
     };
-    let operation = |subject: Named, event| Ok(Body::Operation { id: subject.operation(lacks)?, event });
-    let ended = |subject: Named, end| operation(subject, OperationEvent::Ended(OperationEnd::ToolCall(end)));
-    let held = |subject: Named, need: Option<v1::ApprovalNeed>, kind| {
+    let operation = |subject: SubjectName, event| Ok(Body::Operation { id: subject.operation(lacks)?, event });
+    let ended = |subject: SubjectName, end| operation(subject, OperationEvent::Ended(OperationEnd::ToolCall(end)));
+    let held = |subject: SubjectName, need: Option<v1::ApprovalNeed>, kind| {
         let need = need.ok_or_else(|| lacks("what is to be decided"))?;
         operation(subject, OperationEvent::Held(Box::new(requirement_from(need, kind).map_err(unknown)?)))
     };
@@ -346,7 +346,7 @@ fn decode_kind(
             execution(ExecutionEvent::SignalReceived(SignalReceived { signal: received.signal, payload }))
         }
         Kind::ExecutionRecovered(recovered) => {
-            let named = |v1::OperationRef { step_id, attempt, operation }| Named { step_id, attempt, operation };
+            let named = |v1::OperationRef { step_id, attempt, operation }| SubjectName { step_id, attempt, operation };
             let in_doubt = recovered.in_doubt.into_iter().map(|operation| named(operation).operation(lacks));
             execution(ExecutionEvent::Recovered { in_doubt: in_doubt.collect::<Result<_, _>>()? })
         }

@@ -3,7 +3,7 @@
 use belay_execution::{Execution, StepKey};
 use belay_proto::v1::{self, action, cause, subject};
 use belay_reading::explanation::{
-    Action, Blocker, Cause, CauseKind, ObstacleKind, Service, SkippedStep, Source, StepChange, Subject, Verb,
+    Action, Blocker, BlockerKind, Cause, CauseKind, Service, SkippedStep, Source, StepChange, Subject, Verb,
 };
 
 use super::{
@@ -14,36 +14,34 @@ use super::{
 };
 use crate::names::ExecutionName;
 
-/// The obstacle of an execution or a step that is in no event, as readers see it.
-pub(crate) fn obstacle(Blocker { since, kind }: &Blocker) -> v1::WaitingReason {
+/// The blocker of an execution or a step that is in no event, as readers see it.
+pub(crate) fn blocker(Blocker { since, kind }: &Blocker) -> v1::WaitingReason {
     use v1::waiting_reason::Kind;
     let (shown, who) = match kind {
-        ObstacleKind::ServiceAway(Service::ToolRunner) => {
+        BlockerKind::ServiceAway(Service::ToolRunner) => {
             (Kind::Runner, "the tool runner, which does not answer".to_owned())
         }
-        ObstacleKind::ServiceAway(Service::ApprovalGate) => {
+        BlockerKind::ServiceAway(Service::ApprovalGate) => {
             (Kind::Approval, "the approval gate, which does not answer".to_owned())
         }
-        ObstacleKind::ServiceAway(Service::Executor) => (Kind::Fault, "the executor, which does not answer".to_owned()),
-        ObstacleKind::RunnerAnswer(answer) => (Kind::Runner, format!("the tool runner, which answers {answer}")),
-        ObstacleKind::ClockDifference => (
+        BlockerKind::ServiceAway(Service::Executor) => (Kind::Fault, "the executor, which does not answer".to_owned()),
+        BlockerKind::RunnerAnswer(answer) => (Kind::Runner, format!("the tool runner, which answers {answer}")),
+        BlockerKind::ClockDifference => (
             Kind::Runner,
             "the clocks of the tool runner and the approval gate, which differ by more than a day: set them".to_owned(),
         ),
-        ObstacleKind::WorkspaceFull => {
-            (Kind::Workspace, "free space on the workspace's disk, which is full".to_owned())
-        }
-        ObstacleKind::WorkspaceReadOnly => (
+        BlockerKind::WorkspaceFull => (Kind::Workspace, "free space on the workspace's disk, which is full".to_owned()),
+        BlockerKind::WorkspaceReadOnly => (
             Kind::Workspace,
             "the workspace's file system, which is read-only: check its disk and remount it for writing".to_owned(),
         ),
-        ObstacleKind::SandboxUnavailable => {
+        BlockerKind::SandboxUnavailable => {
             (Kind::Runner, "the tool runner, which could not test or start its sandbox and tries again".to_owned())
         }
-        ObstacleKind::Limit(service) => (Kind::Limit, limited(*service).to_owned()),
-        ObstacleKind::NamespaceBudget(reason) => (Kind::Limit, reason.clone()),
-        ObstacleKind::ExclusiveCall(call) => (Kind::Call, format!("{call}, which has the workspace to itself")),
-        ObstacleKind::Fault => (
+        BlockerKind::Limit(service) => (Kind::Limit, limited(*service).to_owned()),
+        BlockerKind::NamespaceBudget(reason) => (Kind::Limit, reason.clone()),
+        BlockerKind::ExclusiveCall(call) => (Kind::Call, format!("{call}, which has the workspace to itself")),
+        BlockerKind::Fault => (
             Kind::Fault,
             "a restart of the executor, in which a fault stopped it; the executor's log names the fault".to_owned(),
         ),
@@ -68,7 +66,7 @@ pub(crate) fn cause(name: &ExecutionName, execution: &Execution, cause: &Cause<'
     let is_full = details == StepDetails::Full;
     let who = match cause.source {
         Some(Source::Wait(waiting)) => waiting_reason(name, execution, waiting).who,
-        Some(Source::Blocker(found)) => obstacle(found).who,
+        Some(Source::Blocker(found)) => blocker(found).who,
         None => String::new(),
     };
     let about_step = cause.step.map(|step| of_step(execution, step, is_full)).unwrap_or_default();

@@ -29,7 +29,7 @@ pub(crate) use execution::{
     StepDetails, approval_mode, approval_mode_to, basic, brief, etag, full, skip_reason, state_from, state_name,
     state_number, state_word, step, step_counts, step_state_name, waiting_reason, waits_for,
 };
-pub(crate) use explanation::{action, cause, obstacle, skipped_step, step_change};
+pub(crate) use explanation::{action, blocker, cause, skipped_step, step_change};
 pub(crate) use plan::{audit_level_to, checked_plan_from, plan_message, stored_plan_from, stored_plan_message};
 pub(crate) use reading::{artifact, artifact_kind_from, audit_entry, tool_call};
 pub(crate) use timeline::timeline_row;

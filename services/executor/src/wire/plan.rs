@@ -7,7 +7,7 @@ use std::{
 
 use belay_plan::{
     AuditLevel, Backoff, Budget, CallDraft, CheckDraft, Dependency, Effects, Escalation, FormDraft, Input, InvalidPlan,
-    Never, OnError, OnExhausted, Outcome, Plan, PlanDraft, PlanStep, Planned, QueueForLater, RateLimit,
+    Never, OnError, OnExhausted, Outcome, Plan, PlanDraft, PlanPart, PlanStep, QueueForLater, RateLimit,
     RecoveryStrategy, RetryPolicy, RunWhen, StepDraft, StepKind, StepKindDraft, StepProblem, StepSpec, Then, Violation,
     WaitDraft,
 };
@@ -26,7 +26,7 @@ pub(crate) fn stored_plan_from(message: v1::Plan) -> Result<Plan, InvalidPlan> {
 /// A checked plan from a message, with what `check` finds wrong in its calls and forms; the error has everything.
 pub(crate) fn checked_plan_from(
     message: v1::Plan,
-    check: impl FnMut(Planned<'_>) -> Vec<StepProblem>,
+    check: impl FnMut(PlanPart<'_>) -> Vec<StepProblem>,
 ) -> Result<Plan, InvalidPlan> {
     let (draft, mut violations) = draft(message);
     let checked = Plan::new_with(draft, check);
@@ -400,7 +400,7 @@ fn depends_on_from(
                 Some(outcome) => drop(known.insert(outcome)),
                 None => {
                     let message = format!(
-                        "is {outcome}, which is no outcome that this version knows: use OUTCOME_SUCCESS, OUTCOME_FAILURE or OUTCOME_SKIPPED"
+                        "is {outcome}, which is not an outcome of this version: use OUTCOME_SUCCESS, OUTCOME_FAILURE or OUTCOME_SKIPPED"
                     );
                     violations.push(violation(field(&format!("outcomes[{entry}]")), message));
                 }

@@ -6,7 +6,7 @@ use belay_proto::{
     v1::{self, audit_entry, tool_call},
 };
 use belay_reading::{
-    artifacts::{self, Content, Made},
+    artifacts::{self, Artifact, Content},
     audit,
     tool_calls::{self, State},
 };
@@ -14,18 +14,18 @@ use belay_reading::{
 use super::{approval, audit_level_to, blob_ref, call_name, failure, time};
 
 /// An artifact of the execution with this name. `shown` is the text of an output as readers get it, which its size and digest are of.
-pub(crate) fn artifact(made: &Made, execution: &str, shown: impl FnOnce(&Json) -> String) -> v1::Artifact {
+pub(crate) fn artifact(artifact: &Artifact, execution: &str, shown: impl FnOnce(&Json) -> String) -> v1::Artifact {
     let common = v1::Artifact {
-        name: made.id.name(execution),
-        step_id: made.step.as_str().to_owned(),
-        attempt: number(made.attempt),
-        tool_call: made.call.as_ref().map(|call| call_name(execution, call)).unwrap_or_default(),
-        sequence: size(made.id.sequence()),
-        create_time: Some(time(made.time)),
-        derives_from: made.derives_from().map(|id| id.name(execution)).collect(),
+        name: artifact.id.name(execution),
+        step_id: artifact.step.as_str().to_owned(),
+        attempt: number(artifact.attempt),
+        tool_call: artifact.call.as_ref().map(|call| call_name(execution, call)).unwrap_or_default(),
+        sequence: size(artifact.id.sequence()),
+        create_time: Some(time(artifact.time)),
+        derives_from: artifact.derives_from().map(|id| id.name(execution)).collect(),
         ..v1::Artifact::default()
     };
-    match &made.content {
+    match &artifact.content {
         Content::Output(payload) => {
             let (bytes, digest) = match payload {
                 Payload::Inline(json) => {

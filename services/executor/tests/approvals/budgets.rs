@@ -11,7 +11,7 @@ use std::{
 use belay_executor::{Parts, Thresholds};
 use belay_proto::v1::{self, execution::State, waiting_reason::Kind};
 use belay_service_kit::Clock;
-use belay_settings::{BudgetWindow, NamespaceBudget, NamespaceBudgets, Sourced};
+use belay_settings::{BudgetWindow, NamespaceBudget, NamespaceBudgets, ValueWithOrigin};
 
 use crate::{
     memory::{Inside, inside_on},
@@ -36,9 +36,9 @@ const TO_MIDNIGHT: i64 = 6_400;
 /// An executor whose namespaces may make two calls in a day.
 async fn two_calls_a_day(world: &World, clock: &Arc<Manual>) -> Inside {
     let budget = NamespaceBudget {
-        namespace: Sourced::default_of("*".to_owned()),
-        window: Sourced::default_of(BudgetWindow::Day),
-        calls: Some(Sourced::default_of(2)),
+        namespace: ValueWithOrigin::default_of("*".to_owned()),
+        window: ValueWithOrigin::default_of(BudgetWindow::Day),
+        calls: Some(ValueWithOrigin::default_of(2)),
         output_bytes: None,
     };
     let change = |parts: Parts| Parts { budgets: NamespaceBudgets(vec![budget]), ..parts };

@@ -6,7 +6,7 @@ use belay_proto::v1::{self, approval::State};
 use crate::{
     forms::start,
     memory::{Inside, inside},
-    support::{Seen, World},
+    support::{GateState, World},
 };
 
 /// An executor in this process that drives every execution.
@@ -145,7 +145,7 @@ async fn what_the_gate_was_not_told_before_a_kill_it_is_told_after() {
 
     world.gate.set(|seen| seen.refuses_notices = false);
     let executor = world.executor().await;
-    let is_told = |seen: &Seen| {
+    let is_told = |seen: &GateState| {
         seen.consumed.contains(&of_spent)
             && seen.stale.contains(&of_stale)
             && seen.delivered.contains(&of_denied)

@@ -8,13 +8,13 @@ use std::sync::{
 use belay_executor::{Parts, Thresholds};
 use belay_proto::v1::{self, watch_execution_response::Content};
 use belay_service_kit::{Clock, status};
-use belay_settings::{Retention, Sourced};
+use belay_settings::{Retention, ValueWithOrigin};
 use futures::future::join_all;
 use tonic::{Code, Status};
 
 use crate::{
     memory::{inside_on, inside_with},
-    support::{Executor, Seen, World, plan},
+    support::{Executor, GateState, World, plan},
 };
 
 fn request(name: &str) -> v1::DeleteExecutionRequest {
@@ -270,8 +270,8 @@ async fn retention_deletes_what_is_older_and_what_is_more() {
     inside.stop();
     // They ended 5, 4, 3, 2 and 1 hours ago.
     let set = |finished_for, keep_last| Retention {
-        finished_for: Sourced { value: finished_for, ..Retention::default().finished_for },
-        keep_last: Sourced { value: keep_last, ..Retention::default().keep_last },
+        finished_for: ValueWithOrigin { value: finished_for, ..Retention::default().finished_for },
+        keep_last: ValueWithOrigin { value: keep_last, ..Retention::default().keep_last },
     };
     for (retention, kept) in [
         (set(Some(100 * 3600), Some(5)), 5),
@@ -282,7 +282,7 @@ async fn retention_deletes_what_is_older_and_what_is_more() {
     ] {
         let inside = start(retention).await;
         let gone = names.len() - kept;
-        let forgotten = |seen: &Seen| names[..gone].iter().all(|name| seen.forgotten.contains(name));
+        let forgotten = |seen: &GateState| names[..gone].iter().all(|name| seen.forgotten.contains(name));
         world.gate.until("the gate to forget the old ones", forgotten).await;
         for (index, name) in names.iter().enumerate() {
             assert_eq!(inside.executor.get(name).await.is_ok(), index >= gone, "{index} of {kept}");

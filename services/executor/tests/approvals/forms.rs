@@ -168,7 +168,7 @@ async fn a_form_that_nobody_needs_is_withdrawn() {
     let name = start(&executor, &limited, v1::ApprovalMode::Wait).await;
     let ended = executor.end(&name).await;
     assert_eq!(ended.steps[0].failure.as_ref().unwrap().reason, "STEP_TIMEOUT");
-    let open = |seen: &crate::support::Seen| seen.approvals.values().any(|asked| asked.state() == State::Pending);
+    let open = |seen: &crate::support::GateState| seen.approvals.values().any(|asked| asked.state() == State::Pending);
     world.gate.until("the withdrawal", |seen| !open(seen)).await;
 }
 

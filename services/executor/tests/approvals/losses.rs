@@ -5,7 +5,7 @@ use belay_service_kit::status;
 use serde_json::json;
 use tonic::{Code, Status};
 
-use crate::support::{RunnerSeen, Seen, World, kinds};
+use crate::support::{GateState, RunnerState, World, kinds};
 
 // B-01: the executor receives a decision that was made while it was down.
 #[tokio::test]
@@ -210,7 +210,7 @@ async fn the_use_of_an_approval_is_reported_after_a_kill() {
 
     world.gate.set(|seen| seen.loses_outcomes = false);
     let executor = world.executor().await;
-    let all = |seen: &Seen| seen.consumed.len() + seen.stale.len() == 4;
+    let all = |seen: &GateState| seen.consumed.len() + seen.stale.len() == 4;
     let seen = world.gate.until("four reports", all).await;
     assert!(spent.iter().all(|name| seen.consumed.contains(name)), "{seen:?}");
     assert!(seen.stale.contains(&conflict.name), "{seen:?}");
@@ -240,7 +240,7 @@ async fn lost_acknowledgements_are_sent_again() {
     world.stop_runner();
     world.runner.set(|seen| (seen.loses_acknowledgements, seen.refuses_acknowledgements) = (false, 3));
     world.start_runner().await;
-    let all = |seen: &RunnerSeen| lost.iter().all(|call| seen.acknowledged.contains(call));
+    let all = |seen: &RunnerState| lost.iter().all(|call| seen.acknowledged.contains(call));
     world.runner.until("the acknowledgements", all).await;
     assert_eq!(world.runner.seen().refuses_acknowledgements, 0, "a refused acknowledgement is sent again");
 

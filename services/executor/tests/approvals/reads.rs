@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex};
 
 use belay_executor::{Parts, Thresholds};
-use belay_journal::{Committed, JournalWriter, StoreWrite};
+use belay_journal::{BatchOutcome, JournalWriter, StoreWrite};
 use belay_proto::v1::{self, ExecutionView, step::State, watch_execution_response::Content};
 use belay_service_kit::SystemClock;
 use prost::Message as _;
@@ -141,7 +141,7 @@ impl<W: JournalWriter> JournalWriter for HeldUp<W> {
         true
     }
 
-    async fn commit(&mut self, batch: &[StoreWrite]) -> Committed {
+    async fn commit(&mut self, batch: &[StoreWrite]) -> BatchOutcome {
         drop(self.held.1.wait_while(self.held.0.lock().unwrap(), |held| *held).unwrap());
         self.writer.commit(batch).await
     }

@@ -51,7 +51,7 @@ async fn stored(folder: &Path) -> i64 {
 
 /// The treatment of a stored snapshot before the executor starts again.
 #[derive(Clone, Copy, Debug)]
-enum Then {
+enum SnapshotTreatment {
     Keep,
     Remove,
     /// Damages it, so that an execution restored from it would fail.
@@ -63,7 +63,12 @@ enum Then {
 /// B-24: a snapshot is used when it can be, and the events have everything when it cannot.
 #[tokio::test]
 async fn a_long_execution_goes_on_from_its_snapshot_and_without_it() {
-    for then in [Then::Keep, Then::Remove, Then::Damage, Then::EraseWhatIsInIt] {
+    for then in [
+        SnapshotTreatment::Keep,
+        SnapshotTreatment::Remove,
+        SnapshotTreatment::Damage,
+        SnapshotTreatment::EraseWhatIsInIt,
+    ] {
         let world = World::new().await;
         let executor = world.executor().await;
         let name = executor.run(&plan()).await;
@@ -74,12 +79,12 @@ async fn a_long_execution_goes_on_from_its_snapshot_and_without_it() {
         executor.kill().await;
         let connection = journal(&state(&world));
         match then {
-            Then::Keep => {}
-            Then::Remove => assert_eq!(connection.execute("DELETE FROM snapshot", []).unwrap(), 1),
-            Then::Damage => {
+            SnapshotTreatment::Keep => {}
+            SnapshotTreatment::Remove => assert_eq!(connection.execute("DELETE FROM snapshot", []).unwrap(), 1),
+            SnapshotTreatment::Damage => {
                 assert_eq!(connection.execute("UPDATE snapshot SET content = zeroblob(100)", []).unwrap(), 1);
             }
-            Then::EraseWhatIsInIt => {
+            SnapshotTreatment::EraseWhatIsInIt => {
                 let erase = "UPDATE log SET shown = zeroblob(1) WHERE first_seq BETWEEN 400 AND 900";
                 assert!(connection.execute(erase, []).unwrap() > 10);
             }
@@ -97,7 +102,7 @@ async fn a_long_execution_goes_on_from_its_snapshot_and_without_it() {
         assert_eq!(ended.state(), v1::execution::State::Completed, "{then:?}");
         assert_eq!(ended.totals.unwrap().completed, 301, "{then:?}");
         assert_eq!(world.runner.seen().worked.len(), 301, "{then:?}: each step ran once");
-        if !matches!(then, Then::EraseWhatIsInIt) {
+        if !matches!(then, SnapshotTreatment::EraseWhatIsInIt) {
             let events = executor.events(&name).await;
             assert_eq!(kinds(&events).iter().filter(|kind| *kind == "stepCompleted").count(), 301, "{then:?}");
         }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use belay_proto::v1::{self, execution::State, watch_executions_response::Content, watch_reset::Reason};
-use belay_service_kit::cursor::{Cursor, Source, Watched};
+use belay_service_kit::cursor::{Cursor, Source, WatchIdentity};
 use tonic::{Code, Status, Streaming};
 
 use crate::support::*;
@@ -151,7 +151,7 @@ async fn a_watch_resumes_after_its_cursor() {
     assert!(board.is(&kept, State::Completed) && board.known.len() == 3, "{:?}", board.known);
 
     // A place that the journal does not have begins anew.
-    let watched = Watched::executions("namespaces/-", "", false);
+    let watched = WatchIdentity::executions("namespaces/-", "", false);
     let Cursor { source, place: [changes, time] } = watched.read::<2>(&board.cursor).unwrap().unwrap();
     for (foreign, reason) in [
         (Cursor { source: Source::new(&["another"]), place: [changes, time] }, Reason::Lost),

@@ -219,11 +219,11 @@ impl<'v> Evaluation<'v> {
             operators::LOGICAL_AND => return self.either(call, false),
             operators::LOGICAL_OR => return self.either(call, true),
             operators::CONDITIONAL => {
-                let [condition, yes, no] = &call.args[..] else { return failed("is no choice of two") };
+                let [condition, yes, no] = &call.args[..] else { return failed("is not a choice of two") };
                 return if self.boolean(condition)? { self.value(yes) } else { self.value(no) };
             }
             operators::NOT_STRICTLY_FALSE => {
-                let [part] = &call.args[..] else { return failed("is no condition") };
+                let [part] = &call.args[..] else { return failed("is not a condition") };
                 return Ok(Cow::Owned(match self.boolean(part) {
                     Ok(value) => value.into(),
                     Err(ConditionError::TooMuch) => return Err(ConditionError::TooMuch),
@@ -339,8 +339,8 @@ impl<'v> Evaluation<'v> {
                 Ok(Cow::Owned(format!("{first}{second}").into()))
             }
             (Value::Array(_), Value::Array(_)) => {
-                let Value::Array(mut entries) = one.owned(self)? else { return failed("is no list") };
-                let Value::Array(more) = other.owned(self)? else { return failed("is no list") };
+                let Value::Array(mut entries) = one.owned(self)? else { return failed("is not a list") };
+                let Value::Array(more) = other.owned(self)? else { return failed("is not a list") };
                 entries.extend(more);
                 Ok(Cow::Owned(Value::Array(entries)))
             }

@@ -50,7 +50,7 @@ pub fn read_bytes(bytes: &[u8]) -> Result<Value, InvalidJson> {
             let valid = error.valid_up_to();
             let text = std::str::from_utf8(&bytes[..valid]).unwrap_or_default();
             let reader = Reader { text, at: valid, path: Vec::new() };
-            let message = format!("has a byte that is no UTF-8 (0x{:02x}): write the text in UTF-8", bytes[valid]);
+            let message = format!("has a byte that is not UTF-8 (0x{:02x}): write the text in UTF-8", bytes[valid]);
             Err(reader.refused(valid, message))
         }
     }

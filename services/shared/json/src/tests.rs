@@ -56,7 +56,7 @@ fn bytes_are_utf8_and_may_begin_with_a_mark() {
     assert_eq!(read_bytes(b"\xef\xbb\xbf {\"a\": 1}"), Ok(json!({"a": 1})));
     let error = read_bytes(b"{\"a\":\n \"\xff\"}").unwrap_err();
     assert_eq!((error.line, error.column), (2, 3));
-    assert!(error.message.contains("no UTF-8 (0xff)"), "{error}");
+    assert!(error.message.contains("not UTF-8 (0xff)"), "{error}");
     assert_eq!(read("\u{feff}1"), Ok(json!(1)));
     assert!(read("\u{feff}\u{feff}1").is_err());
 }

@@ -107,7 +107,7 @@ impl Policy {
         let Some(program) = intent.program else {
             let program = intent.command.first().map(|program| shown(program)).unwrap_or_default();
             return format!(
-                "the policy's `allowed_commands` names programs on the PATH outside of the workspace, and `{program}` is none of them"
+                "the policy's `allowed_commands` names programs on the PATH outside of the workspace, and `{program}` is not one of them"
             );
         };
         format!(

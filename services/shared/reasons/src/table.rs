@@ -179,28 +179,28 @@ table! {
     "`belay tools describe TOOL` shows the types; look at the output of the step that the template names."
 
     INVALID_RESULT Calls 30 true [InvalidResult] []
-    "A tool returned a result that does not match its own schema, or that cannot be taken as it is: no JSON, a name twice in an object, a number whose digits would be lost, bytes that are no UTF-8. The result is dropped."
+    "A tool returned a result that does not match its own schema, or that cannot be taken as it is: no JSON, a name twice in an object, a number whose digits would be lost, bytes that are not UTF-8. The result is dropped."
     "Give the step a `retry` if it happens now and then; otherwise fix the tool or its schema."
 
     OUTPUTS_REFUSED Calls 30 true [InvalidResult] []
     "A command has appended to `$BELAY_OUTPUT` what cannot be taken: a line that is neither `name=value` nor a JSON object, a name that is odd or given twice, more than 1 MiB. Nothing that the command changed is committed."
-    "The message has the line. Fix the command, and go on with `belay executions retry ID`."
+    "The message has the line. Fix the command, and run `belay executions retry ID`."
 
     PRECONDITION_FAILED Calls 30 false [PreconditionFailed] []
-    "What the plan says must hold before a step's call (`preconditions`) does not. The call was not made."
-    "The message has the check, and `belay why ID` the end of what its program printed. Fix the cause or the plan, and go on with `belay executions retry ID`."
+    "A precondition of a step (`preconditions`) does not hold. The call was not made."
+    "The message has the check, and `belay why ID` the end of what its program printed. Fix the cause or the plan, and run `belay executions retry ID`."
 
     POSTCONDITION_FAILED Calls 30 false [PostconditionFailed] []
-    "What the plan says must hold after a step's call (`postconditions`) does not. What the call did is done; it is undone if the step has `compensate`."
-    "The message has the check, and `belay why ID` the end of what its program printed. Fix the cause, and go on with `belay executions retry ID`, which makes the call again."
+    "A postcondition of a step (`postconditions`) does not hold. The call's changes are in place; they are undone if the step has `compensate`."
+    "The message has the check, and `belay why ID` the end of what its program printed. Fix the cause, and run `belay executions retry ID`, which makes the call again."
 
     INVALID_OUTPUT Calls 30 false [PostconditionFailed] []
-    "A step's output does not fit the plan's `output_schema`. What its call did is done; it is undone if the step has `compensate`."
-    "The message has what does not fit. Correct the schema or the call, and go on with `belay executions retry ID --plan FILE`, which makes the call again."
+    "A step's output does not fit the plan's `output_schema`. Its call's changes are in place; they are undone if the step has `compensate`."
+    "The message has what does not fit. Correct the schema or the call, and run `belay executions retry ID --plan FILE`, which makes the call again."
 
     BUDGET_EXHAUSTED Calls 1 false [BudgetExhausted] []
     "A call was not made, because the `budget` of its step or its plan is used up, and the plan says that the step fails then; or an execution of a step's plan has used up what its parent gave it."
-    "`belay executions get ID` shows what is used. Raise the budget, and go on with `belay executions retry ID --plan FILE`."
+    "`belay executions get ID` shows what is used. Raise the budget, and run `belay executions retry ID --plan FILE`."
 
     RESULT_LOST Calls 1 false [Internal] []
     "A call completed, and the tool runner no longer has its result, which was too large for a message, or returns another one. What the call changed is in place. Nothing stands in for the result."
@@ -212,7 +212,7 @@ table! {
 
     CHILD_FAILED Calls 30 false [Crash RateLimit Fatal AgentUnavailable Transient Timeout InvalidArguments InvalidResult PreconditionFailed PostconditionFailed SandboxViolation ApprovalDenied PolicyDenied BudgetExhausted OutcomeUnknown Internal] []
     "The execution of a step's plan failed. The message has its name, and its first failure, whose class is that of the step's."
-    "`belay why ID` with the name of that execution says why it failed. Correct the plan, and go on with `belay executions retry ID --plan FILE`, which starts the step's plan from its beginning."
+    "`belay why ID` with the name of that execution says why it failed. Correct the plan, and run `belay executions retry ID --plan FILE`, which starts the step's plan from its beginning."
 
     CHILD_CANCELLED Calls 1 false [Cancelled] []
     "The execution of a step's plan was cancelled, and not by its parent, which is not being stopped: the step has failed."
@@ -220,15 +220,15 @@ table! {
 
     CHILD_REFUSED Calls 30 false [InvalidArguments Internal] []
     "The plan of a step could not be started, or what it returned cannot be the step's output: the inputs do not fit the plan, a tool is missing that was there, its execution was deleted, or its outputs are too large."
-    "The message says which: correct the plan or its inputs, and go on with `belay executions retry ID --plan FILE`."
+    "The message says which: correct the plan or its inputs, and run `belay executions retry ID --plan FILE`."
 
     CHILD_LOST Calls 1 false [OutcomeUnknown] []
     "The execution that carried out a step's plan is not in the store any more, so its result cannot be known. It is not started again, since it may have done its work."
-    "Find out what it has done. Then `belay executions retry ID` starts the step's plan anew, and `belay executions skip ID STEP` goes on without it."
+    "Find out what it has done. Then `belay executions retry ID` starts the step's plan anew, and `belay executions skip ID STEP` continues without it."
 
     LIST_REFUSED Calls 30 false [InvalidArguments] []
     "The list for each entry of which a step runs (`for_each`) is not a list, or is too long or too large. The step ran for none."
-    "The message has the value and the limit: correct the plan or the step that makes the list, and go on with `belay executions retry ID --plan FILE`."
+    "The message has the value and the limit: correct the plan or the step that makes the list, and run `belay executions retry ID --plan FILE`."
 
     ITEMS_FAILED Calls 30 true [Crash RateLimit Fatal AgentUnavailable Transient Timeout InvalidArguments InvalidResult PreconditionFailed PostconditionFailed SandboxViolation ApprovalDenied PolicyDenied BudgetExhausted OutcomeUnknown Internal] []
     "A step that runs for each entry of a list has failed, because the steps for some entries have. The others have run to their end."
@@ -263,7 +263,7 @@ table! {
     "Run the step again on the current files: `belay executions retry ID`. If it happens again, order the steps with `depends_on`, or give the step a workspace of its own."
 
     LAYER_GONE Calls 30 false [PreconditionFailed] []
-    "What the calls of a step with `effects: per_step` have changed is not there any more, or is not what was kept: the folder `.belay` of the workspace was removed or written to, or the runner has lost its ledger. Nothing of the step was committed."
+    "The changes of the calls of a step with `effects: per_step` are gone, or differ from those that were kept: the folder `.belay` of the workspace was removed or written to, or the runner has lost its ledger. Nothing of the step was committed."
     "Run the step again: `belay executions retry ID`."
 
     FAILED_BESIDE_COMMITS Calls 30 true [Transient] []
@@ -304,7 +304,7 @@ table! {
 
     OUTCOME_UNKNOWN Calls 1 false [OutcomeUnknown] []
     "A call that cannot be repeated safely was started, and its end was lost: with the process, the connection, or its row in the ledger."
-    "Find out whether it took effect; the runner's log names the call. Then `belay executions resolve ID STEP` goes on: with `--completed`, `--failed` or `--again`."
+    "Find out whether it took effect; the runner's log names the call. Then `belay executions resolve ID STEP` resumes the execution: with `--completed`, `--failed` or `--again`."
 
     REASON_MISSING Calls 1 false [Internal PolicyDenied OutcomeUnknown Timeout] []
     "A call failed, and the runner gave no reason."
@@ -323,7 +323,7 @@ table! {
     "Look with `list_directory`. If another step creates the file, name that step in `depends_on`."
 
     WRONG_FILE_TYPE Tools 30 false [InvalidArguments] []
-    "What is at the path is not what the tool works on: a folder instead of a file or the reverse, a symbolic link, a pipe, a socket or a device."
+    "The entry at the path is not of the type that the tool works on: a folder instead of a file or the reverse, a symbolic link, a pipe, a socket or a device."
     "Look with `list_directory`. Name the file that a link leads to; to delete a folder, set `recursive: true`."
 
     FILE_EXISTS Tools 30 false [InvalidArguments] []
@@ -640,7 +640,7 @@ table! {
 
     CALL_ACKNOWLEDGED Internal 2 false [Internal OutcomeUnknown] [FailedPrecondition]
     "The tool runner remembers a call of this name that has ended and whose outcome was acknowledged, and does not run it again. A call of a new execution with a name that was used before waits until the runner has forgotten the earlier one, at most 10 minutes."
-    "Nothing while a step waits with it. A step that fails with it has not run its call: start the execution with another id. Is the outcome unknown, find out what the call did, and resolve the step."
+    "Nothing while a step waits with it. A step that fails with it has not run its call: start the execution with another id. If the outcome is unknown, find out what the call did, and resolve the step."
 
     NOT_APPROVED Internal 2 false [] [FailedPrecondition]
     "A grant was requested, and no valid approval exists: it is pending, denied, skipped, expired, or its subject has changed."
@@ -651,11 +651,11 @@ table! {
     "Ask for a new approval. If no store was restored, check who can reach the runner."
 
     SUBJECT_CHANGED Internal 2 true [] [FailedPrecondition]
-    "What the tool runner holds for a call is not what the executor asked about. No person was asked."
+    "The subject that the tool runner holds for a call is not the one that the executor asked about. No person was asked."
     "Nothing: the executor asks about what the runner holds now. If it repeats, look at the executor."
 
     SUBJECT_INVALID Internal 2 false [] [FailedPrecondition]
-    "What the tool runner holds for a call cannot be read, or is about another call. No person was asked."
+    "The subject that the tool runner holds for a call cannot be read, or is about another call. No person was asked."
     "Use the same version of Belay everywhere, and report it if you do."
 
     CONTENT_MISMATCH Internal 2 false [] [FailedPrecondition]
@@ -687,7 +687,7 @@ table! {
     "The message says what is missing."
 
     NOT_FOUND Grpc 2 false [] [NotFound]
-    "What was asked for does not exist."
+    "The resource does not exist."
     "`belay executions list` shows the executions; check `--namespace`."
 
     OUT_OF_RANGE Grpc 2 false [] [OutOfRange]

@@ -12,7 +12,7 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use regex::bytes::{Captures, Regex, RegexBuilder};
 
 use crate::{
-    Found,
+    FoundSecret,
     bytes::{is_line_end, is_token},
     literals::{LiteralRefusal, Literals},
     names,
@@ -178,14 +178,18 @@ impl Redactor {
     }
 
     /// Every secret in the text, in order, without overlaps. They begin and end at character boundaries if the text is UTF-8.
-    pub(crate) fn scan(&self, text: &[u8]) -> Vec<Found> {
+    pub(crate) fn scan(&self, text: &[u8]) -> Vec<FoundSecret> {
         let mut found = Vec::new();
         self.rules.scan(text, &mut found);
         if let Some(own) = &self.own {
             own.scan(text, &mut found);
         }
         if let Some(literals) = &self.literals {
-            found.extend(literals.find(text).map(|(start, end)| Found { rule: Found::LITERAL, start, end }));
+            found.extend(literals.find(text).map(|(start, end)| FoundSecret {
+                rule: FoundSecret::LITERAL,
+                start,
+                end,
+            }));
         }
         for found in &mut found {
             found.start = floor(text, found.start);
@@ -209,7 +213,7 @@ impl Rules {
         })
     }
 
-    fn scan(&self, text: &[u8], found: &mut Vec<Found>) {
+    fn scan(&self, text: &[u8], found: &mut Vec<FoundSecret>) {
         // By rule: how far it has found already.
         let mut done = vec![0; self.rules.len() + 1];
         for hit in self.keywords.find_overlapping_iter(text) {
@@ -220,7 +224,7 @@ impl Rules {
                 let Some(shape) = self.rules.get(index) else {
                     for (start, end) in pem::bodies(text, hit.start()) {
                         done[index] = end;
-                        found.push(Found { rule: pem::RULE, start, end });
+                        found.push(FoundSecret { rule: pem::RULE, start, end });
                     }
                     continue;
                 };
@@ -251,7 +255,7 @@ impl Rules {
 }
 
 /// Looks for the rule's shape from `from` on, on this line, with a keyword that ends at `keyword`.
-fn look(text: &[u8], shape: &Shape, from: usize, keyword: usize, found: &mut Vec<Found>) {
+fn look(text: &[u8], shape: &Shape, from: usize, keyword: usize, found: &mut Vec<FoundSecret>) {
     let (rule, regex) = (&shape.rule, shape.regex());
     let mut from = from;
     while let Some((capture, end)) = first(text, regex, from, keyword) {
@@ -271,7 +275,7 @@ fn look(text: &[u8], shape: &Shape, from: usize, keyword: usize, found: &mut Vec
             if stop == end {
                 stop += text[stop..].iter().take_while(|byte| is_token(**byte)).count();
             }
-            found.push(Found { rule: rule.id, start: secret.start(), end: stop });
+            found.push(FoundSecret { rule: rule.id, start: secret.start(), end: stop });
         }
         from = secret.end().max(whole.start() + 1);
         if from >= keyword {
@@ -339,10 +343,10 @@ fn ceiling(text: &[u8], at: usize) -> usize {
 }
 
 /// In order, overlaps joined. The one that begins first gives its name.
-fn merge(mut found: Vec<Found>) -> Vec<Found> {
+fn merge(mut found: Vec<FoundSecret>) -> Vec<FoundSecret> {
     found.retain(|found| found.start < found.end);
     found.sort_by_key(|found| found.start);
-    let mut merged: Vec<Found> = Vec::with_capacity(found.len());
+    let mut merged: Vec<FoundSecret> = Vec::with_capacity(found.len());
     for next in found {
         match merged.last_mut() {
             Some(last) if next.start < last.end => last.end = last.end.max(next.end),
@@ -369,7 +373,7 @@ mod tests {
 
     #[test]
     fn overlaps_are_joined_and_neighbours_are_not() {
-        let found = |start, end| Found { rule: "x", start, end };
+        let found = |start, end| FoundSecret { rule: "x", start, end };
         let merged = merge(vec![found(5, 9), found(0, 3), found(3, 4), found(7, 12), found(20, 20)]);
         assert_eq!(merged, [found(0, 3), found(3, 4), found(5, 12)]);
     }

@@ -15,7 +15,7 @@ mod bytes;
 mod encode;
 mod engine;
 mod formats;
-mod found;
+mod found_secret;
 mod json;
 mod known;
 mod literals;
@@ -30,7 +30,7 @@ mod values;
 
 pub use engine::Redactor;
 pub use formats::{FORMATS_CHANGED, Format, formats};
-pub use found::Found;
+pub use found_secret::FoundSecret;
 pub use json::{Hidden, NotRestored, RedactedJson, each_string, leaves, marked, restore};
 pub use known::is_telling;
 pub use literals::LiteralRefusal;

@@ -3,7 +3,7 @@
 use regex::bytes::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use thiserror::Error;
 
-use crate::{Found, REDACTED, bytes::is_line_end, pem, rules};
+use crate::{FoundSecret, REDACTED, bytes::is_line_end, pem, rules};
 
 /// The most rules.
 pub const MAX_RULES: usize = 100;
@@ -38,7 +38,7 @@ impl OwnRule {
                 "must have 1 to {MAX_RULE_NAME} lower-case letters, digits and `-`, beginning with a letter or a digit"
             )));
         }
-        if name == Found::LITERAL || name == pem::RULE || rules::all().any(|rule| rule.id == name) {
+        if name == FoundSecret::LITERAL || name == pem::RULE || rules::all().any(|rule| rule.id == name) {
             return Err(RuleRefusal::Name(format!("`{name}` is the name of a built-in rule: choose another one")));
         }
         let refused = |why: String| Err(RuleRefusal::Pattern(why));
@@ -101,7 +101,7 @@ impl OwnRules {
     }
 
     /// Adds what the rules find in the text.
-    pub(crate) fn scan(&self, text: &[u8], found: &mut Vec<Found>) {
+    pub(crate) fn scan(&self, text: &[u8], found: &mut Vec<FoundSecret>) {
         let mut start = 0;
         while start < text.len() {
             let end = text[start..].iter().position(|byte| is_line_end(*byte)).map_or(text.len(), |at| start + at);
@@ -110,7 +110,7 @@ impl OwnRules {
         }
     }
 
-    fn scan_line(&self, line: &[u8], offset: usize, found: &mut Vec<Found>) {
+    fn scan_line(&self, line: &[u8], offset: usize, found: &mut Vec<FoundSecret>) {
         let matching = self.any.matches(line);
         if !matching.matched_any() {
             return;
@@ -128,7 +128,7 @@ impl OwnRules {
                 for (from, to) in marks.iter().filter(|(from, to)| *from < secret.end() && secret.start() < *to) {
                     (start, end) = (start.min(*from), end.max(*to));
                 }
-                found.push(Found { rule: rule.name, start: offset + start, end: offset + end });
+                found.push(FoundSecret { rule: rule.name, start: offset + start, end: offset + end });
             }
         }
     }
@@ -163,7 +163,7 @@ mod tests {
             "Session [REDACTED], ticket [REDACTED]\nsession\nwxyz"
         );
         let found = redactor.redact_text("acme_abcdef").found;
-        assert_eq!(found, [Found { rule: "acme", start: 0, end: 11 }]);
+        assert_eq!(found, [FoundSecret { rule: "acme", start: 0, end: 11 }]);
         let value = serde_json::json!({"a\"acme_abcdef": 1, "b": ["acme_abcdef"]});
         assert!(redactor.may_hide_json(&value.to_string()) && redactor.may_hide("acme_abcdef"));
         let shown = redactor.redact_json::<&str>(&value, &[]).shown.to_string();

@@ -1,7 +1,7 @@
 //! Redacts output that arrives in chunks and is shown before it has ended.
 
 use crate::{
-    Found, Redactor,
+    FoundSecret, Redactor,
     bytes::{is_line_end, is_token},
     known::is_telling,
     pem, text,
@@ -110,8 +110,9 @@ impl Stream {
         if let Some(across) = found.iter().find(|found| found.start < to && to < found.end) {
             to = across.end;
         }
-        let new =
-            found.iter().filter(|found| found.rule != Found::LITERAL && self.shown <= found.start && found.end <= to);
+        let new = found
+            .iter()
+            .filter(|found| found.rule != FoundSecret::LITERAL && self.shown <= found.start && found.end <= to);
         let values = new.filter_map(|found| std::str::from_utf8(&self.buffer[found.start..found.end]).ok());
         self.found.extend(values.filter(|value| is_telling(value)).map(str::to_owned));
         self.inside = to == self.buffer.len() && found.last().is_some_and(|last| last.end == to);

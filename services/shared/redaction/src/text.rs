@@ -1,6 +1,6 @@
 //! Redacts text.
 
-use crate::{Found, REDACTED, Redactor};
+use crate::{FoundSecret, REDACTED, Redactor};
 
 /// A redacted text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub struct RedactedText {
     /// With [`REDACTED`] in place of secrets.
     pub text: String,
     /// The hidden secrets, in order.
-    pub found: Vec<Found>,
+    pub found: Vec<FoundSecret>,
 }
 
 impl Redactor {
@@ -30,7 +30,7 @@ impl Redactor {
 }
 
 /// The part of the text from `from` to `to` with what was found there replaced.
-pub(crate) fn replaced(text: &[u8], from: usize, to: usize, found: &[Found]) -> Vec<u8> {
+pub(crate) fn replaced(text: &[u8], from: usize, to: usize, found: &[FoundSecret]) -> Vec<u8> {
     let mut shown = Vec::with_capacity(to.saturating_sub(from));
     let mut at = from;
     for found in found.iter().filter(|found| found.end > from && found.start < to) {

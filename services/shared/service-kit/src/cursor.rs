@@ -49,13 +49,13 @@ impl<const N: usize> Cursor<N> {
 
 /// The identity of a watch: the method, and everything of its request by which another watch would be told something else. Its cursors are of no other watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Watched {
+pub struct WatchIdentity {
     id: [u8; 2 * TAG],
     /// The fields of the request, for people.
     fields: &'static str,
 }
 
-impl Watched {
+impl WatchIdentity {
     /// A watch of one execution.
     pub fn execution(name: &str) -> Self {
         Self::new("WatchExecution", "`name`", &[name])
@@ -89,7 +89,7 @@ impl Watched {
     /// The cursor of a request; `None` where it is empty.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT when it is none that [`Watched::write`] has made for a watch of the same.
+    /// INVALID_ARGUMENT when it is none that [`WatchIdentity::write`] has made for a watch of the same.
     pub fn read<const N: usize>(&self, cursor: &str) -> Result<Option<Cursor<N>>, Status> {
         if cursor.is_empty() {
             return Ok(None);
@@ -150,14 +150,14 @@ mod tests {
 
     use super::*;
 
-    fn watched() -> impl Strategy<Value = Watched> {
+    fn watched() -> impl Strategy<Value = WatchIdentity> {
         // Few texts, so that often two of them differ in little.
         let text = || "[ab:]{0,2}";
         prop_oneof![
-            text().prop_map(|name| Watched::execution(&name)),
+            text().prop_map(|name| WatchIdentity::execution(&name)),
             (text(), text(), any::<bool>())
-                .prop_map(|(parent, filter, children)| Watched::executions(&parent, &filter, children)),
-            (text(), text()).prop_map(|(parent, execution)| Watched::approvals(&parent, &execution)),
+                .prop_map(|(parent, filter, children)| WatchIdentity::executions(&parent, &filter, children)),
+            (text(), text()).prop_map(|(parent, execution)| WatchIdentity::approvals(&parent, &execution)),
         ]
     }
 
@@ -226,9 +226,9 @@ mod tests {
 
     #[test]
     fn what_is_refused_is_said_with_what_to_do() {
-        let refused = Watched::approvals("namespaces/-", "").read::<1>("17").unwrap_err();
+        let refused = WatchIdentity::approvals("namespaces/-", "").read::<1>("17").unwrap_err();
         let expected = "cursor: is not of this watch: use the last `cursor` of a watch with the same `parent` and `execution`, or leave it empty";
         assert_eq!((refused.code(), refused.message()), (Code::InvalidArgument, expected));
-        assert_eq!(Watched::execution("e").read::<1>("").unwrap(), None, "from the current state");
+        assert_eq!(WatchIdentity::execution("e").read::<1>("").unwrap(), None, "from the current state");
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     guard::Guard,
     http_health::HttpHealth,
     limits::Limits,
-    metrics::{HttpMetrics, Measured},
+    metrics::{HttpMetrics, MetricsSource},
     middleware::MiddlewareLayer,
     reflection,
     stores::StoreReports,
@@ -43,15 +43,15 @@ impl<T: AsyncRead + AsyncWrite + Connected<ConnectInfo: Clone + Send + Sync> + U
 }
 
 /// A service or several, ready to be served on one listener.
-pub struct Hosted {
+pub struct HostedServices {
     routes: Routes,
     names: Vec<&'static str>,
     descriptors: Vec<&'static [u8]>,
     stores: Option<Arc<Stores>>,
-    measured: Vec<Arc<dyn Measured>>,
+    measured: Vec<Arc<dyn MetricsSource>>,
 }
 
-impl Hosted {
+impl HostedServices {
     /// Hosts a service: its methods, its full name (also the name of its health check), and its contract for reflection (an encoded
     /// `FileDescriptorSet`).
     pub fn new(routes: Routes, name: &'static str, descriptors: &'static [u8]) -> Self {
@@ -67,7 +67,7 @@ impl Hosted {
 
     /// Serves the gauges of what is measured as `GET /metrics`.
     #[must_use]
-    pub fn with_metrics(mut self, measured: Arc<impl Measured>) -> Self {
+    pub fn with_metrics(mut self, measured: Arc<impl MetricsSource>) -> Self {
         self.measured.push(measured);
         self
     }
@@ -115,11 +115,11 @@ pub enum ServeError {
 /// [`ServeError`] when the transport fails.
 pub async fn serve<C: Connection>(
     incoming: impl Stream<Item = io::Result<C>>,
-    service: Hosted,
+    service: HostedServices,
     access: Access,
     shutdown: Shutdown,
 ) -> Result<(), ServeError> {
-    let Hosted { routes, names, descriptors, stores, measured } = service;
+    let HostedServices { routes, names, descriptors, stores, measured } = service;
     let (reporter, health) = tonic_health::server::health_reporter();
     for name in &names {
         reporter.set_service_status(*name, tonic_health::ServingStatus::Serving).await;
@@ -188,10 +188,10 @@ mod tests {
     };
 
     /// A service with one method, which answers with the service's name.
-    fn service(method: &'static str, name: &'static str) -> Hosted {
+    fn service(method: &'static str, name: &'static str) -> HostedServices {
         let answer = move |_| async move { Ok::<_, Infallible>(Status::aborted(name).into_http::<String>()) };
         let router = Routes::default().into_axum_router().route_service(method, tower::service_fn(answer));
-        Hosted::new(router.into(), name, tonic_health::pb::FILE_DESCRIPTOR_SET)
+        HostedServices::new(router.into(), name, tonic_health::pb::FILE_DESCRIPTOR_SET)
     }
 
     async fn ask(channel: Channel, path: &'static str) -> Status {
@@ -201,7 +201,7 @@ mod tests {
         client.unary(Request::new(()), http::uri::PathAndQuery::from_static(path), codec).await.unwrap_err()
     }
 
-    fn listen(path: &Path, service: Hosted, access: Access) -> (Channel, crate::Trigger) {
+    fn listen(path: &Path, service: HostedServices, access: Access) -> (Channel, crate::Trigger) {
         let incoming = net::UnixSocket::bind(path).unwrap().incoming();
         let (trigger, stop) = Shutdown::new();
         tokio::spawn(serve(incoming, service, access, stop));
@@ -265,14 +265,14 @@ mod tests {
     }
 
     /// A service whose answer is the caller's name.
-    fn who() -> Hosted {
+    fn who() -> HostedServices {
         async fn answer<B>(request: http::Request<B>) -> Result<http::Response<String>, Infallible> {
             let caller = request.extensions().get::<Principal>().map(ToString::to_string).unwrap_or_default();
             Ok(Status::aborted(caller).into_http())
         }
         let service = tower::service_fn(answer);
         let router = Routes::default().into_axum_router().route_service("/test.Who/Am", service);
-        Hosted::new(router.into(), "test.Who", tonic_health::pb::FILE_DESCRIPTOR_SET)
+        HostedServices::new(router.into(), "test.Who", tonic_health::pb::FILE_DESCRIPTOR_SET)
     }
 
     /// The caller's name, or the code and the words of the refusal.

@@ -73,10 +73,10 @@ mod tests {
     use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
     use super::*;
-    use crate::{Access, Hosted, People, net};
+    use crate::{Access, HostedServices, People, net};
 
-    fn hosted() -> Hosted {
-        Hosted::new(tonic::service::Routes::default(), "test.Nothing", tonic_health::pb::FILE_DESCRIPTOR_SET)
+    fn hosted() -> HostedServices {
+        HostedServices::new(tonic::service::Routes::default(), "test.Nothing", tonic_health::pb::FILE_DESCRIPTOR_SET)
     }
 
     /// A listener that refuses every caller without the token `own`.

@@ -102,7 +102,7 @@ pub struct Limit {
 
 /// A unit of a [`Limit`], held until it is dropped.
 #[derive(Debug)]
-pub struct Taken {
+pub struct Permit {
     _permit: OwnedSemaphorePermit,
     _by: Option<PrincipalSlot>,
 }
@@ -138,9 +138,9 @@ impl Limit {
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED with the limit and a delay.
-    pub fn take(&self) -> Result<Taken, Status> {
+    pub fn take(&self) -> Result<Permit, Status> {
         match Arc::clone(&self.free).try_acquire_owned() {
-            Ok(permit) => Ok(Taken { _permit: permit, _by: None }),
+            Ok(permit) => Ok(Permit { _permit: permit, _by: None }),
             Err(_) => Err(self.is_reached()),
         }
     }
@@ -149,7 +149,7 @@ impl Limit {
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED with the limit and a delay.
-    pub fn take_for(&self, principal: &Principal) -> Result<Taken, Status> {
+    pub fn take_for(&self, principal: &Principal) -> Result<Permit, Status> {
         let taken = self.take()?;
         if matches!(principal, Principal::Service(_)) {
             return Ok(taken);
@@ -169,7 +169,7 @@ impl Limit {
         *count += 1;
         drop(principals);
         let by = PrincipalSlot { principal, principals: Arc::clone(&self.principals) };
-        Ok(Taken { _by: Some(by), ..taken })
+        Ok(Permit { _by: Some(by), ..taken })
     }
 
     /// Checks a count that the caller keeps itself: `now` exist already.
@@ -308,7 +308,7 @@ mod tests {
     use tower::ServiceExt as _;
 
     use super::*;
-    use crate::{Access, Hosted, Shutdown, net};
+    use crate::{Access, HostedServices, Shutdown, net};
 
     /// The first bytes of a request, after which nothing comes any more; or the whole of it.
     struct SentRequest {
@@ -351,8 +351,11 @@ mod tests {
         let path = folder.join("s");
         let incoming = net::UnixSocket::bind(&path).unwrap().incoming();
         let (trigger, stop) = Shutdown::new();
-        let nothing =
-            Hosted::new(tonic::service::Routes::default(), "test.Nothing", tonic_health::pb::FILE_DESCRIPTOR_SET);
+        let nothing = HostedServices::new(
+            tonic::service::Routes::default(),
+            "test.Nothing",
+            tonic_health::pb::FILE_DESCRIPTOR_SET,
+        );
         tokio::spawn(crate::host::serve(incoming, nothing, Access::unauthenticated_person("test"), stop));
         (net::connect_lazy(&net::Address::Unix(path)), trigger)
     }

@@ -37,8 +37,8 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 /// The metrics that a service reads; empty when they cannot be read now.
 pub type Reading<'a> = Pin<Box<dyn Future<Output = Vec<Metric>> + Send + 'a>>;
 
-/// A service that can be measured.
-pub trait Measured: Send + Sync + 'static {
+/// A service that has metrics.
+pub trait MetricsSource: Send + Sync + 'static {
     /// Reads its metrics, at a bounded cost.
     fn metrics(&self) -> Reading<'_>;
 }
@@ -64,7 +64,7 @@ impl StoreFiles {
     }
 }
 
-impl Measured for StoreFiles {
+impl MetricsSource for StoreFiles {
     fn metrics(&self) -> Reading<'_> {
         let metric = Metric {
             name: "belay.store.size",
@@ -77,10 +77,10 @@ impl Measured for StoreFiles {
 }
 
 /// Sources of metrics that are measured together.
-pub type AllMeasured = Arc<[Arc<dyn Measured>]>;
+pub type AllMeasured = Arc<[Arc<dyn MetricsSource>]>;
 
 /// The metrics of several services. Those with one name become one.
-pub async fn read(services: &[Arc<dyn Measured>]) -> Vec<Metric> {
+pub async fn read(services: &[Arc<dyn MetricsSource>]) -> Vec<Metric> {
     let mut all: Vec<Metric> = Vec::new();
     for service in services {
         for metric in service.metrics().await {
@@ -100,7 +100,7 @@ pub async fn read(services: &[Arc<dyn Measured>]) -> Vec<Metric> {
 #[derive(Clone)]
 pub(crate) struct HttpMetrics {
     pub(crate) access: Access,
-    pub(crate) services: Arc<[Arc<dyn Measured>]>,
+    pub(crate) services: Arc<[Arc<dyn MetricsSource>]>,
 }
 
 impl Middleware for HttpMetrics {
@@ -220,11 +220,11 @@ mod tests {
     use tonic::service::Routes;
 
     use super::*;
-    use crate::{Hosted, People, Shutdown, Trigger, net};
+    use crate::{HostedServices, People, Shutdown, Trigger, net};
 
     struct FixedMetrics;
 
-    impl Measured for FixedMetrics {
+    impl MetricsSource for FixedMetrics {
         fn metrics(&self) -> Reading<'_> {
             let help = "What it is.";
             let (counter, histogram) = (Counter::by("color", &["green", "red"]), Histogram::by("color"));
@@ -240,12 +240,12 @@ mod tests {
         }
     }
 
-    fn hosted() -> Hosted {
-        Hosted::new(Routes::default(), "test.Nothing", tonic_health::pb::FILE_DESCRIPTOR_SET)
+    fn hosted() -> HostedServices {
+        HostedServices::new(Routes::default(), "test.Nothing", tonic_health::pb::FILE_DESCRIPTOR_SET)
     }
 
     /// A listener that accepts the token `own`.
-    async fn listen(hosted: Hosted) -> (net::Address, Trigger) {
+    async fn listen(hosted: HostedServices) -> (net::Address, Trigger) {
         let bound = net::bind(&net::Address::Tcp(([127, 0, 0, 1], 0).into())).await.unwrap();
         let address = bound.address();
         let (trigger, stop) = Shutdown::new();
@@ -317,7 +317,7 @@ belay_test_duration_seconds_count{color=\"red\"} 1
         let path = folder.path().join("a.db");
         std::fs::write(&path, [1; 100]).unwrap();
         std::fs::write(folder.path().join("a.db-wal"), [1; 11]).unwrap();
-        let stores: [Arc<dyn Measured>; 2] =
+        let stores: [Arc<dyn MetricsSource>; 2] =
             [Arc::new(StoreFiles::new("a", path)), Arc::new(StoreFiles::new("b", folder.path().join("b.db")))];
         let read = read(&stores).await;
         let sizes = vec![(vec![("store", "a")], 111.0), (vec![("store", "b")], 0.0)];

@@ -181,7 +181,7 @@ impl Bound {
     /// [`crate::ServeError`] when the transport fails.
     pub async fn serve(
         self,
-        service: crate::host::Hosted,
+        service: crate::host::HostedServices,
         access: Access,
         shutdown: crate::Shutdown,
     ) -> Result<(), crate::ServeError> {
@@ -194,7 +194,7 @@ impl Bound {
 
 async fn serve<C: Connection>(
     incoming: impl Stream<Item = io::Result<C>>,
-    service: crate::host::Hosted,
+    service: crate::host::HostedServices,
     access: Access,
     shutdown: crate::Shutdown,
 ) -> Result<(), crate::ServeError> {

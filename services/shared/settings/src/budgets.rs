@@ -1,6 +1,6 @@
 //! The section `budgets`: what the executions of a namespace may use in a day or a month.
 
-use crate::Sourced;
+use crate::ValueWithOrigin;
 
 /// The window of time that a budget is for, by the calendar in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,13 +28,13 @@ impl BudgetWindow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceBudget {
     /// The namespace's id; `*` for each one without a budget of its own.
-    pub namespace: Sourced<String>,
+    pub namespace: ValueWithOrigin<String>,
     /// The window.
-    pub window: Sourced<BudgetWindow>,
+    pub window: ValueWithOrigin<BudgetWindow>,
     /// The most calls in a window; `None` means no limit.
-    pub calls: Option<Sourced<u64>>,
+    pub calls: Option<ValueWithOrigin<u64>>,
     /// The most bytes of output in a window; `None` means no limit.
-    pub output_bytes: Option<Sourced<u64>>,
+    pub output_bytes: Option<ValueWithOrigin<u64>>,
 }
 
 /// The namespace of a budget that is for each one without a budget of its own.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{Cache, CacheUse, KNOWN_CACHES, Origin, Sourced};
+use crate::{Cache, CacheUse, KNOWN_CACHES, Origin, ValueWithOrigin};
 
 /// A file or directory of the host that commands see read-only.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,48 +28,48 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scratch {
     /// Where `/tmp` and HOME are stored.
-    pub place: Sourced<Place>,
+    pub place: ValueWithOrigin<Place>,
     /// Bytes of `/tmp`.
-    pub tmp: Sourced<u64>,
+    pub tmp: ValueWithOrigin<u64>,
     /// Bytes of HOME.
-    pub home: Sourced<u64>,
+    pub home: ValueWithOrigin<u64>,
     /// Bytes of `/dev/shm`, which is memory.
-    pub shm: Sourced<u64>,
+    pub shm: ValueWithOrigin<u64>,
     /// Files, directories and links in each of `/tmp` and HOME.
-    pub files: Sourced<u64>,
+    pub files: ValueWithOrigin<u64>,
 }
 
 /// Limits on what a command may change in its view of the workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewBudget {
     /// Bytes.
-    pub size: Sourced<u64>,
+    pub size: ValueWithOrigin<u64>,
     /// Files, directories and links.
-    pub files: Sourced<u64>,
+    pub files: ValueWithOrigin<u64>,
 }
 
 /// The space that a command leaves free on each disk that it writes to. `None`: relative to the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reserve {
     /// Bytes.
-    pub size: Sourced<Option<u64>>,
+    pub size: ValueWithOrigin<Option<u64>>,
     /// Inodes.
-    pub files: Sourced<Option<u64>>,
+    pub files: ValueWithOrigin<Option<u64>>,
 }
 
 /// Resource limits of one command. `None`: no limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Processes and threads.
-    pub processes: Sourced<u32>,
+    pub processes: ValueWithOrigin<u32>,
     /// Open files of each process.
-    pub open_files: Sourced<u64>,
+    pub open_files: ValueWithOrigin<u64>,
     /// Bytes of the largest file.
-    pub file_size: Sourced<Option<u64>>,
+    pub file_size: ValueWithOrigin<Option<u64>>,
     /// Bytes of address space of each process.
-    pub address_space: Sourced<Option<u64>>,
+    pub address_space: ValueWithOrigin<Option<u64>>,
     /// Seconds of processor time of each process.
-    pub cpu_time: Sourced<Option<u64>>,
+    pub cpu_time: ValueWithOrigin<Option<u64>>,
 }
 
 /// The files that commands see, and the resources that they use and may set.
@@ -77,15 +77,15 @@ pub struct Limits {
 pub struct Commands {
     /// Whether commands see the toolchains on the caller's PATH. Only where the services run inside `belay`: a separate service has no
     /// caller.
-    pub find_toolchains: Sourced<bool>,
+    pub find_toolchains: ValueWithOrigin<bool>,
     /// Files and directories that commands see read-only, besides `/usr`.
-    pub read_only: Vec<Sourced<VisiblePath>>,
+    pub read_only: Vec<ValueWithOrigin<VisiblePath>>,
     /// Directories to search for programs before all others.
-    pub path: Vec<Sourced<PathBuf>>,
+    pub path: Vec<ValueWithOrigin<PathBuf>>,
     /// Variables that every command gets.
-    pub env: Vec<(String, Sourced<String>)>,
+    pub env: Vec<(String, ValueWithOrigin<String>)>,
     /// Variables that affect programs and loaders, and that a plan may set nevertheless.
-    pub plans_may_set: Vec<Sourced<String>>,
+    pub plans_may_set: Vec<ValueWithOrigin<String>>,
     /// Limits on what a command may change in its view of the workspace.
     pub view: ViewBudget,
     /// Writable directories outside the workspace.
@@ -95,16 +95,16 @@ pub struct Commands {
     /// Resource limits of one command.
     pub limits: Limits,
     /// Seconds that a cancelled command has from the request to end (SIGTERM) until it is killed; 0 kills it at once.
-    pub stop_grace: Sourced<u64>,
+    pub stop_grace: ValueWithOrigin<u64>,
     /// How many calls may wait for answers to their questions at once.
-    pub asking_calls: Sourced<u64>,
+    pub asking_calls: ValueWithOrigin<u64>,
     /// Caches of package managers, the known ones first.
-    pub caches: Vec<Sourced<Cache>>,
+    pub caches: Vec<ValueWithOrigin<Cache>>,
 }
 
 impl Default for Commands {
     fn default() -> Self {
-        let (disk, none) = (8 << 30, || Sourced::default_of(None));
+        let (disk, none) = (8 << 30, || ValueWithOrigin::default_of(None));
         let known = |known: &crate::KnownCache| Cache {
             name: known.name.to_owned(),
             used: CacheUse::Read,
@@ -112,31 +112,31 @@ impl Default for Commands {
             at: known.place.into(),
         };
         Self {
-            find_toolchains: Sourced::default_of(true),
+            find_toolchains: ValueWithOrigin::default_of(true),
             read_only: Vec::new(),
             path: Vec::new(),
             env: Vec::new(),
             plans_may_set: Vec::new(),
-            view: ViewBudget { size: Sourced::default_of(disk), files: Sourced::default_of(1_000_000) },
+            view: ViewBudget { size: ValueWithOrigin::default_of(disk), files: ValueWithOrigin::default_of(1_000_000) },
             reserve: Reserve { size: none(), files: none() },
             scratch: Scratch {
-                place: Sourced::default_of(Place::Workspace),
-                tmp: Sourced::default_of(disk),
-                home: Sourced::default_of(disk),
-                shm: Sourced::default_of(512 << 20),
-                files: Sourced::default_of(1_000_000),
+                place: ValueWithOrigin::default_of(Place::Workspace),
+                tmp: ValueWithOrigin::default_of(disk),
+                home: ValueWithOrigin::default_of(disk),
+                shm: ValueWithOrigin::default_of(512 << 20),
+                files: ValueWithOrigin::default_of(1_000_000),
             },
             limits: Limits {
-                processes: Sourced::default_of(4096),
-                open_files: Sourced::default_of(1 << 20),
-                file_size: Sourced::default_of(Some(disk)),
+                processes: ValueWithOrigin::default_of(4096),
+                open_files: ValueWithOrigin::default_of(1 << 20),
+                file_size: ValueWithOrigin::default_of(Some(disk)),
                 address_space: none(),
                 cpu_time: none(),
             },
             // As long as `docker stop` waits.
-            stop_grace: Sourced::default_of(10),
-            asking_calls: Sourced::default_of(32),
-            caches: KNOWN_CACHES.iter().map(|cache| Sourced::default_of(known(cache))).collect(),
+            stop_grace: ValueWithOrigin::default_of(10),
+            asking_calls: ValueWithOrigin::default_of(32),
+            caches: KNOWN_CACHES.iter().map(|cache| ValueWithOrigin::default_of(known(cache))).collect(),
         }
     }
 }

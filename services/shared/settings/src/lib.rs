@@ -37,7 +37,7 @@ pub use caches::{Cache, CacheUse, KNOWN_CACHES, KnownCache};
 pub use commands::{Commands, Limits, Place, Reserve, Scratch, ViewBudget, VisiblePath};
 pub use file::File;
 pub use load::{ConfigError, LoadedSettings, load};
-pub use origin::{Origin, Sourced};
+pub use origin::{Origin, ValueWithOrigin};
 pub use paths::{COMMAND_HOME, SYSTEM_FOLDERS, SYSTEM_PATH, is_system};
 pub use resolve::{ResolvedCommands, UsedCache};
 pub use retention::Retention;

@@ -32,14 +32,14 @@ impl Origin {
 
 /// A value with its origin.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Sourced<T> {
+pub struct ValueWithOrigin<T> {
     /// The value.
     pub value: T,
     /// Its origin.
     pub origin: Origin,
 }
 
-impl<T> Sourced<T> {
+impl<T> ValueWithOrigin<T> {
     /// A default value.
     pub fn default_of(value: T) -> Self {
         Self { value, origin: Origin::Default }
@@ -51,7 +51,7 @@ impl<T> Sourced<T> {
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Sourced<T> {
+impl<T: fmt::Debug> fmt::Debug for ValueWithOrigin<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} ({:?})", self.value, self.origin)
     }

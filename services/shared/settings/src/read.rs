@@ -6,7 +6,7 @@ use belay_yaml::{Node, Reader, Value, nearest, seconds, shown};
 
 use crate::{
     Cache, CacheUse, Commands, KNOWN_CACHES, KnownCache, LogFormat, LogLevel, Place, Retention, Services, Settings,
-    Sourced, VisiblePath,
+    ValueWithOrigin, VisiblePath,
     paths::{self, absolute, is_system},
     read_env::{MAX_ENTRIES, env, is_name},
     size,
@@ -53,7 +53,7 @@ pub(crate) fn settings(reader: &mut Reader, root: &Node, home: Option<&Path>, se
                 let "rules_file" = key else { return Err("rules_file") };
                 let path = reader.text(node, field).map(|text| absolute(&text, home));
                 match path {
-                    Some(Ok(path)) => settings.secrets.rules_file = Some(Sourced::on_line(path, node.line)),
+                    Some(Ok(path)) => settings.secrets.rules_file = Some(ValueWithOrigin::on_line(path, node.line)),
                     Some(Err(why)) => reader.refuse(field, node.line, why),
                     None => {}
                 }
@@ -95,7 +95,7 @@ fn retention(reader: &mut Reader, node: &Node, field: &str, to: &mut Retention) 
 
 fn services(reader: &mut Reader, node: &Node, field: &str, to: &mut Services) {
     reader.map(node, field, |reader, key, field, node| {
-        let (known, limits): (_, Vec<(&str, &mut Sourced<u32>)>) = match key {
+        let (known, limits): (_, Vec<(&str, &mut ValueWithOrigin<u32>)>) = match key {
             "executor" => {
                 let to = &mut to.executor;
                 (
@@ -126,9 +126,9 @@ fn services(reader: &mut Reader, node: &Node, field: &str, to: &mut Services) {
     });
 }
 
-fn set<T>(to: &mut Sourced<T>, value: Option<T>, node: &Node) {
+fn set<T>(to: &mut ValueWithOrigin<T>, value: Option<T>, node: &Node) {
     if let Some(value) = value {
-        *to = Sourced::on_line(value, node.line);
+        *to = ValueWithOrigin::on_line(value, node.line);
     }
 }
 
@@ -203,14 +203,15 @@ fn few<T>(
     node: &Node,
     field: &str,
     mut take: impl FnMut(&mut Reader, &Node, &str) -> Option<T>,
-) -> Vec<Sourced<T>> {
+) -> Vec<ValueWithOrigin<T>> {
     if let Value::List(entries) = &node.value
         && entries.len() > MAX_ENTRIES
     {
         reader.refuse(field, node.line, format!("has {} entries, but the limit is {MAX_ENTRIES}", entries.len()));
         return Vec::new();
     }
-    reader.list(node, field, |reader, node, field| Some(Sourced::on_line(take(reader, node, field)?, node.line)))
+    reader
+        .list(node, field, |reader, node, field| Some(ValueWithOrigin::on_line(take(reader, node, field)?, node.line)))
 }
 
 fn path(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>) -> Option<std::path::PathBuf> {
@@ -415,7 +416,7 @@ fn limits(reader: &mut Reader, node: &Node, field: &str, to: &mut Commands) {
 fn caches(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>, to: &mut Commands) {
     reader.map(node, field, |reader, name, field, node| {
         let Some(cache) = cache(reader, node, field, name, home) else { return Ok(()) };
-        let cache = Sourced::on_line(cache, node.line);
+        let cache = ValueWithOrigin::on_line(cache, node.line);
         match to.caches.iter_mut().find(|known| known.value.name == name) {
             Some(known) => *known = cache,
             None => to.caches.push(cache),

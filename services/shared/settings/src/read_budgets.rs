@@ -2,7 +2,7 @@
 
 use belay_yaml::{Node, Reader, Value};
 
-use crate::{BudgetWindow, NamespaceBudget, NamespaceBudgets, Sourced, budgets::EACH};
+use crate::{BudgetWindow, NamespaceBudget, NamespaceBudgets, ValueWithOrigin, budgets::EACH};
 
 const BUDGET: &str = "namespace window calls output_bytes";
 
@@ -37,7 +37,7 @@ fn budget(reader: &mut Reader, node: &Node, field: &str) -> Option<NamespaceBudg
             "namespace" => namespace = self::namespace(reader, node, field),
             "window" => {
                 let word = reader.one_of(node, field, &BudgetWindow::WORDS);
-                window = word.map(|window| Sourced::on_line(window, node.line));
+                window = word.map(|window| ValueWithOrigin::on_line(window, node.line));
             }
             "calls" => calls = amount(reader, node, field),
             "output_bytes" => output_bytes = amount(reader, node, field),
@@ -61,7 +61,7 @@ fn budget(reader: &mut Reader, node: &Node, field: &str) -> Option<NamespaceBudg
     Some(NamespaceBudget { namespace: namespace?, window: window?, calls, output_bytes })
 }
 
-fn namespace(reader: &mut Reader, node: &Node, field: &str) -> Option<Sourced<String>> {
+fn namespace(reader: &mut Reader, node: &Node, field: &str) -> Option<ValueWithOrigin<String>> {
     let name = reader.text(node, field)?;
     let is_id = !name.is_empty()
         && name.len() <= MAX_NAMESPACE
@@ -72,16 +72,16 @@ fn namespace(reader: &mut Reader, node: &Node, field: &str) -> Option<Sourced<St
         reader.refuse(field, node.line, rule);
         return None;
     }
-    Some(Sourced::on_line(name, node.line))
+    Some(ValueWithOrigin::on_line(name, node.line))
 }
 
-fn amount(reader: &mut Reader, node: &Node, field: &str) -> Option<Sourced<u64>> {
+fn amount(reader: &mut Reader, node: &Node, field: &str) -> Option<ValueWithOrigin<u64>> {
     let number = if let Value::Number(number) = &node.value { number.as_u64() } else { None };
     let amount = number.filter(|amount| (1..=MAX_AMOUNT).contains(amount));
     if amount.is_none() {
         reader.refuse(field, node.line, format!("must be a whole number from 1 to {MAX_AMOUNT}"));
     }
-    amount.map(|amount| Sourced::on_line(amount, node.line))
+    amount.map(|amount| ValueWithOrigin::on_line(amount, node.line))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use belay_yaml::{Node, Reader};
 
-use crate::Sourced;
+use crate::ValueWithOrigin;
 
 /// The maximum number of entries of one list or mapping.
 pub(crate) const MAX_ENTRIES: usize = 500;
@@ -16,7 +16,7 @@ pub(crate) fn is_name(name: &str) -> bool {
 }
 
 /// Reads variables with their values.
-pub(crate) fn env(reader: &mut Reader, node: &Node, field: &str) -> Vec<(String, Sourced<String>)> {
+pub(crate) fn env(reader: &mut Reader, node: &Node, field: &str) -> Vec<(String, ValueWithOrigin<String>)> {
     let mut all = Vec::new();
     reader.map(node, field, |reader, name, field, node| {
         let Some(value) = reader.text(node, field) else { return Ok(()) };
@@ -35,7 +35,7 @@ pub(crate) fn env(reader: &mut Reader, node: &Node, field: &str) -> Vec<(String,
         } else if value.len() > MAX_VALUE || value.contains('\0') {
             reader.refuse(field, node.line, format!("must be at most {MAX_VALUE} bytes without NUL"));
         } else {
-            all.push((name.to_owned(), Sourced::on_line(value, node.line)));
+            all.push((name.to_owned(), ValueWithOrigin::on_line(value, node.line)));
         }
         Ok(())
     });

@@ -7,7 +7,7 @@ use belay_yaml::{Node, Reader, Value, nearest, seconds, shown};
 use serde_json::{Map, Value as Json, json};
 
 use crate::{
-    CommandTool, Sourced, ToolOutput, ToolRecovery,
+    CommandTool, ToolOutput, ToolRecovery, ValueWithOrigin,
     read_env::{MAX_ENTRIES, env},
     tools::{Piece, Word, Words, pieces},
 };
@@ -25,8 +25,8 @@ const MAX_TIMEOUT: u64 = 86_400;
 const TIMEOUT: u64 = 120;
 
 /// Reads all tools. An invalid one adds violations and is left out.
-pub(crate) fn tools(reader: &mut Reader, node: &Node, field: &str) -> Vec<Sourced<CommandTool>> {
-    let mut tools: Vec<Sourced<CommandTool>> = Vec::new();
+pub(crate) fn tools(reader: &mut Reader, node: &Node, field: &str) -> Vec<ValueWithOrigin<CommandTool>> {
+    let mut tools: Vec<ValueWithOrigin<CommandTool>> = Vec::new();
     let mut names = BTreeSet::new();
     reader.map(node, field, |reader, name, field, node| {
         if !is_name(name) {
@@ -38,7 +38,7 @@ pub(crate) fn tools(reader: &mut Reader, node: &Node, field: &str) -> Vec<Source
                     reader.refuse(field, node.line, format!("`{}` is the name of another tool, too", shown(name)));
                 }
             }
-            tools.push(Sourced::on_line(tool, reader.line_of(field)));
+            tools.push(ValueWithOrigin::on_line(tool, reader.line_of(field)));
         }
         Ok(())
     });
@@ -296,7 +296,7 @@ fn arguments(reader: &mut Reader, tool: &CommandTool, field: &str) {
                 None => {
                     let near = nearest(name, properties.keys().map(String::as_str));
                     let hint = near.map(|near| format!("; did you mean `{}`?", shown(near))).unwrap_or_default();
-                    reader.refuse(&field, line, format!("`${{{word}}}` is no parameter: add `{word}` to `parameters.properties`, or write `$${{{word}}}` for that text itself{hint}"));
+                    reader.refuse(&field, line, format!("`${{{word}}}` is not a parameter: add `{word}` to `parameters.properties`, or write `$${{{word}}}` for that text itself{hint}"));
                 }
                 Some(schema) if !optional && !is_required(name) && schema.get("default").is_none() => {
                     reader.refuse(&field, line, format!("needs `{word}`, which a call may leave out: add it to `parameters.required`, give it a `default`, or put the words that need it into a list of their own, such as [--{word}, \"${{{word}}}\"]"));

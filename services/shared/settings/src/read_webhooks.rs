@@ -4,7 +4,7 @@ use std::{net::Ipv6Addr, path::PathBuf, time::Duration};
 
 use belay_yaml::{Node, Reader, Value, seconds};
 
-use crate::{Sourced, Webhook, WebhookEvent};
+use crate::{ValueWithOrigin, Webhook, WebhookEvent};
 
 const WEBHOOK: &str = "url events secret_file timeout give_up_after";
 
@@ -42,23 +42,23 @@ pub(crate) fn webhooks(reader: &mut Reader, node: &Node, field: &str) -> Vec<Web
 fn webhook(reader: &mut Reader, node: &Node, field: &str, name: &str) -> Option<Webhook> {
     let before = reader.violations().len();
     let (mut url, mut events, mut secret_file) = (None, None, None);
-    let default = |seconds| Sourced::default_of(Duration::from_secs(seconds));
+    let default = |seconds| ValueWithOrigin::default_of(Duration::from_secs(seconds));
     let (mut timeout, mut give_up_after) = (default(TIMEOUT), default(GIVE_UP_AFTER));
     reader.map(node, field, |reader, key, field, node| {
         match key {
-            "url" => url = self::url(reader, node, field).map(|url| Sourced::on_line(url, node.line)),
+            "url" => url = self::url(reader, node, field).map(|url| ValueWithOrigin::on_line(url, node.line)),
             "events" => {
                 let read =
                     |reader: &mut Reader, node: &Node, field: &str| reader.one_of(node, field, &WebhookEvent::WORDS);
                 let mut read: Vec<WebhookEvent> = reader.non_empty_list(node, field, read);
                 read.sort_unstable();
                 read.dedup();
-                events = Some(Sourced::on_line(read, node.line));
+                events = Some(ValueWithOrigin::on_line(read, node.line));
             }
             "secret_file" => {
                 let path = reader.text(node, field).map(PathBuf::from);
                 match path.filter(|path| path.is_absolute()) {
-                    Some(path) => secret_file = Some(Sourced::on_line(path, node.line)),
+                    Some(path) => secret_file = Some(ValueWithOrigin::on_line(path, node.line)),
                     None => reader.refuse(field, node.line, "must be an absolute path"),
                 }
             }
@@ -87,10 +87,17 @@ fn webhook(reader: &mut Reader, node: &Node, field: &str, name: &str) -> Option<
     Some(Webhook { name, url: url?, events: events?, secret_file: secret_file?, timeout, give_up_after })
 }
 
-fn time(reader: &mut Reader, node: &Node, field: &str, to: &mut Sourced<Duration>, longest: u64, example: &str) {
+fn time(
+    reader: &mut Reader,
+    node: &Node,
+    field: &str,
+    to: &mut ValueWithOrigin<Duration>,
+    longest: u64,
+    example: &str,
+) {
     let text = if let Value::Text(text) = &node.value { Some(text) } else { None };
     match text.and_then(|text| seconds(text)).filter(|seconds| (1..=longest).contains(seconds)) {
-        Some(seconds) => *to = Sourced::on_line(Duration::from_secs(seconds), node.line),
+        Some(seconds) => *to = ValueWithOrigin::on_line(Duration::from_secs(seconds), node.line),
         None => reader.refuse(field, node.line, format!("must be a whole number with a unit, {example}")),
     }
 }

@@ -3,13 +3,13 @@
 
 use std::path::PathBuf;
 
-use crate::Sourced;
+use crate::ValueWithOrigin;
 
 /// The section `secrets`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Secrets {
     /// The file with the rules; `None` without one.
-    pub rules_file: Option<Sourced<PathBuf>>,
+    pub rules_file: Option<ValueWithOrigin<PathBuf>>,
     /// The names of the rules in it, in its order; empty until it has been read.
     pub rules: Vec<String>,
 }

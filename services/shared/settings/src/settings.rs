@@ -1,6 +1,6 @@
 //! All settings.
 
-use crate::{CommandTool, Commands, NamespaceBudgets, Origin, Retention, Secrets, Services, Sourced, Webhook};
+use crate::{CommandTool, Commands, NamespaceBudgets, Origin, Retention, Secrets, Services, ValueWithOrigin, Webhook};
 
 /// The log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,14 +62,17 @@ impl LogFormat {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
     /// The log level. `BELAY_LOG` overrides it, and accepts filters.
-    pub level: Sourced<LogLevel>,
+    pub level: ValueWithOrigin<LogLevel>,
     /// The log format. `BELAY_LOG_FORMAT` overrides it.
-    pub format: Sourced<LogFormat>,
+    pub format: ValueWithOrigin<LogFormat>,
 }
 
 impl Default for Log {
     fn default() -> Self {
-        Self { level: Sourced::default_of(LogLevel::Info), format: Sourced::default_of(LogFormat::Text) }
+        Self {
+            level: ValueWithOrigin::default_of(LogLevel::Info),
+            format: ValueWithOrigin::default_of(LogFormat::Text),
+        }
     }
 }
 
@@ -99,7 +102,7 @@ pub struct Settings {
     /// The budgets of the executions of a namespace.
     pub budgets: NamespaceBudgets,
     /// The tools that the operator declares.
-    pub tools: Vec<Sourced<CommandTool>>,
+    pub tools: Vec<ValueWithOrigin<CommandTool>>,
     /// The secrets that are hidden besides what the built-in rules recognize.
     pub secrets: Secrets,
     /// The receivers that are told what happens to executions.

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::Path};
 
 use crate::{
-    CacheUse, NamespaceBudget, Origin, Place, ResolvedCommands, SYSTEM_PATH, Settings, Sourced, Webhook, size,
+    CacheUse, NamespaceBudget, Origin, Place, ResolvedCommands, SYSTEM_PATH, Settings, ValueWithOrigin, Webhook, size,
 };
 
 /// A setting.
@@ -17,7 +17,7 @@ pub struct Row {
     pub origin: Origin,
 }
 
-fn row<T>(key: impl Into<String>, from: &Sourced<T>, value: impl Into<String>) -> Row {
+fn row<T>(key: impl Into<String>, from: &ValueWithOrigin<T>, value: impl Into<String>) -> Row {
     Row { key: key.into(), value: value.into(), origin: from.origin.clone() }
 }
 
@@ -150,7 +150,7 @@ pub fn rows(settings: &Settings, here: &ResolvedCommands, env: &dyn Fn(&str) -> 
 fn of_budget(budget: &NamespaceBudget) -> Vec<Row> {
     let NamespaceBudget { namespace, window, calls, output_bytes } = budget;
     let key = |key: &str| format!("budgets.{}.{key}", namespace.value);
-    let limit = |name: &str, limit: &Option<Sourced<u64>>| {
+    let limit = |name: &str, limit: &Option<ValueWithOrigin<u64>>| {
         limit.as_ref().map(|limit| row(key(name), limit, limit.value.to_string()))
     };
     let window = row(key("window"), window, window.value.word().to_owned());

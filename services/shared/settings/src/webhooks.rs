@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::Sourced;
+use crate::ValueWithOrigin;
 
 /// An event that can be sent to a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,13 +39,13 @@ pub struct Webhook {
     /// Its name, by which its owed deliveries are found again after a restart.
     pub name: String,
     /// Where messages are posted to: an `http` or `https` URL without credentials.
-    pub url: Sourced<String>,
+    pub url: ValueWithOrigin<String>,
     /// The events to send.
-    pub events: Sourced<Vec<WebhookEvent>>,
+    pub events: ValueWithOrigin<Vec<WebhookEvent>>,
     /// The file with the secret that messages are signed with.
-    pub secret_file: Sourced<PathBuf>,
+    pub secret_file: ValueWithOrigin<PathBuf>,
     /// How long the receiver has to answer.
-    pub timeout: Sourced<Duration>,
+    pub timeout: ValueWithOrigin<Duration>,
     /// How long a delivery is tried.
-    pub give_up_after: Sourced<Duration>,
+    pub give_up_after: ValueWithOrigin<Duration>,
 }

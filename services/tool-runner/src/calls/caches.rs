@@ -19,7 +19,7 @@ impl Calls {
         let guard = Arc::clone(guard);
         let stage = move || {
             if let Err(error) = guard.directory().stage_caches(&*view) {
-                tracing::warn!(%error, "What a call has left in its caches cannot be kept, and is dropped");
+                tracing::warn!(%error, "The caches that a call has filled cannot be kept, and are dropped");
             }
             view
         };
@@ -40,7 +40,7 @@ impl Calls {
             Ok::<_, belay_workspace::IoFailure>(())
         };
         if let Err(error) = self.lanes.effects.run(merge).await {
-            tracing::warn!(%error, "What a call has left in a cache cannot be merged into it; a cache that got a part of it is emptied before its next use");
+            tracing::warn!(%error, "The files that a call has left in a cache cannot be merged into it; a cache that got a part of it is emptied before its next use");
         }
     }
 

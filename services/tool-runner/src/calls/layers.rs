@@ -39,7 +39,7 @@ fn not_begun(error: &ViewError) -> Unsuccessful {
         ToolFailure::new(
             ErrorClass::PreconditionFailed,
             reason,
-            format!("The call cannot go on from what the step has changed: {error}."),
+            format!("The call cannot continue from the changes of its step: {error}."),
         ),
     )
 }
@@ -88,7 +88,7 @@ impl Calls {
         let mut secrets = BTreeSet::new();
         for LayerNote { secrets: sealed, .. } in &effect.notes {
             let opened = self.ledger.open_secrets(sealed).ok_or_else(|| {
-                let message = "The call cannot go on from what the step has changed: this ledger has not sealed the secrets of its layers.";
+                let message = "The call cannot continue from the changes of its step: this ledger has not sealed the secrets of its layers.";
                 (State::Failed, ToolFailure::new(ErrorClass::PreconditionFailed, reasons::LAYER_GONE, message))
             })?;
             secrets.extend(opened);

@@ -15,7 +15,7 @@ use belay_proto::{
     v1::{self, ErrorClass, tool_call::State},
 };
 use belay_reasons as reasons;
-use belay_service_kit::Taken;
+use belay_service_kit::Permit;
 use belay_telemetry::TraceContext;
 use belay_workspace::SpecialFile;
 use futures::FutureExt as _;
@@ -74,7 +74,7 @@ impl Calls {
         mut request: CallRequest,
         policy: CallPolicy,
         approved: Option<VerifiedApproval>,
-        taken: Option<Taken>,
+        taken: Option<Permit>,
     ) {
         let calls = Arc::clone(self);
         let is_quick =

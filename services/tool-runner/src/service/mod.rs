@@ -28,19 +28,19 @@ use belay_proto::{
     },
     session::ReceivedRequest,
 };
-use belay_service_kit::{Hosted, Shutdown, host::MAX_MESSAGE_BYTES};
+use belay_service_kit::{HostedServices, Shutdown, host::MAX_MESSAGE_BYTES};
 use tonic::{Request, Response, Status, Streaming, service::Routes};
 
 use self::follow::{Messages, follow};
 use crate::{Calls, output::Position};
 
 /// The service, ready to be served.
-pub fn hosted(calls: Arc<Calls>, shutdown: Shutdown) -> Hosted {
+pub fn hosted(calls: Arc<Calls>, shutdown: Shutdown) -> HostedServices {
     let stores = Arc::clone(calls.stores());
     let service = ToolRunnerServiceServer::new(Service { calls, shutdown })
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-    Hosted::new(Routes::new(service), "belay.runner.v1.ToolRunnerService", belay_proto::FILE_DESCRIPTOR_SET)
+    HostedServices::new(Routes::new(service), "belay.runner.v1.ToolRunnerService", belay_proto::FILE_DESCRIPTOR_SET)
         .with_stores(stores)
 }
 

@@ -157,12 +157,12 @@ impl Declaration {
             false => ToolFailure::new(
                 ErrorClass::PreconditionFailed,
                 reasons::PRECONDITION_FAILED,
-                format!("What must hold before the tool `{name}` runs does not: {broken}."),
+                format!("A precondition of the tool `{name}` does not hold: {broken}."),
             ),
             true => ToolFailure::new(
                 ErrorClass::PostconditionFailed,
                 reasons::POSTCONDITION_FAILED,
-                format!("What must hold after the tool `{name}` has run does not: {broken}."),
+                format!("A postcondition of the tool `{name}` does not hold: {broken}."),
             ),
         })
     }
@@ -252,7 +252,7 @@ impl Declaration {
             }
             // U+FFFD would stand for them, and nobody would know for what.
             ToolOutput::Json | ToolOutput::Text if ended["stdout_lossy"] == true => Err(unusable(
-                "printed bytes that are no UTF-8: have it print text in UTF-8, or write them to a file of the workspace.".to_owned(),
+                "printed bytes that are not UTF-8: have it print text in UTF-8, or write them to a file of the workspace.".to_owned(),
             )),
             ToolOutput::Text => Ok(printed.strip_suffix('\n').unwrap_or(printed).into()),
             ToolOutput::Json => belay_json::read(printed).map_err(|refused| {

@@ -35,7 +35,7 @@ impl Tool for DeleteFile {
   "additionalProperties": false,
   "oneOf": [{"required": ["path"]}, {"required": ["paths"]}],
   "properties": {
-    "path": {"type": "string", "format": "workspace-path", "description": "What to remove, relative to the workspace.", "examples": ["build/old.log"]},
+    "path": {"type": "string", "format": "workspace-path", "description": "The path to remove, relative to the workspace.", "examples": ["build/old.log"]},
     "paths": {
       "type": "array",
       "minItems": 1,

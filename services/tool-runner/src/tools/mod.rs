@@ -29,7 +29,7 @@ pub use write_file::WriteFile;
 
 use std::sync::Arc;
 
-use belay_settings::{CommandTool, ConfigError, LoadedSettings, Sourced};
+use belay_settings::{CommandTool, ConfigError, LoadedSettings, ValueWithOrigin};
 use belay_workspace::RelPath;
 use serde_json::Value;
 
@@ -69,7 +69,7 @@ pub fn registry(
     );
     Registry::new(tools).map_err(|error| match error {
         RegistryError::NameTaken(name) => {
-            let has = |tool: &&Sourced<CommandTool>| {
+            let has = |tool: &&ValueWithOrigin<CommandTool>| {
                 tool.value.name == name || tool.value.aliases.iter().any(|alias| alias == name)
             };
             let tool = declared.iter().find(has).map_or(name, |tool| &tool.value.name);

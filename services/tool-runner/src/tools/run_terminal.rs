@@ -108,7 +108,7 @@ impl Tool for RunTerminal {
     "stdout_bytes": {"type": "integer", "description": "The full length of the standard output, in bytes."},
     "stderr_bytes": {"type": "integer", "description": "The full length of the standard error, in bytes."},
     "truncated": {"type": "boolean", "description": "Whether the middle of either stream was left out."},
-    "stdout_lossy": {"type": "boolean", "description": "Set when `stdout` has bytes that are no UTF-8: U+FFFD stands for them."},
+    "stdout_lossy": {"type": "boolean", "description": "Set when `stdout` has bytes that are not UTF-8: U+FFFD stands for them."},
     "stderr_lossy": {"type": "boolean", "description": "The same of `stderr`."},
     "outputs": {"type": "object", "description": "The outputs that the program has appended to the file `$BELAY_OUTPUT`, by name; set when there are any, and the exit code is 0."}
   }

@@ -21,7 +21,7 @@ use crate::{Enforcement, Invocation, Mount, Registry, Tool, ToolResult, Touches,
 pub(crate) struct TestWorkspace {
     pub(crate) root: PathBuf,
     workspace: Workspace,
-    view: Shared,
+    view: SharedView,
     threads: Threads,
     _folder: TempDir,
 }
@@ -41,7 +41,7 @@ impl TestWorkspace {
             }
         }
         let workspace = Workspace::open(&root, &[]).unwrap();
-        Self { root, workspace, view: Shared(Arc::default()), threads: Threads::Real, _folder: folder }
+        Self { root, workspace, view: SharedView(Arc::default()), threads: Threads::Real, _folder: folder }
     }
 
     /// The same with tools that work on the thread of the test, which may have a planted defect.
@@ -124,15 +124,15 @@ impl TestWorkspace {
 
 /// A view that the test can take back.
 #[derive(Clone)]
-struct Shared(Arc<Mutex<Option<belay_workspace::View>>>);
+struct SharedView(Arc<Mutex<Option<belay_workspace::View>>>);
 
-impl Shared {
+impl SharedView {
     fn real<T>(&self, work: impl FnOnce(&mut belay_workspace::View) -> T) -> T {
         work(self.0.lock().unwrap().as_mut().expect("the view is not committed yet"))
     }
 }
 
-impl View for Shared {
+impl View for SharedView {
     fn read(&self, path: &RelPath, start: u64, length: Option<u64>) -> Result<Vec<u8>, ViewError> {
         self.real(|view| View::read(view, path, start, length))
     }

@@ -81,7 +81,7 @@ async fn a_call_that_writes_a_file_costs_two_flushes() {
     const CALLS: usize = 20;
     let mut bench = Bench::new();
     let counted = CountingDirectories::default();
-    bench.directories = Arc::new(Hooked(counted.clone()));
+    bench.directories = Arc::new(HookedDirectories(counted.clone()));
     let runner = bench.start(FREE).await;
     runner.run("first", CHANGE, json!([["write", "first", "x"]])).await;
     runner.acknowledge("first").await;
@@ -108,7 +108,7 @@ async fn a_call_that_writes_a_file_costs_two_flushes() {
 #[tokio::test]
 async fn a_row_stays_until_its_effect_is_synced() {
     let mut bench = Bench::new();
-    bench.directories = Arc::new(Hooked(CountingDirectories::default()));
+    bench.directories = Arc::new(HookedDirectories(CountingDirectories::default()));
     let runner = bench.start(FREE).await;
     runner.run("a", CHANGE, json!([["write", "a", "x"]])).await;
     runner.acknowledge("a").await;
@@ -128,7 +128,7 @@ async fn a_row_stays_until_its_effect_is_synced() {
 async fn a_call_whose_effect_is_not_synced_is_neither_made_again_nor_forgotten() {
     let mut bench = Bench::new();
     let counted = CountingDirectories::default();
-    bench.directories = Arc::new(Hooked(counted.clone()));
+    bench.directories = Arc::new(HookedDirectories(counted.clone()));
     let runner = bench.start(FREE).await;
     let todo = json!([["append", "a", "x"]]);
     runner.run("a", CHANGE, todo.clone()).await;
@@ -153,7 +153,7 @@ async fn a_call_whose_effect_is_not_synced_is_neither_made_again_nor_forgotten()
 async fn a_row_stays_when_its_workspace_cannot_be_synced() {
     let mut bench = Bench::new();
     let counted = CountingDirectories::default();
-    bench.directories = Arc::new(Hooked(counted.clone()));
+    bench.directories = Arc::new(HookedDirectories(counted.clone()));
     let runner = bench.start(FREE).await;
     runner.run("a", CHANGE, json!([["write", "a", "x"]])).await;
     bench.cleared().await;
@@ -175,7 +175,7 @@ async fn a_row_stays_when_its_workspace_cannot_be_synced() {
 async fn effects_lost_in_a_power_failure_are_redone_in_order() {
     let mut bench = Bench::new();
     let power = PowerSwitch::default();
-    bench.directories = Arc::new(Hooked(power.clone()));
+    bench.directories = Arc::new(HookedDirectories(power.clone()));
     bench.put("f", "1");
     let runner = bench.start(ASK).await;
     let commit = async |call: &str, held: &runner_v1::ToolCall| {
@@ -224,7 +224,7 @@ async fn an_acknowledgement_has_no_commit_of_its_own() {
 #[tokio::test]
 async fn a_manual_call_that_did_not_start_stays_ended() {
     let mut bench = Bench::new();
-    bench.directories = Arc::new(Hooked(CountingDirectories::default()));
+    bench.directories = Arc::new(HookedDirectories(CountingDirectories::default()));
     let runner = bench.start(FREE).await;
     let workspace = bench.workspace();
     let mut request = runner.request("a", REACH, json!([]));

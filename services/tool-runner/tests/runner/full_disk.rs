@@ -93,7 +93,7 @@ async fn a_commit_in_doubt_happens_as_a_whole_or_not_at_all() {
     for appears in [true, false] {
         let mut bench = refusing(FREE, "NEW.ended").await;
         let remembers = Remembers::default();
-        bench.directories = Arc::new(Hooked(remembers.clone()));
+        bench.directories = Arc::new(HookedDirectories(remembers.clone()));
         let todo = json!([["write", "a", "x"]]);
         let runner = bench.start(FREE).await;
         unavailable(&runner, runner.request("a", CHANGE, todo.clone())).await;
@@ -149,7 +149,7 @@ async fn a_commit_waits_for_the_disk_at_the_start() {
     let (enospc, eio, erofs) = (28, 5, 30);
     for error in [enospc, eio, erofs] {
         let (mut bench, refusing) = (Bench::new(), RefusedRedos(Arc::default(), error));
-        bench.directories = Arc::new(Hooked(refusing.clone()));
+        bench.directories = Arc::new(HookedDirectories(refusing.clone()));
         let todo = json!([["write", "a", "x"]]);
         let runner = bench.start(FREE).await;
         assert_eq!(state(&runner.run("a", CHANGE, todo.clone()).await), State::Completed);
@@ -181,7 +181,7 @@ impl Hooks for ReadOnly {
 async fn a_read_only_file_system_is_waited_for() {
     for policy in [FREE, ASK] {
         let (mut bench, read_only) = (Bench::new(), ReadOnly::default());
-        bench.directories = Arc::new(Hooked(read_only.clone()));
+        bench.directories = Arc::new(HookedDirectories(read_only.clone()));
         let runner = bench.start(policy).await;
         read_only.0.store(true, Ordering::SeqCst);
         let call = runner.run("a", CHANGE, json!([["write", "a", "x"]])).await;

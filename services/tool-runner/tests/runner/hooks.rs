@@ -58,11 +58,11 @@ pub(crate) fn open_on(
 }
 
 /// Workspace directories with these hooks.
-pub(crate) struct Hooked<H>(pub(crate) H);
+pub(crate) struct HookedDirectories<H>(pub(crate) H);
 
 struct HookedDirectory<H>(H, Arc<dyn WorkspaceDirectory>);
 
-impl<H: Hooks> WorkspaceDirectories for Hooked<H> {
+impl<H: Hooks> WorkspaceDirectories for HookedDirectories<H> {
     fn resolve(&self, path: &Path) -> Result<PathBuf, OpenError> {
         HostDirectories.resolve(path)
     }

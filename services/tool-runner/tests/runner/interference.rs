@@ -33,7 +33,7 @@ impl Hooks for Interference {
 async fn a_save_before_the_renames_is_kept() {
     for policy in [FREE, ASK] {
         let mut bench = Bench::new();
-        bench.directories = Arc::new(Hooked(Interference::Saves));
+        bench.directories = Arc::new(HookedDirectories(Interference::Saves));
         bench.put("file", "1");
         let todo = json!([["write", "a", "x"], ["write", "file", "2"]]);
         let runner = bench.start(policy).await;
@@ -55,7 +55,7 @@ async fn a_save_before_the_renames_is_kept() {
 async fn a_panic_after_the_row_is_recovered_at_the_next_start() {
     for policy in [FREE, ASK] {
         let mut bench = Bench::new();
-        bench.directories = Arc::new(Hooked(Interference::Breaks));
+        bench.directories = Arc::new(HookedDirectories(Interference::Breaks));
         let todo = json!([["write", "a", "x"]]);
         let runner = bench.start(policy).await;
         let mut end = runner.run("a", CHANGE, todo.clone()).await;

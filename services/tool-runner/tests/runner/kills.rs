@@ -74,7 +74,7 @@ async fn run_call(bench: &Bench, policy: &str) -> runner_v1::ToolCall {
 async fn child() {
     let number = env::var(DIES_AT).unwrap().parse().unwrap();
     let mut bench = Bench::in_folder(env::var_os(FOLDER).unwrap().as_ref());
-    bench.directories = Arc::new(Hooked(Deadly(Arc::new(Dies { at: number, seen: AtomicUsize::new(0) }))));
+    bench.directories = Arc::new(HookedDirectories(Deadly(Arc::new(Dies { at: number, seen: AtomicUsize::new(0) }))));
     run_call(&bench, &env::var(POLICY).unwrap()).await;
 }
 
@@ -117,7 +117,7 @@ impl Hooks for OnUnknown {
 async fn changes_made_after_a_call_survive_a_kill() {
     for directories in [
         Arc::new(belay_tool_runner::HostDirectories) as Arc<dyn belay_tool_runner::WorkspaceDirectories>,
-        Arc::new(Hooked(OnUnknown)),
+        Arc::new(HookedDirectories(OnUnknown)),
     ] {
         let mut bench = Bench::new();
         bench.directories = directories;
@@ -200,7 +200,7 @@ async fn a_cancellation_waits_only_for_a_workspace_that_can_be_opened_later() {
     for end in ["opens", "killed", "gone", "opened by another"] {
         let mut bench = with_a_lost_view().await;
         let failing = Unopenable(Arc::new(AtomicBool::new(true)));
-        bench.directories = Arc::new(Hooked(failing.clone()));
+        bench.directories = Arc::new(HookedDirectories(failing.clone()));
         let runner = bench.start(FREE).await;
         for _ in 0..2 {
             let refused = runner.cancel("a").await.unwrap_err();

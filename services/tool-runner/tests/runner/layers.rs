@@ -19,7 +19,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::{
-    hooks::{Hooked, Hooks},
+    hooks::{HookedDirectories, Hooks},
     support::*,
 };
 
@@ -276,7 +276,7 @@ impl Hooks for Endless {
 #[tokio::test]
 async fn a_call_is_stopped_while_its_view_begins() {
     let (mut bench, endless) = (Bench::new(), Endless::default());
-    bench.directories = Arc::new(Hooked(endless.clone()));
+    bench.directories = Arc::new(HookedDirectories(endless.clone()));
     let runner = bench.start(FREE).await;
     let first = layer_of(&runner.call(of_step(&runner, 0, &[], json!([["write", "a", "x"]]))).await.unwrap());
     let on_top = |number| of_step(&runner, number, std::slice::from_ref(&first), json!([["write", "b", "x"]]));
@@ -394,7 +394,7 @@ fn unapplied(stuck: bool) -> StuckCommits {
 #[tokio::test]
 async fn layers_of_a_committed_step_do_not_outlive_a_loss() {
     let (mut bench, hooks) = (Bench::new(), unapplied(true));
-    let real = std::mem::replace(&mut bench.directories, Arc::new(Hooked(hooks.clone())));
+    let real = std::mem::replace(&mut bench.directories, Arc::new(HookedDirectories(hooks.clone())));
     let runner = bench.start(FREE).await;
     let first = layer_of(&runner.call(of_step(&runner, 0, &[], json!([["write", "a", "x"]]))).await.unwrap());
     let layers = [first];
@@ -417,7 +417,7 @@ async fn layers_of_a_committed_step_do_not_outlive_a_loss() {
 #[tokio::test]
 async fn layers_stay_when_their_commit_is_not_applied() {
     let (mut bench, hooks) = (Bench::new(), unapplied(false));
-    bench.directories = Arc::new(Hooked(hooks.clone()));
+    bench.directories = Arc::new(HookedDirectories(hooks.clone()));
     let runner = bench.start(FREE).await;
     let layers = [layer_of(&runner.call(of_step(&runner, 0, &[], json!([["write", "a", "x"]]))).await.unwrap())];
     let end = runner.call(commit_of(&runner, "s~1", 1, &layers)).await.unwrap();

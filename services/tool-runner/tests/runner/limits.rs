@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tonic::Code;
 
 use crate::{
-    hooks::{Hooked, Hooks},
+    hooks::{HookedDirectories, Hooks},
     support::*,
 };
 
@@ -63,7 +63,7 @@ impl Hooks for Thorough {
 async fn examining_an_effect_obeys_the_time_limit_and_cancellation() {
     let begun = Arc::new(watch::Sender::new(0));
     let mut bench = Bench::new();
-    bench.directories = Arc::new(Hooked(Thorough(Arc::clone(&begun))));
+    bench.directories = Arc::new(HookedDirectories(Thorough(Arc::clone(&begun))));
     let runner = bench.start(FREE).await;
     let before = bench.tree();
     let todo = || json!([["say", "hello"], ["write", "new", "x"]]);

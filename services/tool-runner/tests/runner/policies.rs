@@ -11,7 +11,7 @@ use belay_proto::{
     runner_v1,
     v1::{self, tool_call::State},
 };
-use belay_service_kit::{Access, Hosted, Ids, Principal, Service, Shutdown, net};
+use belay_service_kit::{Access, HostedServices, Ids, Principal, Service, Shutdown, net};
 use belay_tool_runner::{GateChannel, PolicyAcceptance, PolicyRefusal};
 use futures::{Stream, stream};
 use serde_json::json;
@@ -163,7 +163,7 @@ async fn the_runner_follows_the_policy_of_the_gate() {
     let address = net::Address::Unix(bench.path().join("gate.sock"));
     let listener = net::bind(&address).await.unwrap();
     let routes = Routes::new(ApprovalGateServiceServer::new(Gate(published)));
-    let hosted = Hosted::new(routes, "belay.gate.v1.ApprovalGateService", belay_proto::FILE_DESCRIPTOR_SET);
+    let hosted = HostedServices::new(routes, "belay.gate.v1.ApprovalGateService", belay_proto::FILE_DESCRIPTOR_SET);
     tokio::spawn(listener.serve(hosted, Access::Unauthenticated(Principal::Service(Service::ToolRunner)), stop));
 
     let policy = Arc::clone(runner.calls.as_ref().unwrap().policy());

@@ -22,7 +22,7 @@ use belay_proto::{
 };
 use belay_redaction::{MasterKey, Redactor};
 use belay_service_kit::{Access, Clock, Ids, Shutdown, net};
-use belay_settings::{RunnerLimits, Sourced};
+use belay_settings::{RunnerLimits, ValueWithOrigin};
 use belay_sqlite::{Location, SqliteError, Threads};
 use belay_telemetry::Telemetry;
 use belay_tool_runner::{
@@ -366,7 +366,7 @@ impl Bench {
                 }
             };
             let telemetry = Telemetry::off(|bytes| bytes.fill(1));
-            let limits = RunnerLimits { calls: Sourced::default_of(max_calls) };
+            let limits = RunnerLimits { calls: ValueWithOrigin::default_of(max_calls) };
             let parts = Parts {
                 registry,
                 ledger,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{Named, ids};
+use super::{FilesByRequirement, ids};
 
 /// The heading of the second part. Everything after it is generated.
 const SHOWN_BY: &str = "## Shown by";
@@ -67,7 +67,7 @@ pub(super) fn rows(text: &str) -> Vec<Row> {
 }
 
 /// Returns the document with its line of counts and its second part generated from the first part and the tests.
-pub(super) fn generate(text: &str, all: &[String], named: &Named) -> String {
+pub(super) fn generate(text: &str, all: &[String], named: &FilesByRequirement) -> String {
     let counts = counts(&rows(text));
     let first = first_part(text).map(|line| if is_counts(line) { &counts } else { line });
     let second = all.iter().filter_map(|id| Some(format!("| {id} | {} |", links(named.get(id)?))));

@@ -158,7 +158,7 @@ fn json_from_outside_is_taken_exactly_or_refused() {
     for (tool, says) in [
         ("big", "/a: is a whole number beyond 64 bits, whose digits would be lost: give it as text"),
         ("dup", "/a: is given twice in one object"),
-        ("bad", "printed bytes that are no UTF-8"),
+        ("bad", "printed bytes that are not UTF-8"),
     ] {
         home.file("plan.yaml", format!("id: p\nsteps: [{{id: s, tool: {tool}}}]\n"));
         let (code, ended) = run(&[]);
@@ -173,7 +173,7 @@ fn json_from_outside_is_taken_exactly_or_refused() {
     for (content, says) in [
         (&b"{\"i\": 1, \"i\": 2}"[..], "/i: is given twice"),
         (b"{\"i\": 1e-400}", "/i: is a number whose digits would be lost"),
-        (b"{\"i\": \"\xff\"}", "no UTF-8 (0xff)"),
+        (b"{\"i\": \"\xff\"}", "not UTF-8 (0xff)"),
     ] {
         home.file("in.json", content);
         let (code, refused) = run(&["--input-file", "in.json"]);

@@ -11,7 +11,7 @@ use belay_proto::v1::{
     self, Decision, executor_service_client::ExecutorServiceClient, watch_execution_response::Content,
     watch_reset::Reason,
 };
-use belay_service_kit::cursor::{Cursor, Source, Watched};
+use belay_service_kit::cursor::{Cursor, Source, WatchIdentity};
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use tonic::Code;
 
@@ -194,7 +194,7 @@ async fn a_cursor_is_of_one_execution_and_one_journal() {
     assert_eq!((new.len(), new[0].cursor.as_str()), (1, picture.cursor()), "nothing follows the last event");
 
     // The events seen are gone: those after the end of the journal, and all of another journal, which this one may have passed since.
-    let watched = Watched::execution(&name("short"));
+    let watched = WatchIdentity::execution(&name("short"));
     let last: Cursor<1> = watched.read(picture.cursor()).unwrap().unwrap();
     for lost in [Cursor { place: [999], ..last }, Cursor { source: Source::new(&["another"]), place: [1] }] {
         for include_earlier_events in [true, false] {

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::Ended;
+use super::TestOutcome;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -14,19 +14,19 @@ struct Event {
 }
 
 /// Reads the end of each test. A package that does not build, or fails outside of any test, counts as a failed test of its own name.
-pub(super) fn parse(text: &str) -> Result<Vec<(String, Ended)>, String> {
+pub(super) fn parse(text: &str) -> Result<Vec<(String, TestOutcome)>, String> {
     let mut tests = Vec::new();
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let event: Event = serde_json::from_str(line).map_err(|error| format!("line {number}: {error}"))?;
         let ended = match event.action.as_str() {
-            "pass" => Ended::Passed,
-            "fail" => Ended::Failed,
-            "skip" => Ended::Skipped,
+            "pass" => TestOutcome::Passed,
+            "fail" => TestOutcome::Failed,
+            "skip" => TestOutcome::Skipped,
             _ => continue,
         };
         match event.test {
             Some(test) => tests.push((format!("{} {test}", event.package), ended)),
-            None if ended == Ended::Failed => tests.push((event.package, ended)),
+            None if ended == TestOutcome::Failed => tests.push((event.package, ended)),
             None => {}
         }
     }
@@ -52,10 +52,10 @@ mod tests {
         assert_eq!(
             parse(text).unwrap(),
             [
-                named("p TestA", Ended::Passed),
-                named("p TestB/sub", Ended::Failed),
-                named("p TestC", Ended::Skipped),
-                named("q", Ended::Failed),
+                named("p TestA", TestOutcome::Passed),
+                named("p TestB/sub", TestOutcome::Failed),
+                named("p TestC", TestOutcome::Skipped),
+                named("q", TestOutcome::Failed),
             ]
         );
         assert!(parse("go: no module\n").unwrap_err().starts_with("line 1"));

@@ -2,10 +2,10 @@
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-use super::Ended;
+use super::TestOutcome;
 
 /// Reads the test cases: their names are what stands around them, from the outside in.
-pub(super) fn parse(text: &str) -> Result<Vec<(String, Ended)>, String> {
+pub(super) fn parse(text: &str) -> Result<Vec<(String, TestOutcome)>, String> {
     // What tests print may hold control characters, which XML cannot say and some runners write all the same.
     let clean: String =
         text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t' | '\r') { '?' } else { c }).collect();
@@ -29,16 +29,16 @@ fn name(case: Node<'_, '_>) -> String {
     parts.join(" > ")
 }
 
-fn ended(case: Node<'_, '_>) -> Ended {
+fn ended(case: Node<'_, '_>) -> TestOutcome {
     let has = |names: &[&str]| case.children().any(|child| names.contains(&child.tag_name().name()));
     // ctest says `notrun` and `disabled` in an attribute.
     let status = case.attribute("status").unwrap_or("run");
     if has(&["failure", "error"]) || status == "fail" {
-        Ended::Failed
+        TestOutcome::Failed
     } else if has(&["skipped"]) || !matches!(status, "run" | "pass" | "passed") {
-        Ended::Skipped
+        TestOutcome::Skipped
     } else {
-        Ended::Passed
+        TestOutcome::Passed
     }
 }
 
@@ -57,10 +57,10 @@ mod tests {
 <testsuite name="inner"><testcase classname="inner" name="e"/></testsuite>
 </testsuite></testsuites>"#;
         let named: Vec<_> = parse(text).unwrap();
-        assert_eq!(named[0], ("pytest > tests.test_x > test_a[<1>]".to_owned(), Ended::Passed));
+        assert_eq!(named[0], ("pytest > tests.test_x > test_a[<1>]".to_owned(), TestOutcome::Passed));
         assert_eq!(
             named.iter().map(|(_, ended)| *ended).skip(1).collect::<Vec<_>>(),
-            [Ended::Failed, Ended::Skipped, Ended::Failed, Ended::Passed]
+            [TestOutcome::Failed, TestOutcome::Skipped, TestOutcome::Failed, TestOutcome::Passed]
         );
         assert_eq!(named[4].0, "pytest > inner > e");
     }
@@ -70,7 +70,7 @@ mod tests {
         let text = r#"<testsuite name="ctest"><testcase name="a" classname="a" status="run"/>
 <testcase name="b" classname="b" status="notrun"/><testcase name="c" classname="c" status="fail"/></testsuite>"#;
         let ended: Vec<_> = parse(text).unwrap().into_iter().map(|(_, ended)| ended).collect();
-        assert_eq!(ended, [Ended::Passed, Ended::Skipped, Ended::Failed]);
+        assert_eq!(ended, [TestOutcome::Passed, TestOutcome::Skipped, TestOutcome::Failed]);
     }
 
     #[test]

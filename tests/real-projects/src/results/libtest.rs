@@ -1,9 +1,9 @@
 //! Output of `cargo test`: which program runs, then a line for each of its tests.
 
-use super::Ended;
+use super::TestOutcome;
 
 /// Reads the lines. Tests are named by their program's source file and their own path.
-pub(super) fn parse(text: &str) -> Vec<(String, Ended)> {
+pub(super) fn parse(text: &str) -> Vec<(String, TestOutcome)> {
     let mut program = String::new();
     let mut tests = Vec::new();
     for line in text.lines() {
@@ -20,12 +20,12 @@ pub(super) fn parse(text: &str) -> Vec<(String, Ended)> {
     tests
 }
 
-fn test(line: &str) -> Option<(&str, Ended)> {
+fn test(line: &str) -> Option<(&str, TestOutcome)> {
     let (name, word) = line.rsplit_once(" ... ")?;
     let ended = match word.split(',').next()? {
-        "ok" => Ended::Passed,
-        "FAILED" => Ended::Failed,
-        "ignored" => Ended::Skipped,
+        "ok" => TestOutcome::Passed,
+        "FAILED" => TestOutcome::Failed,
+        "ignored" => TestOutcome::Skipped,
         _ => return None,
     };
     Some((name, ended))
@@ -53,11 +53,11 @@ test src/lib.rs - X (line 3) - compile ... ok
         assert_eq!(
             parse(text),
             [
-                named("unittests src/lib.rs a::b", Ended::Passed),
-                named("unittests src/lib.rs a::c", Ended::Failed),
-                named("unittests src/lib.rs a::d - should panic", Ended::Passed),
-                named("unittests src/lib.rs e", Ended::Skipped),
-                named("doc x src/lib.rs - X (line 3) - compile", Ended::Passed),
+                named("unittests src/lib.rs a::b", TestOutcome::Passed),
+                named("unittests src/lib.rs a::c", TestOutcome::Failed),
+                named("unittests src/lib.rs a::d - should panic", TestOutcome::Passed),
+                named("unittests src/lib.rs e", TestOutcome::Skipped),
+                named("doc x src/lib.rs - X (line 3) - compile", TestOutcome::Passed),
             ]
         );
     }

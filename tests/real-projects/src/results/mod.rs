@@ -29,7 +29,7 @@ pub enum Format {
 
 /// How one test ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum TestOutcome {
     /// It passed.
     Passed,
     /// It failed.
@@ -50,18 +50,18 @@ pub struct Results {
 }
 
 impl Results {
-    fn of(tests: impl IntoIterator<Item = (String, Ended)>) -> Self {
+    fn of(tests: impl IntoIterator<Item = (String, TestOutcome)>) -> Self {
         let mut results = Self::default();
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
         for (name, ended) in tests {
             match ended {
-                Ended::Passed => {
+                TestOutcome::Passed => {
                     let count = seen.entry(name.clone()).or_default();
                     *count += 1;
                     results.passed.insert(if *count == 1 { name } else { format!("{name} #{count}") });
                 }
-                Ended::Failed => drop(results.failed.insert(name)),
-                Ended::Skipped => results.skipped += 1,
+                TestOutcome::Failed => drop(results.failed.insert(name)),
+                TestOutcome::Skipped => results.skipped += 1,
             }
         }
         results
@@ -105,7 +105,7 @@ fn collect(folder: &Path, files: &mut Vec<std::path::PathBuf>) -> Result<(), Str
     Ok(())
 }
 
-fn parse(text: &str, format: Format) -> Result<Vec<(String, Ended)>, String> {
+fn parse(text: &str, format: Format) -> Result<Vec<(String, TestOutcome)>, String> {
     match format {
         Format::Junit => junit::parse(text),
         Format::Go => go::parse(text),
@@ -122,10 +122,10 @@ mod tests {
     fn a_name_that_passes_twice_counts_twice() {
         let test = |name: &str, ended| (name.to_owned(), ended);
         let results = Results::of([
-            test("a", Ended::Passed),
-            test("b", Ended::Failed),
-            test("a", Ended::Passed),
-            test("c", Ended::Skipped),
+            test("a", TestOutcome::Passed),
+            test("b", TestOutcome::Failed),
+            test("a", TestOutcome::Passed),
+            test("c", TestOutcome::Skipped),
         ]);
         assert_eq!(results.passed, BTreeSet::from(["a".to_owned(), "a #2".to_owned()]));
         assert_eq!(results.total(), 4);

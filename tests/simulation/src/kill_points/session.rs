@@ -26,7 +26,7 @@ impl Operations {
 }
 
 /// A body whose messages are watched. It yields nothing more once its process was killed.
-pub(super) struct Watched {
+pub(super) struct WatchedBody {
     inner: Body,
     operations: Operations,
     watch: fn(&Operations, &[u8]) -> bool,
@@ -35,7 +35,7 @@ pub(super) struct Watched {
     killed: bool,
 }
 
-impl Watched {
+impl WatchedBody {
     pub(super) fn requests(inner: Body, operations: Operations) -> Self {
         Self::new(inner, operations, arrived)
     }
@@ -96,7 +96,7 @@ fn answered(operations: &Operations, message: &[u8]) -> bool {
     killed
 }
 
-impl HttpBody for Watched {
+impl HttpBody for WatchedBody {
     type Data = Bytes;
     type Error = Status;
 

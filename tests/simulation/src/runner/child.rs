@@ -30,7 +30,7 @@ const RESULT_FAILURE: &str = "result failure ";
 
 /// A child that ended.
 #[derive(Debug)]
-pub(super) struct Finished {
+pub(super) struct FinishedChild {
     pub(super) outcome: Outcome,
     /// `None` when it ended before.
     pub(super) hash: Option<u64>,
@@ -47,14 +47,14 @@ pub(super) enum Outcome {
 }
 
 /// Runs one seed in a process of its own and waits for it.
-pub(super) fn start(scenario: &str, seed: u64, show_details: bool) -> Result<Finished, String> {
+pub(super) fn start(scenario: &str, seed: u64, show_details: bool) -> Result<FinishedChild, String> {
     let binary = env::current_exe().map_err(|error| format!("cannot find this binary: {error}"))?;
     let mut command = Command::new(binary);
     command.args([CHILD, scenario, &seed.to_string()]).args(show_details.then_some(DETAILS));
     let ended = command.output().map_err(|error| format!("cannot start seed {seed}: {error}"))?;
 
     let mut finished =
-        Finished { outcome: Outcome::Passed, hash: None, counters: BTreeMap::new(), output: String::new() };
+        FinishedChild { outcome: Outcome::Passed, hash: None, counters: BTreeMap::new(), output: String::new() };
     let mut failures = Vec::new();
     for line in String::from_utf8_lossy(&ended.stdout).lines() {
         if let Some(hash) = line.strip_prefix(RESULT_HASH) {

@@ -68,7 +68,7 @@ impl Execution {
         undone.into_iter().map(|record| record.id.clone()).collect()
     }
 
-    /// The execution goes on: what could not be undone is there, and is undone when it fails again.
+    /// Forgets the compensation, since the execution resumes: steps whose compensation failed are compensated when it fails again.
     pub(super) fn forget_compensation(&mut self) {
         if self.compensation.take().is_some() {
             let steps: Vec<StepKey> = self.steps.iter().map(|(step, _)| step).collect();

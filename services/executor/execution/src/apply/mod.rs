@@ -1,6 +1,6 @@
 //! The fold: applies one event to the state of an execution.
 //!
-//! Nothing is decided here. Two things follow from an event without one of their own, always in the same way, and are part of the format:
+//! No decision is made here. Two changes follow from an event without one of their own, always in the same way, and are part of the format:
 //! a step becomes ready when its last dependency has ended as it wants, and is marked to be skipped when one ends otherwise.
 
 mod compensation;
@@ -247,7 +247,7 @@ impl Execution {
         }
     }
 
-    /// Removes an operation that has ended; the step's attempt goes on.
+    /// Removes an operation that has ended; the step's attempt continues.
     pub(crate) fn drop_operation(&mut self, key: OperationKey, time: Timestamp) -> Result<(), Violation> {
         self.remove_operation(key);
         self.settle_approvals(key.step, StepTrigger::CallEnded, time)

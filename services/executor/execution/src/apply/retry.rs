@@ -11,9 +11,9 @@ use crate::{
 pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestamp) -> Result<(), Violation> {
     let has_ended = execution.state.is_terminal();
     // What a failure has stopped has ended by now.
-    let goes_on = retried.escalation.is_some() || execution.waits_for_retry();
+    let resumes = retried.escalation.is_some() || execution.waits_for_retry();
     let is_stopped = match execution.stop {
-        Some(Stop::Error { .. }) => !goes_on,
+        Some(Stop::Error { .. }) => !resumes,
         stop => stop.is_some(),
     };
     if !has_ended && (is_stopped || execution.compensation.is_some()) {
@@ -67,7 +67,7 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
     for step in steps.into_iter().chain(waiting) {
         execution.await_dependencies(step, time)?;
     }
-    if goes_on {
+    if resumes {
         execution.stop = None;
     }
     (execution.escalations, execution.is_escalated) = (0, false);

@@ -49,7 +49,7 @@ pub(super) fn apply(
             if is_requested && record.failure.as_deref() != Some(failure) {
                 return Err(Violation::OtherFailure(id.clone()));
             }
-            // One that waits for its next attempt goes on waiting, for one that is due.
+            // A step that waits for its next attempt keeps waiting, for one that is due.
             match is_requested {
                 true => execution.resume_after_request()?,
                 false => execution.transition_step(step, StepTrigger::FallbackSwitched, time)?,
@@ -284,7 +284,7 @@ fn started(execution: &mut Execution, step: StepKey, attempt: u32, time: Timesta
     Ok(())
 }
 
-/// What all ends of a step share; the table of transitions has already rejected a second end.
+/// Applies the part that all ends of a step share; the table of transitions has already rejected a second end.
 fn end(execution: &mut Execution, step: StepKey, time: Timestamp) {
     execution.update_step(step, |record| {
         record.ended_at = Some(time);
@@ -294,7 +294,7 @@ fn end(execution: &mut Execution, step: StepKey, time: Timestamp) {
 }
 
 impl Execution {
-    /// A request about a step lets an execution go on that only waited for approvals.
+    /// Resumes an execution that only waited for approvals, after a request about a step.
     pub(super) fn resume_after_request(&mut self) -> Result<(), Violation> {
         match self.state {
             ExecutionState::AwaitingApproval => self.transition_execution(ExecutionTrigger::StepResolved, None),

@@ -7,7 +7,7 @@ use belay_plan::{Input, StepDraft, StepSpec};
 use crate::{
     Execution, ForbiddenChange, PlanUpdated, SkipReason, StepKey, StepRole, StepState, StepTrigger, Timestamp,
     Violation,
-    state::{AttemptEnd, Revised, StepRecord},
+    state::{AttemptEnd, PlanRevision, StepRecord},
 };
 
 pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Timestamp) -> Result<(), Violation> {
@@ -31,7 +31,7 @@ pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Time
     if execution.plan().budget() != updated.plan.budget() {
         execution.forget_reports(None);
     }
-    execution.revised = Some(Box::new(Revised { plan: updated.plan.clone(), tools: updated.tools.clone() }));
+    execution.revised = Some(Box::new(PlanRevision { plan: updated.plan.clone(), tools: updated.tools.clone() }));
     let named: HashSet<&str> = updated.plan.steps().iter().map(|spec| spec.id()).collect();
     let removed: Vec<StepKey> = execution
         .steps
@@ -83,7 +83,7 @@ pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Time
 }
 
 impl Execution {
-    /// What a new version of the plan changes that it may not change.
+    /// Returns a change in a new version of the plan that is not allowed, if there is one.
     pub(crate) fn forbidden_change(&self, plan: &belay_plan::Plan) -> Option<ForbiddenChange> {
         if plan.id() != self.plan().id() {
             return Some(ForbiddenChange::Id(self.plan().id().to_owned()));

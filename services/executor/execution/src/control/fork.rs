@@ -1,4 +1,4 @@
-//! What another execution of the same plan takes over from one.
+//! The part of an execution that a fork carries over into another execution of the same plan.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What people and planners ask of a running execution.
+//! Requests of people and planners about a running execution.
 
 mod fork;
 mod retry;
@@ -24,7 +24,7 @@ pub enum Control {
         reason: String,
         /// Cancel what runs.
         discard_calls: bool,
-        /// When it goes on by itself.
+        /// When it resumes automatically.
         resume_at: Option<Timestamp>,
     },
     /// Go on after a pause. From the step whose plan this is, only after a pause by that step.
@@ -40,23 +40,23 @@ pub enum Control {
     Signal {
         /// The signal's name.
         signal: String,
-        /// What it carries.
+        /// The payload.
         payload: Json,
     },
     /// Go on with a step of whose call the outcome is unknown.
     ResolveStep {
         /// The step.
         step: StepId,
-        /// What its call did.
+        /// The outcome of its call.
         resolution: Resolution,
         /// How the principal knows.
         reason: String,
     },
-    /// Run steps again that have ended; the execution goes on if it has ended.
+    /// Run steps again that have ended; the execution resumes if it has ended.
     Retry {
-        /// Which.
+        /// The steps, and how they run again.
         request: RetryRequest,
-        /// The plan with which it goes on; `None` for the one that it has. The request has its digest.
+        /// The plan with which it continues; `None` for the one that it has. The request has its digest.
         plan: Option<NewPlan>,
     },
     /// Carry out another version of the plan. What has started or ended stays as it is.
@@ -130,7 +130,7 @@ pub enum Refused {
     #[error("another request had this id")]
     RequestIdReused,
     /// A pause is to end at a time that has passed.
-    #[error("the time at which it goes on has passed")]
+    #[error("the time at which it resumes has passed")]
     ResumeTimePassed,
     /// The execution keeps as many signals as it can that no step has taken.
     #[error("the execution keeps {MAX_SIGNALS} signals that no step has taken")]

@@ -1,4 +1,4 @@
-//! Which steps run again when a principal asks for that.
+//! Selects the steps that run again on a principal's request.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::{
 impl Execution {
     /// The events that have the steps run again that did not complete, and all that depend on them; the first is [`ExecutionEvent::Retried`].
     ///
-    /// What a condition or a person has skipped stays skipped, unless it depends on a step that runs again.
+    /// Steps that a condition or a person has skipped stay skipped, unless they depend on a step that runs again.
     pub(super) fn retried(
         &self,
         now: Timestamp,
@@ -53,8 +53,8 @@ impl Execution {
             events.push(then.updated(now, plan, reason.clone()));
         }
         // The plan has paused it for just this.
-        let goes_on = self.is_escalated && self.paused.is_some() && !request_pauses;
-        events.extend(goes_on.then(|| ExecutionEvent::Resumed.into()));
+        let resumes = self.is_escalated && self.paused.is_some() && !request_pauses;
+        events.extend(resumes.then(|| ExecutionEvent::Resumed.into()));
         events.extend(start_paused.then(|| {
             ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, by_budget: false }.into()
         }));
@@ -65,8 +65,8 @@ impl Execution {
         steps.into_iter().map(|key| self.steps[key].id.clone()).collect()
     }
 
-    /// What the plan's escalation has happen now that everything has ended: what has failed runs again later, or a person is waited for. Nothing more when
-    /// the list is empty, and `None` when the execution ends.
+    /// The next events of the plan's escalation, now that everything has ended: the failed steps are retried later, or the execution waits for a person. An
+    /// empty list means that it is waiting already; `None` that the execution ends.
     pub(crate) fn escalated(&self, now: Timestamp) -> Option<Vec<Body>> {
         let Escalation { retries, backoff, then } = self.plan().escalation()?;
         let is_stopped = self.stop.is_some_and(Stop::is_of_execution) || self.compensation.is_some();

@@ -1,4 +1,4 @@
-//! What follows when a principal changes the plan.
+//! Applies a principal's change of the plan.
 
 use super::NewPlan;
 use crate::{Body, Execution, ExecutionEvent, PlanUpdated, Timestamp};

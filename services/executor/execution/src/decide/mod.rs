@@ -1,4 +1,4 @@
-//! Which events to record now, and what the driver then has to do.
+//! Decides which events to record now, and which actions the driver has to perform.
 
 mod finish;
 mod resolve;
@@ -56,7 +56,7 @@ impl Execution {
         }
     }
 
-    /// What the driver has to do now, besides waiting until [`Self::wake_at`].
+    /// Returns the actions of the driver now, besides waiting until [`Self::wake_at`].
     pub fn actions(&self) -> Vec<Action> {
         self.needed().collect()
     }
@@ -77,11 +77,11 @@ impl Execution {
             None | Some(Stop::Error { .. }) => self.deadline,
             Some(Stop::Cancelled | Stop::Killed | Stop::Deadline) => None,
         };
-        let goes_on = self.paused.is_none() && self.stop.is_none();
+        let may_start = self.paused.is_none() && self.stop.is_none();
         // Without a free slot the execution waits for a running call.
-        let backing_off = self.index.backing_off.first().filter(|_| goes_on && self.has_free_slot());
+        let backing_off = self.index.backing_off.first().filter(|_| may_start && self.has_free_slot());
         let timer = steps::wait::next_timer(self).filter(|_| self.stop.is_none());
-        let start = self.created.start_at.filter(|_| goes_on && self.started_at.is_none());
+        let start = self.created.start_at.filter(|_| may_start && self.started_at.is_none());
         let resume = self.paused.as_ref().and_then(|paused| paused.resume_at).filter(|_| self.stop.is_none());
         [start, deadline, resume, backing_off.map(|&(at, _)| at), timer.map(|(at, _)| at)].into_iter().flatten().min()
     }
@@ -121,7 +121,7 @@ impl Execution {
             // Without an event something is to be looked up first.
             return self.resolve_step(step, now, blobs).into_iter().collect();
         }
-        if let Some(turn) = self.pause_or_go_on(now, blobs) {
+        if let Some(turn) = self.pause_or_resume(now, blobs) {
             return vec![turn.into()];
         }
         if let Some(stop) = self.stop {
@@ -133,7 +133,7 @@ impl Execution {
                 return drain;
             }
         } else {
-            let next = self.decide_by_mode().or_else(|| self.skip_next()).or_else(|| self.go_on(context, blobs));
+            let next = self.decide_by_mode().or_else(|| self.skip_next()).or_else(|| self.next_event(context, blobs));
             if let Some(next) = next {
                 return vec![next];
             }
@@ -155,7 +155,7 @@ impl Execution {
     }
 
     /// A rate limit pauses an execution whose plan queues it for later; a pause that ends by itself ends.
-    fn pause_or_go_on(&self, now: Timestamp, blobs: &dyn Blobs) -> Option<ExecutionEvent> {
+    fn pause_or_resume(&self, now: Timestamp, blobs: &dyn Blobs) -> Option<ExecutionEvent> {
         if self.stop.is_some() {
             return None;
         }
@@ -180,8 +180,8 @@ impl Execution {
         Some(self.skip(step, reason, Some(because)))
     }
 
-    /// What happens next in an execution that is not stopped.
-    fn go_on(&self, context: DecideContext<'_>, blobs: &dyn Blobs) -> Option<Body> {
+    /// Returns the next event of an execution that is not stopped.
+    fn next_event(&self, context: DecideContext<'_>, blobs: &dyn Blobs) -> Option<Body> {
         if self.paused.is_some() {
             return steps::wait::due(self, context.now);
         }

@@ -1,4 +1,4 @@
-//! What the end of an operation means for its step.
+//! Resolves a step by the end of its operation.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ impl Execution {
             _ => Some(retry.delay(attempt - 1)),
         };
         let Some(planned) = planned else { return fallback.unwrap_or_else(|| fail(failure.clone())) };
-        // One that is queued for later goes on when there is room again.
+        // A step that is queued for later continues when there is room again.
         let queued =
             failure.retry_after.filter(|_| failure.class == ErrorClass::RateLimit && record.spec.queues_for_later());
         let delay = queued.unwrap_or_else(|| failure.delay_before_retry(planned));

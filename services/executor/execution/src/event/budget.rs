@@ -1,4 +1,4 @@
-//! What events say of budgets.
+//! Events about budgets.
 
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,7 @@ pub enum BudgetLevel {
 pub struct BudgetReport {
     /// How far.
     pub level: BudgetLevel,
-    /// Of which unit.
+    /// The unit.
     pub unit: BudgetUnit,
     /// The step whose budget it is; `None` for that of the plan.
     pub step: Option<StepId>,

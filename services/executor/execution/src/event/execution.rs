@@ -7,7 +7,7 @@ use belay_plan::Plan;
 
 use crate::{Allotment, Amounts, BudgetReport, ExecutionState, Failure, Json, OperationId, StepId, Timestamp, Totals};
 
-/// What happens to an execution as a whole.
+/// An event of an execution as a whole.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExecutionEvent {
     /// It was accepted. The event's actor started it.
@@ -20,7 +20,7 @@ pub enum ExecutionEvent {
         reason: String,
         /// Running calls are cancelled, and run again after the execution is resumed.
         discard_calls: bool,
-        /// When it goes on by itself; `None` until a principal resumes it.
+        /// When it resumes automatically; `None` until a principal resumes it.
         resume_at: Option<Timestamp>,
         /// A budget is used up, and no principal has paused it.
         by_budget: bool,
@@ -33,7 +33,7 @@ pub enum ExecutionEvent {
     CancelRequested {
         /// The principal's reason.
         reason: String,
-        /// What runs is killed at once, and nothing is undone.
+        /// Kill running calls at once, and compensate nothing.
         kill: bool,
     },
     /// A principal sent it a signal. It is kept until a step waits for it.
@@ -67,7 +67,7 @@ pub struct Created {
     pub uid: String,
     /// The plan.
     pub plan: Plan,
-    /// What happens when policy requires approval.
+    /// The approval mode, for calls for which policy requires approval.
     pub approval_mode: ApprovalMode,
     /// The workspace its tools are confined to.
     pub workspace: Workspace,
@@ -104,7 +104,7 @@ pub enum Workspace {
     MadeFolder(String),
 }
 
-/// What happens when policy requires approval.
+/// How an execution treats a call for which policy requires approval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ApprovalMode {
     /// Wait for the decision.
@@ -154,7 +154,7 @@ pub struct ToolFacts {
 pub struct SignalReceived {
     /// Its name: steps wait for it by this.
     pub signal: String,
-    /// What it carries; it becomes the result of the step that waits for it.
+    /// The payload; it becomes the result of the step that waits for the signal.
     pub payload: Json,
 }
 
@@ -171,10 +171,10 @@ pub struct Retried {
     pub escalation: Option<EscalationRetry>,
 }
 
-/// One of the retries that a plan's escalation has: the execution is paused until it begins.
+/// A retry by the plan's escalation: the execution is paused until it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EscalationRetry {
-    /// Which one it is, from 1.
+    /// The number of the retry, from 1.
     pub number: u32,
     /// How many there are.
     pub retries: u32,
@@ -206,7 +206,7 @@ pub struct RetryRequest {
     pub skip_failed: bool,
     /// The execution is paused before anything runs.
     pub start_paused: bool,
-    /// The digest of the plan with which it goes on; empty when that stays.
+    /// The digest of the plan with which it continues; empty when the plan stays.
     pub plan_digest: String,
     /// The principal's reason.
     pub reason: String,

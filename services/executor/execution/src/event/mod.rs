@@ -30,7 +30,7 @@ use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 
 use crate::{BlobRef, Timestamp};
 
-/// One event of an execution.
+/// An event of an execution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// 1, 2, 3, … without gaps.
@@ -39,11 +39,11 @@ pub struct Event {
     pub time: Timestamp,
     /// On whose behalf it happened; `None` for what the executor decided or learned by itself.
     pub actor: Option<Actor>,
-    /// What happened, and to what.
+    /// The event itself, with its subject.
     pub body: Body,
 }
 
-/// Who asked for something.
+/// The principal who requested something.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actor {
     /// The authenticated principal.
@@ -59,7 +59,7 @@ impl Actor {
     }
 }
 
-/// What happened, by family. The variant says what the event is about, so an event about a call always names one.
+/// The body of an event, by family. The variant says what the event is about, so an event about a call always names one.
 ///
 /// No `match` outside tests has a catch-all arm: the compiler finds every place that must know a new kind.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,19 +72,19 @@ pub enum Body {
         step: StepId,
         /// The attempt, from 1; 0 for a step that never started.
         attempt: u32,
-        /// What happened.
+        /// The event.
         event: StepEvent,
     },
     /// About an operation of a step.
     Operation {
         /// The operation.
         id: OperationId,
-        /// What happened.
+        /// The event.
         event: OperationEvent,
     },
 }
 
-/// What an event is about.
+/// The subject of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject<'a> {
     /// The execution.
@@ -112,7 +112,7 @@ impl<'a> Subject<'a> {
 }
 
 impl Body {
-    /// What it is about.
+    /// Returns the subject.
     pub fn subject(&self) -> Subject<'_> {
         match self {
             Self::Execution(_) => Subject::Execution,

@@ -7,7 +7,7 @@ use crate::{
     WaitCondition, WaitEnd,
 };
 
-/// One event in the life of an operation: it is requested, may wait for a person's decision, may report, and ends.
+/// An event in the life of an operation: it is requested, may wait for a person's decision, may report, and ends.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OperationEvent {
     /// The intent, recorded before anything of it is done.
@@ -63,11 +63,11 @@ pub enum OperationReport {
 /// The end of an operation, by kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OperationEnd {
-    /// Of a call.
+    /// The end of a call.
     ToolCall(ToolCallEnd),
-    /// Of a wait.
+    /// The end of a wait.
     Wait(WaitEnd),
-    /// Of a child.
+    /// The end of a child execution.
     Child {
         /// Its end.
         end: ChildEnd,

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use crate::{Failure, Json, Payload, StepId, Timestamp};
 
-/// What happens to a step.
+/// An event of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepEvent {
     /// An attempt started.
     Started,
     /// The attempt failed, and another one is planned.
     RetryScheduled {
-        /// What went wrong.
+        /// The failure of the attempt.
         failure: Failure,
         /// How many retries there have been, this one included.
         retry_count: u32,
@@ -23,7 +23,7 @@ pub enum StepEvent {
     },
     /// All attempts of its call have failed, and another call takes its place.
     FallbackSwitched {
-        /// What went wrong.
+        /// The failure of the call.
         failure: Failure,
         /// The tool of the call that failed, as the plan names it.
         from: String,
@@ -34,7 +34,7 @@ pub enum StepEvent {
     },
     /// All attempts of its call have failed, and an earlier result of the same call takes the place of its own.
     CachedResultUsed {
-        /// What went wrong.
+        /// The failure of the step.
         failure: Failure,
         /// The result.
         result: Payload,
@@ -60,7 +60,7 @@ pub enum StepEvent {
     },
     /// It failed for good.
     Failed {
-        /// What went wrong.
+        /// The failure of the step.
         failure: Failure,
         /// The progress of the execution.
         progress: Progress,
@@ -81,12 +81,12 @@ pub enum StepEvent {
     },
     /// Whether its call took effect is not known.
     OutcomeUnknown {
-        /// What is known.
+        /// The facts that are known about the call.
         failure: Failure,
     },
     /// A principal found out what its call did.
     Resolved {
-        /// What that was.
+        /// The outcome that the principal found.
         resolution: Resolution,
         /// How the principal knows.
         reason: String,
@@ -137,7 +137,7 @@ pub enum RetryChange {
     Fallback,
 }
 
-/// What a principal found out about a call whose outcome was unknown.
+/// The outcome of a call, as a principal found it, that was unknown before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// It did what it was to do, with this result.

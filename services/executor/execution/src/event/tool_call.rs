@@ -13,21 +13,21 @@ pub enum ToolCallEnd {
     Completed {
         /// The result.
         result: Payload,
-        /// What the runner certifies.
+        /// The receipt of the runner.
         receipt: Receipt,
     },
     /// With a failure.
     Failed {
-        /// What went wrong.
+        /// The failure.
         failure: Failure,
-        /// What the runner certifies.
+        /// The receipt of the runner.
         receipt: Receipt,
     },
     /// A policy or a person denied it; nothing of it is left.
     Denied {
-        /// Who denied it, and why.
+        /// The failure: who denied the call, and why.
         failure: Failure,
-        /// What the runner certifies.
+        /// The receipt of the runner.
         receipt: Receipt,
     },
     /// It was cancelled and left no changes.
@@ -39,7 +39,7 @@ pub enum ToolCallEnd {
     },
     /// Its outcome cannot be known.
     OutcomeUnknown {
-        /// What is known.
+        /// The facts that are known about the call.
         failure: Failure,
         /// The nonce of the grant that was spent on it; empty when none was.
         grant_nonce: String,
@@ -87,7 +87,7 @@ pub struct ToolCallRequest {
     pub held: Amounts,
     /// Its place among the calls of a step that have one effect; `None` for any other call.
     pub layers: Option<StepLayers>,
-    /// What is held for it of the budget of its namespace; `None` when that has none.
+    /// The hold of the call on the budget of its namespace; `None` when that has none.
     pub namespace_hold: Option<NamespaceHold>,
 }
 
@@ -104,7 +104,7 @@ pub struct StepLayers {
     pub entry: Option<u32>,
 }
 
-/// What the runner certifies about a finished call.
+/// A runner's receipt for a finished call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Receipt {
     /// The ledger that records the call.
@@ -117,7 +117,7 @@ pub struct Receipt {
     pub effect_digest: String,
     /// The bytes of its result as JSON, or of the output of a call that failed as far as that is kept.
     pub output_bytes: u64,
-    /// What it changed and committed.
+    /// The changes that it committed.
     pub effect: Option<EffectSummary>,
     /// The nonce of the grant that was spent on it; empty when none was needed.
     pub grant_nonce: String,
@@ -135,17 +135,17 @@ pub struct Receipt {
     pub left_out_count: i64,
     /// The bounds on what it could write.
     pub write_bounds: Vec<WriteBound>,
-    /// What it committed, path by path; the first of it only.
+    /// The paths that it committed, up to a limit.
     pub files: Vec<CommittedFile>,
     /// How many entries it committed that are not in `files`.
     pub unlisted_files: u64,
     /// The layer that has what it changed, when that is committed with the effect of its step; empty otherwise.
     pub layer: String,
-    /// What the policy judged before the call ran; `None` when its arguments name nothing that a policy sees.
+    /// The intent that the policy judged before the call ran; `None` when its arguments name nothing that a policy sees.
     pub intent: Option<CallIntent>,
 }
 
-/// What a call is asked to do, as a policy sees it before the call runs.
+/// The intent of a call, as a policy sees it before the call runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallIntent {
     /// The argument vector of a command; empty for other tools.
@@ -162,14 +162,14 @@ pub struct CallIntent {
     pub is_cut: bool,
 }
 
-/// What a call did to one path, as it was committed.
+/// The change of a call to one path, as it was committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommittedFile {
     /// The path, relative to the workspace.
     pub path: String,
     /// How it changed.
     pub change: ChangeKind,
-    /// What it is; what it was, when it was deleted.
+    /// The type of the entry; its former type, when it was deleted.
     pub file_type: FileType,
     /// The digest of a regular file's content; empty for everything else, and when it was deleted.
     pub digest: String,
@@ -181,7 +181,7 @@ pub struct CommittedFile {
     pub previous_digest: String,
 }
 
-/// What is at a path.
+/// The type of the entry at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileType {
     /// A regular file.
@@ -197,9 +197,9 @@ pub enum FileType {
 /// A bound on what a call could write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteBound {
-    /// What is bounded.
+    /// The place that is bounded.
     pub place: String,
-    /// What enforced it.
+    /// The mechanism that enforced the bound.
     pub mechanism: WriteMechanism,
     /// Bytes; 0 means relative to the disk.
     pub bytes: i64,
@@ -207,7 +207,7 @@ pub struct WriteBound {
     pub files: i64,
 }
 
-/// What enforces a bound on what a call writes.
+/// The mechanism that enforces a bound on what a call writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteMechanism {
     /// Not said, or by a runner of a later version.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{Decision, Json, Timestamp, digest};
 
-/// What a wait waits for.
+/// The condition of a wait.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WaitCondition {
     /// A point in time.
@@ -29,7 +29,7 @@ pub enum WaitCondition {
         /// When the step's time limit ends the wait; `None` means no limit.
         until: Option<Timestamp>,
     },
-    /// A person's answer to a question of a call that runs. The call goes on with it; its step does not wait.
+    /// A person's answer to a question of a call that runs. The call continues with it; its step does not wait.
     Question {
         /// The number of the call within the attempt.
         call: u32,
@@ -61,7 +61,7 @@ pub enum QuestionReply {
 pub struct Form {
     /// The question, in one line.
     pub title: String,
-    /// What a person has to know to answer.
+    /// The context that a person needs to answer.
     pub description: String,
     /// The JSON Schema of the answer.
     pub schema: Json,
@@ -141,7 +141,7 @@ pub enum WaitEnd {
     },
     /// The approval gate refuses to ask the form.
     Refused {
-        /// What it said.
+        /// The service's message.
         message: String,
     },
     /// The time limit ran out first: the step's, or the question's.

@@ -1,4 +1,4 @@
-//! What is used and held of budgets.
+//! The amounts of budgets that are used and held.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! Indexes into the steps and operations, so that deciding costs the same at step 10,000 as at step 10.
 //!
-//! What a step or an operation contributes follows from it alone ([`StepClass`], [`OperationClass`]). Every change goes through
+//! The contribution of a step or an operation follows from it alone ([`StepClass`], [`OperationClass`]). Every change goes through
 //! [`Execution::update_step`] or one of the functions for operations, which compare the contribution before and after. So the indexes can be
 //! rebuilt, and a test shows after every event that nothing else would come out.
 
@@ -19,7 +19,7 @@ use crate::{StepState, Timestamp};
 pub(crate) struct Index {
     /// Steps that hold one of the plan's `parallelism` slots. There are more than slots only while effects are committed or discarded.
     pub(crate) slots_held: usize,
-    /// Those of them that no operation uses: their steps wait for their next attempt, or their next operation is still to be requested.
+    /// Held slots that no operation uses: their steps wait for their next attempt, or their next operation is still to be requested.
     pub(crate) slots_idle: usize,
     /// Steps in `Pending`.
     pub(crate) pending: usize,
@@ -57,7 +57,7 @@ pub(crate) struct Index {
     pub(crate) questions: BTreeSet<OperationKey>,
 }
 
-/// What a step contributes.
+/// The contribution of a step to the indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct StepClass {
     holds_slot: bool,
@@ -107,7 +107,7 @@ impl StepClass {
     }
 }
 
-/// What an operation contributes.
+/// The contribution of an operation to the indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct OperationClass {
     queued: bool,

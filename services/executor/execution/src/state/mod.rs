@@ -35,12 +35,12 @@ pub use self::{
 };
 use crate::{Actor, Created, ExecutionState, Failure, Json, OperationId, StepId, Timestamp, ToolFacts, Totals};
 
-/// One execution. Created from events and changed only by events.
+/// An execution. Created from events and changed only by events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Execution {
     pub(crate) created: Created,
     /// The plan that it carries out now, and the facts about its tools; `None` for those that it began with.
-    pub(crate) revised: Option<Box<Revised>>,
+    pub(crate) revised: Option<Box<PlanRevision>>,
     /// How often its plan was changed.
     pub(crate) revision: u32,
     pub(crate) started_by: Actor,
@@ -54,7 +54,7 @@ pub struct Execution {
     pub(crate) last_time: Timestamp,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) ended_at: Option<Timestamp>,
-    /// When it last went on after its end.
+    /// When it last resumed after its end.
     pub(crate) resumed_after_end_at: Option<Timestamp>,
     /// When its time limit ends it.
     pub(crate) deadline: Option<Timestamp>,
@@ -86,9 +86,9 @@ pub struct Execution {
     pub(crate) due_reports: DueReports,
 }
 
-/// A plan that took the place of the one that an execution began with.
+/// A plan that replaced the first one of an execution.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Revised {
+pub(crate) struct PlanRevision {
     pub(crate) plan: Plan,
     pub(crate) tools: Vec<ToolFacts>,
 }
@@ -98,7 +98,7 @@ pub(crate) struct PausedBy {
     pub(crate) principal: String,
     pub(crate) since: Timestamp,
     pub(crate) discard_calls: bool,
-    /// When it goes on by itself.
+    /// When it resumes automatically.
     pub(crate) resume_at: Option<Timestamp>,
     /// A budget was used up.
     pub(crate) by_budget: bool,
@@ -106,7 +106,7 @@ pub(crate) struct PausedBy {
     pub(crate) namespace_budget: Option<String>,
 }
 
-/// What steps have done is undone.
+/// The compensation of steps, in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Compensation {
     /// Why no further step had started before that.
@@ -123,7 +123,7 @@ pub(crate) enum Stop {
         step: StepKey,
     },
     Cancelled,
-    /// Nothing is undone.
+    /// Killed: nothing is compensated.
     Killed,
     Deadline,
 }
@@ -248,7 +248,7 @@ impl Execution {
         self.ended_at
     }
 
-    /// When it last went on after its end, because a principal had steps run again; `None` when that never was.
+    /// When it last resumed after its end, because a principal had steps run again; `None` when it never has.
     pub fn resumed_after_end_at(&self) -> Option<Timestamp> {
         self.resumed_after_end_at
     }
@@ -258,7 +258,7 @@ impl Execution {
         self.deadline
     }
 
-    /// How long no step could make progress without a decision, without such a wait that goes on.
+    /// How long no step could make progress without a decision, not counting such a wait that is still open.
     pub fn waited(&self) -> Duration {
         self.waited
     }
@@ -319,12 +319,12 @@ impl Execution {
         OperationKey { step, attempt, number: operations + 1 }
     }
 
-    /// One of the operations in flight.
+    /// Returns an operation in flight.
     pub fn operation(&self, key: OperationKey) -> Option<&Operation> {
         self.operations.get(key)
     }
 
-    /// Which of the operations in its attempt with its purpose, the step's own or that of a check, one is; from 1.
+    /// The number of a call among the operations of its attempt with the same purpose, the step's own or that of a check; from 1.
     pub fn calls_for_purpose(&self, key: OperationKey) -> u32 {
         key.number - self.steps[key.step].operations_before_purpose
     }

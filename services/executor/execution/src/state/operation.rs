@@ -22,11 +22,11 @@ pub struct OperationKey {
 /// An operation whose intent is recorded and whose end is not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
-    /// Which it is.
+    /// Its position in the execution.
     pub key: OperationKey,
     /// When its intent was recorded.
     pub since: Timestamp,
-    /// What it does.
+    /// Its kind, with the state that only this kind has.
     pub kind: OperationKind,
     /// How far it is.
     pub phase: Phase,
@@ -36,7 +36,7 @@ pub struct Operation {
     pub replies: BTreeMap<Arc<str>, QuestionReply>,
 }
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum OperationKind {
     /// A call of a tool.
@@ -67,10 +67,10 @@ pub enum ChildPause {
     Unknown,
 }
 
-/// A wait that goes on.
+/// A wait in progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wait {
-    /// What it waits for.
+    /// The condition.
     pub condition: WaitCondition,
     /// The name of the form at the gate, once the gate has confirmed that it asks for the answer; `None` for other waits.
     pub approval: Option<String>,
@@ -105,7 +105,7 @@ impl Operation {
         }
     }
 
-    /// What the wait waits for; `None` for other operations.
+    /// The condition of the wait; `None` for other operations.
     pub fn wait(&self) -> Option<&WaitCondition> {
         match &self.kind {
             OperationKind::Wait(wait) => Some(&wait.condition),
@@ -219,7 +219,7 @@ impl Operations {
         self.0.values()
     }
 
-    /// Those of one step, in order.
+    /// Returns the operations of one step, in order.
     pub(crate) fn of_step(&self, step: StepKey) -> impl DoubleEndedIterator<Item = &Operation> {
         let first = OperationKey { step, attempt: 0, number: 0 };
         let last = OperationKey { step, attempt: u32::MAX, number: u32::MAX };

@@ -60,7 +60,7 @@ pub enum StepRole {
     },
 }
 
-/// What a step has that runs for each entry of a list.
+/// The entries of a step that runs for each entry of a list.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Items {
     /// The steps for the entries, in order, which is ascending; more than [`Self::listed`] when the list was longer before the step was made to run again.
@@ -78,7 +78,7 @@ impl Items {
     }
 }
 
-/// One step.
+/// A step.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StepRecord {
     pub(crate) id: StepId,
@@ -86,7 +86,7 @@ pub(crate) struct StepRecord {
     pub(crate) role: StepRole,
     /// The entry of the list, for the step of one; what identifies the call, for the step of one.
     pub(crate) item: Option<Json>,
-    /// Of a step that runs for each entry of a list.
+    /// The entries, for a step that runs for each entry of a list.
     pub(crate) items: Items,
     /// The step that undoes what this one has done, once that is to be undone.
     pub(crate) compensation: Option<StepKey>,
@@ -99,9 +99,9 @@ pub(crate) struct StepRecord {
     pub(crate) state: StepState,
     pub(crate) attempt: u32,
     /// How many attempts had been made when it was last made to run again; 0 for a step that was not. Calls are named by their attempt, so the
-    /// numbers go on.
+    /// numbers continue.
     pub(crate) attempts_before: u32,
-    /// Which of its calls it makes: 0 for its own, 1 for the first that takes its place.
+    /// The index of the call that it makes: 0 for its own, 1 for the first that takes its place.
     pub(crate) call: usize,
     /// How many attempts had been made when that call took the place of the one before, or when it was last made to run again.
     pub(crate) attempts_before_call: u32,
@@ -129,7 +129,8 @@ pub(crate) struct StepRecord {
     /// How long it has waited for approvals; not counted as its own time.
     pub(crate) waited: Duration,
     pub(crate) output: Option<Payload>,
-    /// What its completed call has changed of the effect of the step that it is an entry of; empty where that is nothing, or committed.
+    /// The layer of changes of its completed call, which are part of the effect of the step that it is an entry of; empty when there are none, or when they
+    /// are committed.
     pub(crate) layer: String,
     /// Boxed, like `authorization`: most steps have neither, and a plan may have 10,000 steps.
     pub(crate) failure: Option<Box<Failure>>,
@@ -141,7 +142,7 @@ pub(crate) struct StepRecord {
     pub(crate) end: Option<AttemptEnd>,
     /// Its memory of calls and their results; `None` unless its plan lets it use an earlier result.
     pub(crate) cache: Option<Box<StepCache>>,
-    /// What authorized the call that completed it.
+    /// The authorization of the call that completed it.
     pub(crate) authorization: Option<Box<Authorization>>,
     /// The account of its budget. That of a step of the plan has what is used for the entries of its list as well.
     pub(crate) account: Account,
@@ -179,7 +180,7 @@ impl StepRecord {
         !self.has_entries() && self.spec.kind().needs_slot()
     }
 
-    /// What it uses that no other step may use at the same time.
+    /// The resources that no other step may use at the same time.
     pub(crate) fn resources(&self) -> &[String] {
         if self.has_entries() { &[] } else { self.spec.resources() }
     }
@@ -246,7 +247,7 @@ impl StepRecord {
         }
     }
 
-    /// What has to be true for it to run. That of a step that runs for each entry of a list is asked once, for all.
+    /// The condition under which it runs. For a step that runs for each entry of a list it is evaluated once, for all.
     pub(crate) fn condition(&self) -> Option<&Condition> {
         self.spec.condition().filter(|_| self.role == StepRole::Planned)
     }
@@ -265,9 +266,9 @@ impl StepRecord {
 pub(crate) struct OpenOperations {
     /// All of them.
     pub(crate) all: u32,
-    /// Those that wait for an approval.
+    /// Calls that wait for an approval.
     pub(crate) awaiting: u32,
-    /// Those that were approved and wait for a slot.
+    /// Calls that were approved and wait for a slot.
     pub(crate) queued: u32,
 }
 
@@ -287,12 +288,12 @@ pub(crate) enum AttemptEnd {
     Unknown(Failure),
 }
 
-/// What authorized a call: a person, the policy on behalf of one, or a rule alone.
+/// The authorization of a call: by a person, by the policy on behalf of one, or by a rule alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Authorization {
     /// The policy rule that allowed it or that required the approval.
     pub rule: String,
-    /// Who approved it: a person, or `policy` in an execution that asks no person; `None` when no approval was required.
+    /// The approver: a person, or `policy` in an execution that asks no person; `None` when no approval was required.
     pub approver: Option<String>,
     /// How many paths it created, modified and deleted.
     pub changes: [u32; 3],
@@ -321,7 +322,7 @@ const MAX_OUTPUTS_KEPT: usize = 3;
 pub struct FailedAttempt {
     /// Its number, from 1.
     pub attempt: u32,
-    /// What went wrong.
+    /// The failure.
     pub failure: Failure,
     /// When it ended.
     pub ended_at: Timestamp,

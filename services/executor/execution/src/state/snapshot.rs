@@ -67,8 +67,8 @@ struct Snapshot {
 /// A step without what its specification gives and without what belongs to the indexes.
 #[derive(Serialize, Deserialize)]
 struct StepSnapshot {
-    /// What a step that the plan does not name is there for.
-    added: Option<Added>,
+    /// The role of a step that is not in the plan.
+    added: Option<AddedRole>,
     compensation: Option<StepKey>,
     completed_by: u64,
     listed: Option<usize>,
@@ -103,9 +103,9 @@ struct StepSnapshot {
     account: Account,
 }
 
-/// What a step that the plan does not name is there for.
+/// The role of a step that is not in the plan.
 #[derive(Serialize, Deserialize)]
-enum Added {
+enum AddedRole {
     Item { of: StepKey, item: Json },
     Compensates { step: StepKey, after: Option<StepKey> },
 }
@@ -155,8 +155,10 @@ impl StepSnapshot {
         } = record;
         let added = match *role {
             StepRole::Planned => None,
-            StepRole::Item { of, .. } => item.clone().map(|item| Added::Item { of, item }),
-            StepRole::Compensates { step } => Some(Added::Compensates { step, after: dependencies.first().copied() }),
+            StepRole::Item { of, .. } => item.clone().map(|item| AddedRole::Item { of, item }),
+            StepRole::Compensates { step } => {
+                Some(AddedRole::Compensates { step, after: dependencies.first().copied() })
+            }
         };
         Self {
             added,
@@ -263,12 +265,12 @@ impl StepSnapshot {
 
 impl Steps {
     /// Appends a step that the plan does not name.
-    fn append_added(&mut self, added: &Added, time: Timestamp) -> Result<(), NotRestored> {
+    fn append_added(&mut self, added: &AddedRole, time: Timestamp) -> Result<(), NotRestored> {
         let is_there = |step: StepKey| step.position() < self.len();
         let appended = match *added {
-            Added::Item { of, ref item } if is_there(of) => self.append_item(of, item.clone(), time),
-            Added::Compensates { step, .. } if is_there(step) => self.compensation(step, time),
-            Added::Item { .. } | Added::Compensates { .. } => return Err(NotRestored::OtherPlan),
+            AddedRole::Item { of, ref item } if is_there(of) => self.append_item(of, item.clone(), time),
+            AddedRole::Compensates { step, .. } if is_there(step) => self.compensation(step, time),
+            AddedRole::Item { .. } | AddedRole::Compensates { .. } => return Err(NotRestored::OtherPlan),
         };
         appended.map(drop).map_err(|_| NotRestored::OtherPlan)
     }
@@ -276,7 +278,7 @@ impl Steps {
     /// Connects the steps that undo others, all of which are there now.
     fn connect_added(&mut self, snapshots: &[StepSnapshot]) -> Result<(), NotRestored> {
         for (position, snapshot) in snapshots.iter().enumerate() {
-            let Some(Added::Compensates { after: Some(after), .. }) = snapshot.added else { continue };
+            let Some(AddedRole::Compensates { after: Some(after), .. }) = snapshot.added else { continue };
             if after.position() >= self.len() {
                 return Err(NotRestored::OtherPlan);
             }

@@ -1,4 +1,4 @@
-//! One step as readers see it.
+//! A step as readers see it.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl<'a> StepView<'a> {
         &self.record.id
     }
 
-    /// What the step is to do.
+    /// The specification of the step.
     pub fn spec(&self) -> &'a StepSpec {
         &self.record.spec
     }
@@ -99,7 +99,7 @@ impl<'a> StepView<'a> {
         self.record.attempt_started_at
     }
 
-    /// How long it has waited for decisions so far, without a wait that goes on.
+    /// How long it has waited for decisions so far, not counting a wait that is still open.
     pub fn waited(&self) -> Duration {
         self.record.waited
     }

@@ -3,7 +3,7 @@
 use super::{Execution, Operation, OperationKey, OperationKind, StepKey, StepView};
 use crate::{StepState, Timestamp, WaitCondition};
 
-/// What an execution or a step waits for.
+/// A reason why an execution or a step waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     /// The end of the execution of the step's plan.
@@ -38,7 +38,7 @@ pub enum Waiting {
     Resume {
         /// Since when.
         since: Timestamp,
-        /// When it goes on by itself; `None` means never.
+        /// When it resumes automatically; `None` means never.
         until: Option<Timestamp>,
     },
     /// A person has to find out what a call did.
@@ -81,7 +81,7 @@ pub enum Waiting {
 }
 
 impl Execution {
-    /// What the execution as a whole waits for; empty when it has ended or can make progress.
+    /// The reasons why the execution as a whole waits; empty when it has ended or can make progress.
     pub fn waiting(&self) -> Vec<Waiting> {
         if self.state.is_terminal() {
             return Vec::new();
@@ -117,7 +117,7 @@ impl Execution {
 }
 
 impl StepView<'_> {
-    /// What it waits for.
+    /// The reason why it waits.
     pub fn waiting(&self) -> Option<Waiting> {
         let since = self.record.since;
         match self.record.state {
@@ -146,7 +146,7 @@ impl StepView<'_> {
 }
 
 impl Operation {
-    /// What it waits for, when it is a wait.
+    /// The reason why it waits, when it is a wait.
     pub fn waiting(&self) -> Option<Waiting> {
         let since = self.since;
         match &self.kind {

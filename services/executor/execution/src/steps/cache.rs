@@ -108,7 +108,7 @@ impl Execution {
     }
 }
 
-/// Applies that an earlier result takes the place of a call's own: the step goes on as if its call had returned it.
+/// Applies that an earlier result takes the place of a call's own: the step continues as if its call had returned it.
 pub(crate) fn used(
     execution: &mut Execution,
     step: StepKey,

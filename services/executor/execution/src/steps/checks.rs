@@ -1,4 +1,4 @@
-//! What has to hold before and after a step's call: expressions, files that exist, programs that succeed, and the schema of its output.
+//! Checks before and after a step's call: expressions, files that exist, programs that succeed, and the schema of its output.
 //!
 //! An attempt goes through its checks in order: those before the call, the call, the schema of its output, those after it. A file and a program take
 //! calls of the same attempt, which carry their place; an expression leaves no event when it holds, since nothing else could have followed. A check that
@@ -12,11 +12,12 @@ use serde_json::Value;
 
 use super::{condition, outputs::value_of, request};
 use crate::{
-    Blobs, Body, DecideContext, ErrorClass, Evaluated, Execution, Failure, Payload, StepEvent, StepKey, Violation,
+    Blobs, Body, ConditionResult, DecideContext, ErrorClass, Execution, Failure, Payload, StepEvent, StepKey,
+    Violation,
     state::{AttemptEnd, StepRecord},
 };
 
-/// What a started step that makes calls does next; `None` while it needs a value that is not at hand.
+/// Returns the next event of a started step that makes calls; `None` while it needs a value that has not been read.
 pub(super) fn next(
     execution: &Execution,
     step: StepKey,
@@ -53,7 +54,7 @@ pub(super) fn next(
     Some(Body::Step { step: record.id.clone(), attempt: record.attempt, event })
 }
 
-/// What follows from a check: `None` when it holds, otherwise the next event, or that a value is not at hand.
+/// Evaluates a check: `None` when it holds, otherwise the next event, or that a value has not been read.
 fn ask(
     execution: &Execution,
     step: StepKey,
@@ -83,10 +84,10 @@ fn fits(record: &StepRecord, schema: &Value, blobs: &dyn Blobs) -> Option<Result
         Some(Err(failure)) => return Some(Err(failure)),
     };
     match blobs.validate(&record.id, schema, value) {
-        Evaluated::Known(true) => Some(Ok(())),
-        Evaluated::Known(false) => Some(Err(invalid_output("."))),
-        Evaluated::Failed(why) | Evaluated::Absent(why) => Some(Err(invalid_output(&format!(": {why}.")))),
-        Evaluated::Wanted => None,
+        ConditionResult::Known(true) => Some(Ok(())),
+        ConditionResult::Known(false) => Some(Err(invalid_output("."))),
+        ConditionResult::Failed(why) | ConditionResult::Absent(why) => Some(Err(invalid_output(&format!(": {why}.")))),
+        ConditionResult::Wanted => None,
     }
 }
 
@@ -96,26 +97,22 @@ fn invalid_output(why: &str) -> Failure {
 }
 
 fn is_false(place: CheckPlace, check: &Check) -> Failure {
-    let (class, reason, when) = words(place);
-    Failure::new(class, reason, format!("What must hold {when} does not: {}.", check.in_words()))
+    let (class, reason, kind) = words(place);
+    Failure::new(class, reason, format!("A {kind} of the step does not hold: {}.", check.in_words()))
 }
 
 fn words(place: CheckPlace) -> (ErrorClass, &'static str, &'static str) {
     match place {
-        CheckPlace::Before(_) => {
-            (ErrorClass::PreconditionFailed, reasons::PRECONDITION_FAILED, "before the step's call")
-        }
-        CheckPlace::After(_) => {
-            (ErrorClass::PostconditionFailed, reasons::POSTCONDITION_FAILED, "after the step's call")
-        }
+        CheckPlace::Before(_) => (ErrorClass::PreconditionFailed, reasons::PRECONDITION_FAILED, "precondition"),
+        CheckPlace::After(_) => (ErrorClass::PostconditionFailed, reasons::POSTCONDITION_FAILED, "postcondition"),
     }
 }
 
 /// The failure of a step whose check's call has failed.
 pub(super) fn failed(check: Option<&Check>, place: CheckPlace, cause: &Failure) -> Failure {
-    let (class, reason, when) = words(place);
+    let (class, reason, kind) = words(place);
     let what = check.map(Check::in_words).unwrap_or_default();
-    let message = format!("What must hold {when} does not: {what}. {}", cause.message);
+    let message = format!("A {kind} of the step does not hold: {what}. {}", cause.message);
     Failure {
         last_output: cause.last_output.clone(),
         cause: Some(Arc::new(cause.clone())),
@@ -123,7 +120,7 @@ pub(super) fn failed(check: Option<&Check>, place: CheckPlace, cause: &Failure) 
     }
 }
 
-/// A call has completed that a check takes, or the step's own with checks after it: the attempt goes on.
+/// Applies that a call of a check has completed, or the step's own call with checks after it: the attempt continues.
 pub(super) fn passed(execution: &mut Execution, step: StepKey, place: Option<CheckPlace>) {
     let sequence = execution.last_sequence + 1;
     execution.update_step(step, |record| {
@@ -159,12 +156,12 @@ pub(crate) fn resolved(execution: &mut Execution, step: StepKey, result: Payload
 }
 
 impl StepRecord {
-    /// What has to hold before its call; nothing for a step whose entries do the work, that undoes another, or that commits.
+    /// The checks before its call; empty for a step whose entries do the work, that compensates another, or that commits.
     pub(crate) fn preconditions(&self) -> &[Check] {
         if self.is_checked() { self.spec.preconditions() } else { &[] }
     }
 
-    /// What has to hold after its call.
+    /// The checks after its call.
     pub(crate) fn postconditions(&self) -> &[Check] {
         if self.is_checked() { self.spec.postconditions() } else { &[] }
     }

@@ -4,7 +4,7 @@
 use belay_plan::{CheckPlace, Condition};
 use belay_reasons as reasons;
 
-use crate::{Blobs, ErrorClass, Evaluated, Execution, Failure, StepKey, steps::outputs::values};
+use crate::{Blobs, ConditionResult, ErrorClass, Execution, Failure, StepKey, steps::outputs::values};
 
 /// Whether the condition of a step holds, or one that is checked at this place; `None` while that is not known.
 pub(crate) fn holds(
@@ -26,12 +26,12 @@ pub(crate) fn holds(
         }
     };
     match blobs.evaluate(&execution.steps[step].id, place, condition, variables) {
-        Evaluated::Known(holds) => Some(Ok(holds)),
-        Evaluated::Failed(why) => {
+        ConditionResult::Known(holds) => Some(Ok(holds)),
+        ConditionResult::Failed(why) => {
             let message = format!("The condition `{}` {}.", condition.source(), condition.in_words(&why));
             failed(ErrorClass::InvalidArguments, reasons::CONDITION_FAILED, message)
         }
-        Evaluated::Absent(why) => failed(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, why),
-        Evaluated::Wanted => None,
+        ConditionResult::Absent(why) => failed(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, why),
+        ConditionResult::Wanted => None,
     }
 }

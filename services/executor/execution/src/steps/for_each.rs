@@ -25,7 +25,7 @@ use crate::{
 /// How many bytes the outputs of the steps for all entries may have together.
 const MAX_COLLECTED_BYTES: u64 = 16 * 1024 * 1024;
 
-/// What a started step does next: it reads its list, or collects the outputs; `None` while it needs a blob that is not at hand.
+/// Returns the next event of a started step: it reads its list, or collects the outputs; `None` while it needs a blob that has not been read.
 pub(super) fn next(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Option<Body> {
     let record = &execution.steps[step];
     let decided = match record.items.listed {

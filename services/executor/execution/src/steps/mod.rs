@@ -22,9 +22,9 @@ use belay_plan::{AuditLevel, StepKind};
 use serde_json::json;
 
 use crate::{
-    Actor, Blobs, Body, CommittedFile, DecideContext, Decided, Execution, Operation, OperationEnd, OperationEvent,
-    OperationId, OperationKey, OperationKind, RecoveryClass, RequiredAction, StepKey, StepOutput, Timestamp, ToolFacts,
-    Violation, Work,
+    Actor, Blobs, Body, CommittedFile, DecideContext, Execution, Operation, OperationEnd, OperationEvent, OperationId,
+    OperationKey, OperationKind, RecordedDecision, RecoveryClass, RequiredAction, StepKey, StepOutput, Timestamp,
+    ToolFacts, Violation, Work,
     state::StepRecord,
     words::{self, Activity, Severity, Words},
 };
@@ -75,7 +75,7 @@ pub(crate) fn apply(
         OperationEvent::Asked { approval, subject_digest } => execution.asked(id, approval, subject_digest),
         OperationEvent::Decided { approval, decision, reason } => {
             let principal = actor.map(|actor| actor.principal.clone()).unwrap_or_default();
-            let decided = Decided { decision: *decision, principal, reason: reason.clone() };
+            let decided = RecordedDecision { decision: *decision, principal, reason: reason.clone() };
             execution.decided(id, approval, decided, time)
         }
         OperationEvent::Dispatched => tool::dispatched(execution, id),
@@ -112,7 +112,7 @@ impl Execution {
     }
 }
 
-/// What the driver has to do for an operation in flight; `None` when there is nothing to do.
+/// Returns the driver's action for an operation in flight; `None` when there is nothing to do.
 pub(crate) fn action(execution: &Execution, operation: &Operation) -> Option<RequiredAction> {
     match &operation.kind {
         OperationKind::ToolCall(_) => tool::action(execution, operation),

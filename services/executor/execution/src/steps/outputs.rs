@@ -1,4 +1,4 @@
-//! What the templates of a step read of other steps.
+//! The values of other steps that the templates of a step read.
 
 use std::{
     borrow::Cow,
@@ -14,12 +14,12 @@ use crate::{
     state::StepRecord,
 };
 
-/// What templates read of which steps.
+/// The values that templates read, by their kind and the id of their step.
 #[derive(Default)]
 pub(super) struct Values<'a>(BTreeMap<StepValue, BTreeMap<&'a str, Cow<'a, Value>>>);
 
 impl<'a> Values<'a> {
-    /// What a step has; `None` when it has none.
+    /// Returns a value of a step; `None` when it has none.
     pub(super) fn get(&self, step: &str, what: StepValue) -> Option<Cow<'_, Value>> {
         self.0.get(&what)?.get(step).map(|value| Cow::Borrowed(&**value))
     }
@@ -29,7 +29,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// What the templates of a step read, by the ids of the steps and what it is of them; `None` while a blob is not at hand.
+/// Returns the values that the templates of a step read, by their kind and the ids of the steps; `None` while a blob has not been read.
 pub(super) fn values<'a>(
     execution: &'a Execution,
     step: StepKey,
@@ -115,8 +115,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What became of each entry of a step's list, in order; `None` when it has read none. An output that was given in the place of the entries' own is taken
-/// for what they have returned, as it was where it comes from: null for each that was skipped.
+/// Returns the result of each entry of a step's list, in order; `None` when it has read none. An output that was given in the place of the entries' own is
+/// taken for what they have returned, as it was where it comes from: null for each that was skipped.
 fn results<'a>(execution: &'a Execution, list: StepKey, reader: &mut Reader<'a>) -> Result<Option<Value>, Failure> {
     let record = &execution.steps[list];
     if record.state == StepState::Skipped {
@@ -144,7 +144,7 @@ fn results<'a>(execution: &'a Execution, list: StepKey, reader: &mut Reader<'a>)
     Ok(Some(Value::Array(all)))
 }
 
-/// What became of one entry.
+/// Returns the result of one entry.
 fn result(state: StepState, value: &Value, failure: Value) -> Value {
     serde_json::json!({"state": state.word(), "value": value, "failure": failure})
 }
@@ -175,7 +175,7 @@ fn item(record: &StepRecord) -> Option<Value> {
     Some(serde_json::json!({"value": record.item.as_ref()?.value(), "index": index}))
 }
 
-/// What went wrong with a step that has failed; null for any other.
+/// Returns the failure of a step that has failed; null for any other.
 fn failure(record: &StepRecord) -> Value {
     match record.failure.as_ref().filter(|_| record.state == StepState::Failed) {
         Some(failure) => {

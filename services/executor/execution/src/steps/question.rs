@@ -65,20 +65,20 @@ pub(super) fn ended(
     };
     let (asking, question, until) = (OperationKey { number: *call, ..key }, Arc::clone(question), *until);
     let approval = operation.requested_answer().map(str::to_owned);
-    let goes_on = runs(execution, asking) && execution.stop.is_none();
+    let continues = runs(execution, asking) && execution.stop.is_none();
     let reply = match end {
-        WaitEnd::Answered { answer } if goes_on && actor.is_some() && approval.is_some() => {
+        WaitEnd::Answered { answer } if continues && actor.is_some() && approval.is_some() => {
             Some(QuestionReply::Answered(answer.clone()))
         }
         WaitEnd::Declined { decision, reason }
-            if goes_on && may_decline(execution, actor, approval.as_deref(), *decision) =>
+            if continues && may_decline(execution, actor, approval.as_deref(), *decision) =>
         {
             Some(QuestionReply::Declined { reason: reason.clone() })
         }
-        WaitEnd::Refused { message } if goes_on && actor.is_none() => {
+        WaitEnd::Refused { message } if continues && actor.is_none() => {
             Some(QuestionReply::Declined { reason: message.clone() })
         }
-        WaitEnd::TimedOut if goes_on && until.is_some_and(|until| until <= time) => Some(QuestionReply::TimedOut),
+        WaitEnd::TimedOut if continues && until.is_some_and(|until| until <= time) => Some(QuestionReply::TimedOut),
         // The call has ended or runs anew.
         WaitEnd::Cancelled if actor.is_none() => None,
         end => return Err(Violation::OtherEnd { operation: id.clone(), end: end.word() }),
@@ -209,7 +209,7 @@ mod tests {
 
     // B-25: a call and its questions are in flight side by side, each with an end of its own; the step runs all the while.
     #[test]
-    fn a_call_that_runs_asks_and_goes_on() {
+    fn a_call_that_runs_asks_and_continues() {
         let mut execution = started("id: p\nsteps: [{id: a, tool: t}, {id: b, tool: t}]", NOW);
         for question in [1, 2] {
             asks(&mut execution, question, None).unwrap();

@@ -90,8 +90,8 @@ fn end_call(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time
             let end = execution.check_end(id, AttemptEnd::Completed)?;
             let pending = execution.operations.get(key).and_then(|operation| operation.pending_approval.as_ref());
             let authorization = Authorization::of(receipt, pending).map(Box::new);
-            let goes_on = check.is_some() || execution.steps[key.step].has_checks_after();
-            match (goes_on, execution.stop) {
+            let continues = check.is_some() || execution.steps[key.step].has_checks_after();
+            match (continues, execution.stop) {
                 (false, _) => execution.end_operation(key, end, time)?,
                 (true, None) => {
                     execution.drop_operation(key, time)?;
@@ -140,7 +140,7 @@ fn end_call(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time
             if execution.stop.is_some() {
                 return execution.end_operation(key, end, time);
             }
-            // The attempt goes on with another call.
+            // The attempt continues with another call.
             execution.remove_operation(key);
             match execution.steps[key.step].state {
                 StepState::Running | StepState::AwaitingApproval => {

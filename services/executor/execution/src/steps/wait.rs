@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use belay_plan::{
-    AuditLevel, FormSpec, StepKind, Unresolved, WaitFor, WaitStep,
+    AuditLevel, FormSpec, StepKind, UnresolvedReference, WaitFor, WaitStep,
     limits::{MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS},
 };
 use belay_reasons as reasons;
@@ -149,7 +149,7 @@ fn declined_by_mode(execution: &Execution) -> Option<Decision> {
     }
 }
 
-/// What it means for the step that nobody will answer.
+/// Returns the end of the step's attempt when nobody will answer its form.
 fn declined(form: &Form, actor: Option<&Actor>, decision: Decision, reason: &str) -> AttemptEnd {
     if decision == Decision::Skipped {
         return AttemptEnd::Skipped;
@@ -172,7 +172,7 @@ fn declined(form: &Form, actor: Option<&Actor>, decision: Decision, reason: &str
 /// The form with its templates resolved.
 fn resolved(execution: &Execution, step: StepKey, spec: &FormSpec, values: &Values<'_>) -> Result<Form, String> {
     let output = |id: &str, what| values.get(id, what);
-    let texts = spec.texts.resolve(&output).map_err(|unresolved: Unresolved| unresolved.to_string())?;
+    let texts = spec.texts.resolve(&output).map_err(|unresolved: UnresolvedReference| unresolved.to_string())?;
     let text = |field: &str, most: usize| {
         let text = match &texts[field] {
             Value::String(text) => text.clone(),
@@ -227,9 +227,9 @@ pub(crate) fn next(
 /// A form is to be asked at the gate; other waits need nothing of a service. The call that asks a question runs also while the execution is paused.
 pub(crate) fn action(execution: &Execution, wait: &Wait) -> Option<RequiredAction> {
     let is_held_up = execution.paused.is_some() && wait.condition.question().is_none();
-    let goes_on = !is_held_up && execution.stop.is_none() && declined_by_mode(execution).is_none();
+    let continues = !is_held_up && execution.stop.is_none() && declined_by_mode(execution).is_none();
     let is_to_ask = wait.condition.form().is_some() && wait.approval.is_none();
-    (goes_on && is_to_ask).then_some(RequiredAction::RequestApproval)
+    (continues && is_to_ask).then_some(RequiredAction::RequestApproval)
 }
 
 /// The end of the first wait that can end now: a form by a mode that asks no person, else a wait by its signal, else by its time.

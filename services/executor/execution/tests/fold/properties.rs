@@ -21,7 +21,7 @@ use crate::support::{
 
 const MAX_STEPS: usize = 12;
 
-/// What people do about the forms of steps.
+/// Requests of people about the forms of steps.
 const ABOUT_FORMS: &[&str] = &[
     r#"answer s0 {"n":1}"#,
     r#"answer s1 {"n":2}"#,
@@ -34,7 +34,7 @@ const ABOUT_FORMS: &[&str] = &[
     "skip s3",
 ];
 
-/// What people find out about calls whose outcome is unknown.
+/// Outcomes that people find of calls whose outcome was unknown.
 const ABOUT_OUTCOMES: &[&str] = &[
     "resolve s0 completed",
     "resolve s1 failed",
@@ -50,7 +50,7 @@ const ABOUT_OUTCOMES: &[&str] = &[
     "resolve s2~compensate again",
 ];
 
-/// What people ask about steps that have ended, or that wait.
+/// Requests of people about steps that have ended, or that wait.
 const ABOUT_STEPS: &[&str] = &[
     "retry",
     "retry",
@@ -163,9 +163,9 @@ struct Seed {
     /// It waits, instead of calling a tool.
     wait: Option<Wait>,
     run_when: RunWhen,
-    /// What it names of the outcomes of the steps that it depends on, in turn: a bit for each outcome, and none for a step whose outcomes it does not name.
+    /// The outcomes that it names of the steps that it depends on, in turn: a bit for each outcome, and none for a step whose outcomes it does not name.
     outcomes: Vec<u8>,
-    /// Of the first step that it depends on, FIRST.
+    /// The condition, about FIRST: the first step that it depends on.
     condition: &'static str,
     budget: Option<Budget>,
     /// How many calls it makes, when it makes several, and how what they change becomes the workspace's.
@@ -268,7 +268,7 @@ fn seeds() -> impl Strategy<Value = Seed> {
     })
 }
 
-/// What calls may use: as many as so many calls at most, and of output so little that it matters.
+/// Returns budgets of up to this many calls, and of so little output that it matters.
 fn budgets(calls: u64) -> impl Strategy<Value = Budget> {
     let follows = prop::sample::select(vec![OnExhausted::Pause, OnExhausted::Fail]);
     (1..=calls, option::weighted(0.3, 1_u64..=60), any::<bool>(), follows).prop_map(
@@ -585,9 +585,9 @@ enum Tampering {
     Omit(Index),
     Repeat(Index),
     Exchange(Index, Index),
-    /// One event happens in the place of another.
+    /// Put one event in the place of another.
     Replace(Index, Index),
-    /// One event is about another step, which the plan may not have.
+    /// Make one event about another step, which the plan may not have.
     Redirect(Index, usize),
     Cut(Index),
 }

@@ -138,7 +138,7 @@ fn after_a_call_has_completed() {
     assert_eq!(refusal(now, stopped("a", 1, 1)), "`a` 1.1 is not in flight");
 }
 
-// A step whose call was discarded goes on in its attempt.
+// A step whose call was discarded continues in its attempt.
 #[test]
 fn after_a_call_was_discarded() {
     let discarded = |body: &Body| body.call_end().is_some();

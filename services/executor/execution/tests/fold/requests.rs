@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Debug)]
 struct Request {
     kind: Kind,
-    /// Which of the steps; beyond the last one it is a step that there is not.
+    /// The step; past the last one it is a step that does not exist.
     step: Index,
     flags: [bool; 2],
     /// How the plan changes, for an update and a retry.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use belay_journal::{ExecutionKey, ExecutionRow, MAX_EXAMINED, Page, Position, Query};
 use rusqlite::{Connection, OptionalExtension as _, Result as Sql, Row, params_from_iter, types::Value};
 
-use super::{examined::Examined, narrowed::Narrowed, walk::Walk};
+use super::{examined_page::ExaminedPage, sql_filter::SqlFilter, walk::Walk};
 use crate::rows::{execution_row, report};
 
 /// The most executions that a walk reads at once.
@@ -15,11 +15,11 @@ pub(super) const MAX_CHUNK: usize = 512;
 pub(super) const MAX_PASSED: usize = 16_384;
 
 /// A page of the executions that the walks find, each in the order of the list.
-pub(super) fn merge(connection: &Connection, query: &Query, walks: Vec<Walk>) -> Sql<Examined> {
+pub(super) fn merge(connection: &Connection, query: &Query, walks: Vec<Walk>) -> Sql<ExaminedPage> {
     let chunk = (query.limit / walks.len().max(1) + 1).clamp(8, 256);
-    let narrowed = Narrowed::by(query);
+    let filter = SqlFilter::by(query);
     let mut walks: Vec<Walking<'_>> =
-        walks.into_iter().map(|walk| Walking::new(connection, query, walk, &narrowed, chunk)).collect();
+        walks.into_iter().map(|walk| Walking::new(connection, query, walk, &filter, chunk)).collect();
     let mut may_pass = MAX_PASSED;
     let most = MAX_EXAMINED.max(query.limit + 1);
     let (mut page, mut examined, mut last) = (Page::default(), 0, None);
@@ -55,7 +55,7 @@ pub(super) fn merge(connection: &Connection, query: &Query, walks: Vec<Walk>) ->
             break;
         }
     }
-    Ok(Examined { page, rows: walks.iter().map(|walk| walk.read).sum() })
+    Ok(ExaminedPage { page, rows: walks.iter().map(|walk| walk.read).sum() })
 }
 
 /// The next place in a walk.
@@ -80,7 +80,7 @@ struct Walking<'a> {
     connection: &'a Connection,
     query: &'a Query,
     walk: Walk,
-    narrowed: &'a Narrowed,
+    filter: &'a SqlFilter,
     found: VecDeque<ExecutionRow>,
     /// The ends of what is still to be found, both exclusive.
     between: (Position, Position),
@@ -93,7 +93,7 @@ struct Walking<'a> {
 }
 
 impl<'a> Walking<'a> {
-    fn new(connection: &'a Connection, query: &'a Query, walk: Walk, narrowed: &'a Narrowed, chunk: usize) -> Self {
+    fn new(connection: &'a Connection, query: &'a Query, walk: Walk, filter: &'a SqlFilter, chunk: usize) -> Self {
         let (least, most) = query.bounds();
         let mut between = (Position { time: least, ..Position::START }, Position::after(most));
         if let Some(after) = query.after {
@@ -103,7 +103,7 @@ impl<'a> Walking<'a> {
             }
         }
         let found = VecDeque::new();
-        Self { connection, query, walk, narrowed, found, between, passed: None, chunk, is_at_end: false, read: 0 }
+        Self { connection, query, walk, filter, found, between, passed: None, chunk, is_at_end: false, read: 0 }
     }
 
     /// Finds what comes next. Looks at most at so many executions more.
@@ -136,9 +136,9 @@ impl<'a> Walking<'a> {
             (Some(end), true) => (Position { key: ExecutionKey(end.key.0.saturating_sub(1)), ..end }, before),
             (Some(end), false) => (after, Position { key: ExecutionKey(end.key.0.saturating_add(1)), ..end }),
         };
-        let mut statement = self.connection.prepare_cached(&self.walk.select(self.narrowed, descending))?;
+        let mut statement = self.connection.prepare_cached(&self.walk.select(self.filter, descending))?;
         let bounds = bounds(part, chunk);
-        let values = self.walk.values.iter().chain(&self.narrowed.values).chain(&bounds);
+        let values = self.walk.values.iter().chain(&self.filter.values).chain(&bounds);
         for row in statement.query_map(params_from_iter(values), execution_row)? {
             self.read += 1;
             self.found.extend(row?.inspect_err(report).ok());

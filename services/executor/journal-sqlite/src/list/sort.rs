@@ -5,11 +5,11 @@ use std::sync::LazyLock;
 use belay_journal::{ExecutionKey, OrderBy, Page, Position, Query};
 use rusqlite::{Connection, OptionalExtension as _, Result as Sql, params_from_iter};
 
-use super::{examined::Examined, walk::Walk};
+use super::{examined_page::ExaminedPage, walk::Walk};
 use crate::rows::{COLUMNS, execution_row, report};
 
 /// A page of executions that the walks do not find in the order of the list: the positions of all are read and sorted, and then the rows of the page.
-pub(super) fn sort(connection: &Connection, query: &Query, walks: &[Walk]) -> Sql<Examined> {
+pub(super) fn sort(connection: &Connection, query: &Query, walks: &[Walk]) -> Sql<ExaminedPage> {
     let time = match query.order.by {
         OrderBy::CreateTime => "execution.created_at",
         OrderBy::EndTime => "execution.ended_at",
@@ -51,5 +51,5 @@ pub(super) fn sort(connection: &Connection, query: &Query, walks: &[Walk]) -> Sq
         page.rows.push(row);
         last = Some(position);
     }
-    Ok(Examined { page, rows })
+    Ok(ExaminedPage { page, rows })
 }

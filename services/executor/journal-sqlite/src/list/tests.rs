@@ -10,11 +10,11 @@ use rusqlite::{Connection, types::Value};
 use super::{
     choice::{Strategy, strategy},
     examine,
-    examined::Examined,
+    examined_page::ExaminedPage,
     extent::{Extent, MAX_WALKS},
     merge::{MAX_CHUNK, MAX_PASSED, merge},
-    narrowed::Narrowed,
     page,
+    sql_filter::SqlFilter,
     walk::Walk,
 };
 use crate::schema::SCHEMA;
@@ -301,7 +301,7 @@ async fn a_list_reads_about_as_many_rows_as_it_has() {
             let (mut listed, mut read) = (0, 0);
             // Two pages of 50, or everything that there is.
             loop {
-                let Examined { page, rows } = examine(&connection, &next).unwrap();
+                let ExaminedPage { page, rows } = examine(&connection, &next).unwrap();
                 (listed, read) = (listed + page.rows.len(), read + rows);
                 next.after = page.next;
                 if next.after.is_none() || listed >= 100 {
@@ -350,7 +350,7 @@ async fn a_list_passes_over_what_does_not_match_without_reading_it() {
             let (mut listed, mut read, mut pages) = (Vec::new(), 0, 0);
             loop {
                 let walk = Walk::by_labels_or_id("n", &label, next.order.by).unwrap();
-                let Examined { page, rows } = merge(&connection, &next, vec![walk]).unwrap();
+                let ExaminedPage { page, rows } = merge(&connection, &next, vec![walk]).unwrap();
                 listed.extend(page.rows.into_iter().map(|row| row.key));
                 (read, pages) = (read + rows, pages + 1);
                 next.after = page.next;
@@ -391,10 +391,10 @@ fn an_index_serves_every_walk() {
         Condition::PlanId(true, text("p")),
         Condition::FailureReason(true, text("R")),
     ];
-    let narrowed = Narrowed::by(&query(one_of_each.into_iter().map(|one| vec![one]).collect()));
+    let filter = SqlFilter::by(&query(one_of_each.into_iter().map(|one| vec![one]).collect()));
     for walk in walks {
         for (descending, skips) in [(false, false), (true, false), (false, true), (true, true)] {
-            let select = if skips { walk.skip(descending) } else { walk.select(&narrowed, descending) };
+            let select = if skips { walk.skip(descending) } else { walk.select(&filter, descending) };
             let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {select}")).unwrap();
             // Without values for its parameters: a plan does not depend on them.
             let mut rows = statement.raw_query();

@@ -3,7 +3,7 @@
 use belay_journal::{Condition, OrderBy};
 use rusqlite::types::Value;
 
-use super::narrowed::Narrowed;
+use super::sql_filter::SqlFilter;
 use crate::rows::COLUMNS;
 
 /// A set of executions that an index finds.
@@ -131,9 +131,9 @@ impl Walk {
 
     /// The statement that reads executions between two positions, at most so many, and passes over those that do not match what it is narrowed by. Its last
     /// five parameters are these positions and this number.
-    pub(super) fn select(&self, narrowed: &Narrowed, descending: bool) -> String {
-        let narrowing = narrowed.conditions(self.values.len() + 1);
-        let first = self.values.len() + narrowed.values.len() + 1;
+    pub(super) fn select(&self, filter: &SqlFilter, descending: bool) -> String {
+        let narrowing = filter.conditions(self.values.len() + 1);
+        let first = self.values.len() + filter.values.len() + 1;
         format!(
             "SELECT {} FROM {} WHERE {}{narrowing} {} LIMIT ?{}",
             *COLUMNS,

@@ -3,7 +3,9 @@
 use std::sync::LazyLock;
 
 use belay_defects::{Defect, is_planted};
-use belay_journal::{DeleteRequest, Done, ExecutionKey, Fence, Folder, NewExecution, Refused, start_request};
+use belay_journal::{
+    DeleteRequest, ExecutionKey, Fence, Folder, NewExecution, Refused, StoreWriteOutcome, start_request,
+};
 use rusqlite::{OptionalExtension as _, params};
 
 use super::Transaction;
@@ -19,7 +21,7 @@ const MAX_ERASED_BYTES: u64 = 4 << 20;
 /// How many closed deletions are dropped at once.
 const MAX_DROPPED: usize = 1000;
 
-type Outcome = Result<Result<Done, Refused>, rusqlite::Error>;
+type Outcome = Result<Result<StoreWriteOutcome, Refused>, rusqlite::Error>;
 
 impl Transaction<'_> {
     /// Removes an execution from everything that names it, and keeps where its events end.
@@ -94,7 +96,7 @@ impl Transaction<'_> {
         self.deleted.insert(key);
         // A number of its own: a copy of the store from before the deletion is behind.
         self.last_row += 1;
-        Ok(Ok(Done::Deleted))
+        Ok(Ok(StoreWriteOutcome::Deleted))
     }
 
     /// Whether an execution uses a folder; a damaged one does as well.
@@ -175,7 +177,7 @@ impl Transaction<'_> {
             .execute([key.0, lowest])?;
         self.connection.prepare_cached("UPDATE deletion SET last_log = ?2 WHERE exec = ?1")?.execute([key.0, next])?;
         self.connection.prepare_cached(&DELETION.stamp("exec = ?1"))?.execute([key.0])?;
-        Ok(Ok(Done::Erased { complete: next == 0 }))
+        Ok(Ok(StoreWriteOutcome::Erased { complete: next == 0 }))
     }
 
     pub(super) fn close_deletion(&mut self, key: ExecutionKey, reusable_at: i64, fence: Fence) -> Outcome {
@@ -191,7 +193,7 @@ impl Transaction<'_> {
             .prepare_cached("UPDATE deletion SET reusable_at = ?2 WHERE exec = ?1")?
             .execute([key.0, reusable_at])?;
         self.connection.prepare_cached(&DELETION.stamp("exec = ?1"))?.execute([key.0])?;
-        Ok(Ok(Done::Closed))
+        Ok(Ok(StoreWriteOutcome::Closed))
     }
 
     pub(super) fn drop_deletions(&self, now: i64, latest: i64) -> Result<usize, rusqlite::Error> {
@@ -266,7 +268,7 @@ mod tests {
         bytes_of(folder).windows(text.len()).any(|window| window == text.as_bytes())
     }
 
-    fn done(opened: &mut crate::Journal, operation: StoreWrite) -> Done {
+    fn done(opened: &mut crate::Journal, operation: StoreWrite) -> StoreWriteOutcome {
         opened.writer.write(&[operation]).unwrap().remove(0).unwrap()
     }
 
@@ -318,7 +320,7 @@ mod tests {
                 folder: None,
                 fence,
             };
-            let Done::Created(key) = done(&mut opened, create) else { panic!("it is created") };
+            let StoreWriteOutcome::Created(key) = done(&mut opened, create) else { panic!("it is created") };
             keys.push(key);
         }
         for sequence in 2..200 {
@@ -334,20 +336,26 @@ mod tests {
                     inbox: Default::default(),
                     fence,
                 };
-                assert_eq!(done(&mut opened, append), Done::Appended);
+                assert_eq!(done(&mut opened, append), StoreWriteOutcome::Appended);
             }
         }
         assert!(contains(folder.path(), SECRET), "it is found while it is there");
         let key = keys[1];
         let delete = StoreWrite::Delete { key, deleted_at: 3, request: DeleteRequest::default(), fence };
-        assert_eq!(done(&mut opened, delete), Done::Deleted);
+        assert_eq!(done(&mut opened, delete), StoreWriteOutcome::Deleted);
         while done(&mut opened, StoreWrite::Erase { key, max_transitions: 64, fence })
-            != (Done::Erased { complete: true })
+            != (StoreWriteOutcome::Erased { complete: true })
         {}
-        assert_eq!(done(&mut opened, StoreWrite::CloseDeletion { key, reusable_at: 4, fence }), Done::Closed);
+        assert_eq!(
+            done(&mut opened, StoreWrite::CloseDeletion { key, reusable_at: 4, fence }),
+            StoreWriteOutcome::Closed
+        );
         assert!(!contains(folder.path(), SECRET), "nothing is left of it");
         assert!(contains(folder.path(), "deleted-id"), "its id is kept until it may be used again");
-        assert_eq!(done(&mut opened, StoreWrite::DropDeletions { now: 4, latest: i64::MAX }), Done::Dropped(1));
+        assert_eq!(
+            done(&mut opened, StoreWrite::DropDeletions { now: 4, latest: i64::MAX }),
+            StoreWriteOutcome::Dropped(1)
+        );
         assert!(!contains(folder.path(), "deleted-id"));
         assert_eq!(opened.reader.read(keys[0], 0, 1000).await.unwrap().len(), 199, "the other one is whole");
         let position = opened.stores.own().commit;

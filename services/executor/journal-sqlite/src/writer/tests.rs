@@ -164,7 +164,7 @@ async fn a_deletion_has_a_number_of_its_own() {
     let fence = Fence { shard: 3, token: store.fence };
     let key = ended_execution(&mut store, 1).await;
     let before = store.reader.latest().await.unwrap();
-    assert_eq!(store.writer.commit(&[delete(key, fence)]).await.unwrap(), vec![Ok(Done::Deleted)]);
+    assert_eq!(store.writer.commit(&[delete(key, fence)]).await.unwrap(), vec![Ok(StoreWriteOutcome::Deleted)]);
     drop(store);
     let store = opened(&location);
     assert!(store.reader.latest().await.unwrap() > before);
@@ -181,14 +181,20 @@ async fn each_step_of_a_deletion_takes_as_many_events_as_it_may() {
     assert_eq!(counted(&location, waypoints), 3, "one for each 64 transitions");
     let erase = |max_transitions| StoreWrite::Erase { key, max_transitions, fence };
     let left = "SELECT count(*) FROM log";
-    assert_eq!(store.writer.commit(&[delete(key, fence)]).await.unwrap(), vec![Ok(Done::Deleted)]);
-    assert_eq!(store.writer.commit(&[erase(50)]).await.unwrap(), vec![Ok(Done::Erased { complete: false })]);
+    assert_eq!(store.writer.commit(&[delete(key, fence)]).await.unwrap(), vec![Ok(StoreWriteOutcome::Deleted)]);
+    assert_eq!(
+        store.writer.commit(&[erase(50)]).await.unwrap(),
+        vec![Ok(StoreWriteOutcome::Erased { complete: false })]
+    );
     assert_eq!((counted(&location, left), counted(&location, waypoints)), (155, 2));
     // Of 64 KiB each, at most 4 MiB.
-    assert_eq!(store.writer.commit(&[erase(1000)]).await.unwrap(), vec![Ok(Done::Erased { complete: false })]);
+    assert_eq!(
+        store.writer.commit(&[erase(1000)]).await.unwrap(),
+        vec![Ok(StoreWriteOutcome::Erased { complete: false })]
+    );
     assert_eq!((counted(&location, left), counted(&location, waypoints)), (155 - 64, 1));
     let rest = [erase(1000), erase(1000)];
-    let done = [false, true].map(|complete| Ok(Done::Erased { complete }));
+    let done = [false, true].map(|complete| Ok(StoreWriteOutcome::Erased { complete }));
     assert_eq!(store.writer.commit(&rest).await.unwrap(), done);
     assert_eq!((counted(&location, left), counted(&location, waypoints)), (0, 0));
 }
@@ -211,7 +217,7 @@ async fn what_was_deleted_leaves_the_log_when_the_last_reader_has_ended() {
     assert!(log_bytes() > 0, "a reader is in the way");
     reader.execute_batch("COMMIT").unwrap();
     let drop_none = StoreWrite::DropDeletions { now: 0, latest: i64::MAX };
-    assert_eq!(store.writer.commit(&[drop_none]).await.unwrap(), vec![Ok(Done::Dropped(0))]);
+    assert_eq!(store.writer.commit(&[drop_none]).await.unwrap(), vec![Ok(StoreWriteOutcome::Dropped(0))]);
     assert_eq!(log_bytes(), 0, "the next round has tried again");
 }
 

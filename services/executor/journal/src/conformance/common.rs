@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    DeleteRequest, Done, ExecutionKey, ExecutionSummary, Fence, Folder, JournalWriter, NewExecution, Opened, Refused,
-    StartRequest, StoreWrite, Transition,
+    DeleteRequest, ExecutionKey, ExecutionSummary, Fence, Folder, JournalWriter, NewExecution, OpenedStore, Refused,
+    StartRequest, StoreWrite, StoreWriteOutcome, Transition,
 };
 
 pub(super) fn summary(state: i32) -> ExecutionSummary {
@@ -78,18 +78,18 @@ pub(super) fn append(key: ExecutionKey, transition: Transition, fence: i64) -> S
 }
 
 pub(super) async fn commit<W: JournalWriter>(
-    store: &mut Opened<W>,
+    store: &mut OpenedStore<W>,
     batch: Vec<StoreWrite>,
-) -> Vec<Result<Done, Refused>> {
+) -> Vec<Result<StoreWriteOutcome, Refused>> {
     let count = batch.len();
     let answers = store.writer.commit(&batch).await.expect("the batch is committed");
     assert_eq!(answers.len(), count, "every operation is answered");
     answers
 }
 
-pub(super) fn created(answer: &Result<Done, Refused>) -> ExecutionKey {
+pub(super) fn created(answer: &Result<StoreWriteOutcome, Refused>) -> ExecutionKey {
     match answer {
-        Ok(Done::Created(key)) => *key,
+        Ok(StoreWriteOutcome::Created(key)) => *key,
         other => panic!("an execution is created, not {other:?}"),
     }
 }

@@ -1,14 +1,14 @@
 //! All that a store has, as its readers see it.
 
 use crate::{
-    AnyOf, Change, Changes, Condition, Cursor, ExecutionRow, JournalWriter, Opened, Order, Page, Query, Transition,
+    AnyOf, Change, Changes, Condition, Cursor, ExecutionRow, JournalWriter, OpenedStore, Order, Page, Query, Transition,
 };
 
 pub(super) const EVERYTHING: Query =
     Query { namespace: None, filter: Vec::new(), order: Order::NEWEST_FIRST, after: None, limit: 1000 };
 
 /// Every page of a query.
-pub(super) async fn pages<W: JournalWriter>(store: &Opened<W>, query: &Query) -> Vec<Page> {
+pub(super) async fn pages<W: JournalWriter>(store: &OpenedStore<W>, query: &Query) -> Vec<Page> {
     let (mut pages, mut after) = (Vec::new(), query.after);
     loop {
         let page = store.reader.list(&Query { after, ..query.clone() }).await.unwrap();
@@ -21,7 +21,7 @@ pub(super) async fn pages<W: JournalWriter>(store: &Opened<W>, query: &Query) ->
     }
 }
 
-pub(super) async fn all<W: JournalWriter>(store: &Opened<W>) -> Vec<ExecutionRow> {
+pub(super) async fn all<W: JournalWriter>(store: &OpenedStore<W>) -> Vec<ExecutionRow> {
     pages(store, &EVERYTHING).await.into_iter().flat_map(|page| page.rows).collect()
 }
 
@@ -31,7 +31,7 @@ pub(super) fn one(condition: Condition) -> Vec<AnyOf> {
 
 pub(super) type Everything = Vec<(ExecutionRow, Vec<Transition>, Option<Vec<u8>>)>;
 
-pub(super) async fn everything<W: JournalWriter>(store: &Opened<W>) -> Everything {
+pub(super) async fn everything<W: JournalWriter>(store: &OpenedStore<W>) -> Everything {
     let mut everything = Vec::new();
     for row in all(store).await {
         let transitions = store.reader.read(row.key, 0, usize::MAX).await.unwrap();
@@ -42,7 +42,7 @@ pub(super) async fn everything<W: JournalWriter>(store: &Opened<W>) -> Everythin
 }
 
 /// All that was committed, read in pages that examine at most `limit`.
-pub(super) async fn changes<W: JournalWriter>(store: &Opened<W>, limit: usize) -> Vec<Change> {
+pub(super) async fn changes<W: JournalWriter>(store: &OpenedStore<W>, limit: usize) -> Vec<Change> {
     let (mut all, mut after) = (Vec::new(), Cursor::START);
     loop {
         let Changes { changes, next } = store.reader.changes(after, limit).await.unwrap();

@@ -1,9 +1,11 @@
 //! Executions that are created: their names, the steps that they are of, and the requests that started them.
 
 use super::common::{commit, create, created, ended, new_execution, start_request_of, summary, update};
-use crate::{Done, ExecutionKey, JournalWriter, NewExecution, Opened, ParentStep, Refused, StartRequest};
+use crate::{
+    ExecutionKey, JournalWriter, NewExecution, OpenedStore, ParentStep, Refused, StartRequest, StoreWriteOutcome,
+};
 
-pub(super) async fn creates_and_finds<W: JournalWriter>(store: &mut Opened<W>) -> ExecutionKey {
+pub(super) async fn creates_and_finds<W: JournalWriter>(store: &mut OpenedStore<W>) -> ExecutionKey {
     let fence = store.fence;
     let answers = commit(store, vec![create(new_execution("one", "request", "hash", 10), fence)]).await;
     let key = created(&answers[0]);
@@ -17,19 +19,19 @@ pub(super) async fn creates_and_finds<W: JournalWriter>(store: &mut Opened<W>) -
 }
 
 /// A store keeps the step whose plan an execution carries out.
-pub(super) async fn keeps_parents<W: JournalWriter>(store: &mut Opened<W>, parent: ExecutionKey) {
+pub(super) async fn keeps_parents<W: JournalWriter>(store: &mut OpenedStore<W>, parent: ExecutionKey) {
     let parent = ParentStep { execution: parent, execution_id: "one".into(), step_id: "step".into() };
     let child = NewExecution { parent: Some(parent), ..new_execution("child", "", "", 11) };
     let fence = store.fence;
     let key = created(&commit(store, vec![create(child.clone(), fence)]).await[0]);
     assert_eq!(store.reader.get(key).await.unwrap().unwrap().execution, child);
-    assert_eq!(commit(store, vec![update(key, 3, ended(12), fence)]).await, vec![Ok(Done::Appended)]);
+    assert_eq!(commit(store, vec![update(key, 3, ended(12), fence)]).await, vec![Ok(StoreWriteOutcome::Appended)]);
     let row = store.reader.find("default", "child").await.unwrap().unwrap();
     assert_eq!((row.execution, row.summary), (child, ended(12)), "a summary changes nothing of it");
 }
 
 /// B-15: starting twice with one request id yields one execution.
-pub(super) async fn refuses_what_exists<W: JournalWriter>(store: &mut Opened<W>, existing: ExecutionKey) {
+pub(super) async fn refuses_what_exists<W: JournalWriter>(store: &mut OpenedStore<W>, existing: ExecutionKey) {
     let fence = store.fence;
     let answers = commit(
         store,

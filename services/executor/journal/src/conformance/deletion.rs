@@ -8,12 +8,12 @@ use super::{
     contents::{EVERYTHING, everything, one},
 };
 use crate::{
-    Condition, DeleteRequest, Deletion, Done, ExecutionKey, Folder, JournalWriter, NewExecution, Opened, Position,
-    Query, Refused, StoreError, StoreWrite, start_request,
+    Condition, DeleteRequest, Deletion, ExecutionKey, Folder, JournalWriter, NewExecution, OpenedStore, Position,
+    Query, Refused, StoreError, StoreWrite, StoreWriteOutcome, start_request,
 };
 
 /// An execution with a label, a key, a request id and 205 transitions that has ended.
-async fn long_and_ended<W: JournalWriter>(store: &mut Opened<W>, id: &str) -> ExecutionKey {
+async fn long_and_ended<W: JournalWriter>(store: &mut OpenedStore<W>, id: &str) -> ExecutionKey {
     let fence = store.fence;
     let mut operation = create(new_execution(id, &format!("request of {id}"), "hash", 500), fence);
     if let StoreWrite::Create { seal_key, .. } = &mut operation {
@@ -28,7 +28,7 @@ async fn long_and_ended<W: JournalWriter>(store: &mut Opened<W>, id: &str) -> Ex
 }
 
 /// B-26: a folder goes with the last execution that uses it, and nothing is created in it from then on.
-pub(super) async fn keeps_folders_in_use<W: JournalWriter>(store: &mut Opened<W>) {
+pub(super) async fn keeps_folders_in_use<W: JournalWriter>(store: &mut OpenedStore<W>) {
     let fence = store.fence;
     let named = |id: &str| new_execution(id, "", "", 560);
     let new = |id: &str, folder: &str| create_in(named(id), Some(Folder::New(folder.into())), fence);
@@ -47,9 +47,9 @@ pub(super) async fn keeps_folders_in_use<W: JournalWriter>(store: &mut Opened<W>
 
     // The deletion of the first leaves the folder to the second; the first name in the folder of another is another folder.
     let folder =
-        async |store: &Opened<W>, id: &str| store.reader.deletion("default", id).await.unwrap().unwrap().folder;
+        async |store: &OpenedStore<W>, id: &str| store.reader.deletion("default", id).await.unwrap().unwrap().folder;
     let answers = commit(store, vec![update(origin, 3, ended(1_000_041), fence), delete(origin, "", fence)]).await;
-    assert_eq!(answers, vec![Ok(Done::Appended), Ok(Done::Deleted)]);
+    assert_eq!(answers, vec![Ok(StoreWriteOutcome::Appended), Ok(StoreWriteOutcome::Deleted)]);
     assert_eq!(folder(store, "origin").await, None, "the fork works in it");
     assert_eq!(commit(store, vec![new("another", "origin")]).await, in_use());
     let second = created(&commit(store, vec![shared("second", "origin")]).await[0]);
@@ -72,12 +72,12 @@ pub(super) async fn keeps_folders_in_use<W: JournalWriter>(store: &mut Opened<W>
     assert_eq!(commit(store, vec![new("another", "origin")]).await, in_use(), "it is being removed");
     for key in [origin, fork, second] {
         let answers = commit(store, vec![erase(key, 1000, fence), close(key, 0, fence)]).await;
-        assert_eq!(answers, vec![Ok(Done::Erased { complete: true }), Ok(Done::Closed)]);
+        assert_eq!(answers, vec![Ok(StoreWriteOutcome::Erased { complete: true }), Ok(StoreWriteOutcome::Closed)]);
     }
     assert_eq!(commit(store, vec![shared("late", "origin")]).await, gone(), "it is removed");
     assert!(matches!(
         commit(store, vec![StoreWrite::DropDeletions { now: 0, latest: i64::MAX }]).await[..],
-        [Ok(Done::Dropped(3))]
+        [Ok(StoreWriteOutcome::Dropped(3))]
     ));
     let again = created(&commit(store, vec![new("origin", "origin")]).await[0]);
     let answers = commit(
@@ -95,7 +95,7 @@ pub(super) async fn keeps_folders_in_use<W: JournalWriter>(store: &mut Opened<W>
 }
 
 /// B-26: a deletion takes an execution with its key and everything that names it, at once; its events follow in steps.
-pub(super) async fn deletes_in_steps<W: JournalWriter>(store: &mut Opened<W>) {
+pub(super) async fn deletes_in_steps<W: JournalWriter>(store: &mut OpenedStore<W>) {
     let fence = store.fence;
     let key = long_and_ended(store, "deleted").await;
     let neighbour = long_and_ended(store, "neighbour").await;
@@ -115,7 +115,7 @@ pub(super) async fn deletes_in_steps<W: JournalWriter>(store: &mut Opened<W>) {
     let expected = vec![
         Err(Refused::Fenced { shard: 7, yours: fence - 1, newest: fence }),
         Err(Refused::Missing(key)),
-        Ok(Done::Deleted),
+        Ok(StoreWriteOutcome::Deleted),
         Err(Refused::Missing(key)),
         Err(Refused::Missing(key)),
     ];
@@ -153,25 +153,29 @@ pub(super) async fn deletes_in_steps<W: JournalWriter>(store: &mut Opened<W>) {
     let repeated = |at| create(new_execution("another", "request of deleted", "hash", at), fence);
     let repetition = || Err(Refused::RequestDeleted { namespace: "default".into(), id: "deleted".into() });
     assert_eq!(commit(store, vec![repeated(10_000)]).await, vec![repetition()]);
-    let used = async |store: &Opened<W>, at| {
+    let used = async |store: &OpenedStore<W>, at| {
         store.reader.request_used(&start_request_of("request of deleted", "hash", at)).await.unwrap()
     };
     assert_eq!(used(store, 10_000).await, repetition().err());
 
     let mut steps = 1;
-    while commit(store, vec![erase(key, 50, fence)]).await != vec![Ok(Done::Erased { complete: true })] {
+    while commit(store, vec![erase(key, 50, fence)]).await != vec![Ok(StoreWriteOutcome::Erased { complete: true })] {
         steps += 1;
         assert!(steps < 100);
     }
     assert!((5..=6).contains(&steps), "205 transitions in steps of 50: {steps}");
-    assert_eq!(commit(store, vec![erase(key, 50, fence)]).await, vec![Ok(Done::Erased { complete: true })], "again");
+    assert_eq!(
+        commit(store, vec![erase(key, 50, fence)]).await,
+        vec![Ok(StoreWriteOutcome::Erased { complete: true })],
+        "again"
+    );
     assert_eq!(everything(store).await, others);
     let answers = commit(
         store,
         vec![close(key, 10_001, fence), again.clone(), StoreWrite::DropDeletions { now: 10_000, latest: i64::MAX }],
     )
     .await;
-    assert_eq!(answers, vec![Ok(Done::Closed), refused(Some(10_001)), Ok(Done::Dropped(0))]);
+    assert_eq!(answers, vec![Ok(StoreWriteOutcome::Closed), refused(Some(10_001)), Ok(StoreWriteOutcome::Dropped(0))]);
     assert_eq!(commit(store, vec![repeated(10_000)]).await, vec![repetition()]);
     assert_eq!((used(store, 10_000).await, used(store, 10_001).await), (repetition().err(), None));
     assert_eq!(store.reader.open_deletions(ExecutionKey(0), 10).await.unwrap(), vec![], "it is closed");
@@ -186,26 +190,32 @@ pub(super) async fn deletes_in_steps<W: JournalWriter>(store: &mut Opened<W>) {
     assert_eq!(store.reader.read(reused, 0, 10).await.unwrap(), vec![transition(1, 2)], "it begins anew");
     assert_eq!(store.reader.deletion("default", "deleted").await.unwrap(), None);
 
-    assert_eq!(commit(store, vec![delete(neighbour, "", fence)]).await, vec![Ok(Done::Deleted)]);
+    assert_eq!(commit(store, vec![delete(neighbour, "", fence)]).await, vec![Ok(StoreWriteOutcome::Deleted)]);
     let answers = commit(store, vec![erase(neighbour, 1000, fence), close(neighbour, 20_000, fence)]).await;
-    assert_eq!(answers, vec![Ok(Done::Erased { complete: true }), Ok(Done::Closed)]);
+    assert_eq!(answers, vec![Ok(StoreWriteOutcome::Erased { complete: true }), Ok(StoreWriteOutcome::Closed)]);
     assert_eq!(
         commit(store, vec![StoreWrite::DropDeletions { now: 19_999, latest: i64::MAX }]).await,
-        vec![Ok(Done::Dropped(0))]
+        vec![Ok(StoreWriteOutcome::Dropped(0))]
     );
     // A clock that was ahead does not reserve a name for longer.
     let at = |now, latest| StoreWrite::DropDeletions { now, latest };
     let answers = commit(store, vec![at(14_000, 15_000), at(14_999, 15_999), at(15_000, 16_000)]).await;
-    assert_eq!(answers, vec![Ok(Done::Dropped(0)), Ok(Done::Dropped(0)), Ok(Done::Dropped(1))]);
+    assert_eq!(
+        answers,
+        vec![Ok(StoreWriteOutcome::Dropped(0)), Ok(StoreWriteOutcome::Dropped(0)), Ok(StoreWriteOutcome::Dropped(1))]
+    );
     assert_eq!(store.reader.deletion("default", "neighbour").await.unwrap(), None);
 
     // Continued after the store is opened again.
     let interrupted = long_and_ended(store, "interrupted").await;
-    assert_eq!(commit(store, vec![delete(interrupted, "", fence)]).await, vec![Ok(Done::Deleted)]);
-    assert_eq!(commit(store, vec![erase(interrupted, 50, fence)]).await, vec![Ok(Done::Erased { complete: false })]);
+    assert_eq!(commit(store, vec![delete(interrupted, "", fence)]).await, vec![Ok(StoreWriteOutcome::Deleted)]);
+    assert_eq!(
+        commit(store, vec![erase(interrupted, 50, fence)]).await,
+        vec![Ok(StoreWriteOutcome::Erased { complete: false })]
+    );
 }
 
-async fn is_gone<W: JournalWriter>(store: &Opened<W>, key: ExecutionKey) {
+async fn is_gone<W: JournalWriter>(store: &OpenedStore<W>, key: ExecutionKey) {
     assert_eq!(store.reader.get(key).await.unwrap(), None);
     assert_eq!(store.reader.find("default", "deleted").await.unwrap(), None);
     assert_eq!(store.reader.seal_key(key).await.unwrap(), None);
@@ -214,7 +224,7 @@ async fn is_gone<W: JournalWriter>(store: &Opened<W>, key: ExecutionKey) {
     assert_eq!(store.reader.list(&Query { filter: one(label), ..EVERYTHING }).await.unwrap().rows, vec![]);
 }
 
-pub(super) async fn continues_a_deletion<W: JournalWriter>(store: &mut Opened<W>) {
+pub(super) async fn continues_a_deletion<W: JournalWriter>(store: &mut OpenedStore<W>) {
     let fence = store.fence;
     let open = store.reader.open_deletions(ExecutionKey(0), 10).await.unwrap();
     let [Deletion { key, id, .. }] = &open[..] else { panic!("one deletion is open, not {open:?}") };
@@ -222,5 +232,12 @@ pub(super) async fn continues_a_deletion<W: JournalWriter>(store: &mut Opened<W>
     let answers =
         commit(store, vec![append(*key, transition(207, 1), fence), erase(*key, 10_000, fence), close(*key, 0, fence)])
             .await;
-    assert_eq!(answers, vec![Err(Refused::Missing(*key)), Ok(Done::Erased { complete: true }), Ok(Done::Closed)]);
+    assert_eq!(
+        answers,
+        vec![
+            Err(Refused::Missing(*key)),
+            Ok(StoreWriteOutcome::Erased { complete: true }),
+            Ok(StoreWriteOutcome::Closed)
+        ]
+    );
 }

@@ -6,10 +6,10 @@ use super::{
     common::{append, close, commit, create, created, delete, ended, erase, new_execution, transition, update},
     contents::{changes, everything},
 };
-use crate::{Change, Changes, Done, ExecutionKey, JournalWriter, Opened, StoreWrite};
+use crate::{Change, Changes, ExecutionKey, JournalWriter, OpenedStore, StoreWrite, StoreWriteOutcome};
 
 /// Readers that follow all executions get each transition once, in the order of their commits.
-pub(super) async fn follows_what_is_committed<W: JournalWriter>(store: &mut Opened<W>) {
+pub(super) async fn follows_what_is_committed<W: JournalWriter>(store: &mut OpenedStore<W>) {
     let change = |key, first_sequence, last_sequence| Change { key, first_sequence, last_sequence };
     let followed = changes(store, 1000).await;
     assert_eq!(changes(store, 7).await, followed, "whatever the page");
@@ -42,7 +42,7 @@ pub(super) async fn follows_what_is_committed<W: JournalWriter>(store: &mut Open
     assert_eq!(store.reader.changes(page.next, 2).await.unwrap().changes, expected[2..4]);
 
     // The last transition is that of a deleted execution, also after its events are removed.
-    assert_eq!(commit(store, vec![delete(b, "", fence)]).await, vec![Ok(Done::Deleted)]);
+    assert_eq!(commit(store, vec![delete(b, "", fence)]).await, vec![Ok(StoreWriteOutcome::Deleted)]);
     assert_eq!(
         store.reader.changes(start, 10).await.unwrap(),
         Changes { changes: vec![expected[0], expected[3]], next }
@@ -52,10 +52,17 @@ pub(super) async fn follows_what_is_committed<W: JournalWriter>(store: &mut Open
         vec![erase(b, 1000, fence), close(b, 0, fence), StoreWrite::DropDeletions { now: 0, latest: i64::MAX }],
     )
     .await;
-    assert_eq!(answers, vec![Ok(Done::Erased { complete: true }), Ok(Done::Closed), Ok(Done::Dropped(1))]);
+    assert_eq!(
+        answers,
+        vec![
+            Ok(StoreWriteOutcome::Erased { complete: true }),
+            Ok(StoreWriteOutcome::Closed),
+            Ok(StoreWriteOutcome::Dropped(1))
+        ]
+    );
     assert_eq!(store.reader.changes(start, 10).await.unwrap().changes, [expected[0], expected[3]]);
     assert!(store.reader.latest().await.unwrap() >= next, "a cursor that was given stays valid");
     assert_eq!(store.reader.changes(next, 10).await.unwrap(), Changes { changes: vec![], next });
-    assert_eq!(commit(store, vec![append(a, transition(4, 1), fence)]).await, vec![Ok(Done::Appended)]);
+    assert_eq!(commit(store, vec![append(a, transition(4, 1), fence)]).await, vec![Ok(StoreWriteOutcome::Appended)]);
     assert_eq!(store.reader.changes(next, 10).await.unwrap().changes, [change(a, 4, 4)]);
 }

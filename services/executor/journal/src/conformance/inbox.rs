@@ -2,8 +2,8 @@
 
 use super::common::{append, commit, create, created, delete, ended, new_execution, summary, transition, update};
 use crate::{
-    Done, ExecutionKey, ExecutionSummary, Fence, InboxChanges, InboxContent, InboxMessage, InboxRow, JournalWriter,
-    Opened, Refused, StoreWrite, TakenMessage,
+    ExecutionKey, ExecutionSummary, Fence, InboxChanges, InboxContent, InboxMessage, InboxRow, JournalWriter,
+    OpenedStore, Refused, StoreWrite, StoreWriteOutcome, TakenMessage,
 };
 
 /// The operation with these changes of inboxes.
@@ -29,7 +29,7 @@ fn row(to: ExecutionKey, from: ExecutionKey, revision: u64) -> InboxRow {
 }
 
 /// Guarantee 12: a message is there with its transition, until it is taken or its recipient is deleted; whoever sent it stays as long.
-pub(super) async fn keeps_messages_until_they_are_taken<W: JournalWriter>(store: &mut Opened<W>) {
+pub(super) async fn keeps_messages_until_they_are_taken<W: JournalWriter>(store: &mut OpenedStore<W>) {
     let fence = store.fence;
     let answers = commit(store, vec![create(new_execution("parent", "", "", 700), fence)]).await;
     let parent = created(&answers[0]);
@@ -43,7 +43,7 @@ pub(super) async fn keeps_messages_until_they_are_taken<W: JournalWriter>(store:
     let answers = commit(store, children).await;
     let (first, second) = (created(&answers[0]), created(&answers[1]));
     assert!(matches!(answers[2], Err(Refused::IdTaken { .. })), "{answers:?}");
-    let inbox = async |store: &Opened<W>| store.reader.inbox(parent, 10).await.unwrap();
+    let inbox = async |store: &OpenedStore<W>| store.reader.inbox(parent, 10).await.unwrap();
     assert_eq!(inbox(store).await, [row(parent, second, 2)], "with its transition, and none of what was refused");
     assert_eq!(store.reader.recipients(ExecutionKey(0), 10).await.unwrap(), [parent], "none to what is not there");
     assert_eq!(store.reader.recipients(parent, 10).await.unwrap(), []);
@@ -66,10 +66,10 @@ pub(super) async fn keeps_messages_until_they_are_taken<W: JournalWriter>(store:
     let answers = commit(store, batch).await;
     assert_eq!(answers, [Err(Refused::Gap { first: 9, last: 2 }), unrecorded], "what is refused takes nothing");
     let batch = vec![with(append(parent, transition(3, 1), fence), taken(3))];
-    assert_eq!(commit(store, batch).await, [Ok(Done::Appended)]);
+    assert_eq!(commit(store, batch).await, [Ok(StoreWriteOutcome::Appended)]);
     assert_eq!(inbox(store).await, [row(parent, first, 5), row(parent, second, 2)], "a later message stays");
     let batch = vec![with(append(parent, transition(4, 1), fence), taken(5)), delete(first, "", fence)];
-    assert_eq!(commit(store, batch).await, [Ok(Done::Appended), Ok(Done::Deleted)]);
+    assert_eq!(commit(store, batch).await, [Ok(StoreWriteOutcome::Appended), Ok(StoreWriteOutcome::Deleted)]);
     assert_eq!(inbox(store).await, [row(parent, second, 2)]);
 
     // Parked without an event, and nothing waits for the message.
@@ -79,7 +79,10 @@ pub(super) async fn keeps_messages_until_they_are_taken<W: JournalWriter>(store:
     let all = [second, first].map(|from| TakenMessage { from, revision: 9 });
     let take = StoreWrite::TakeMessages { key: parent, taken: all.to_vec(), fence: shard };
     let answers = commit(store, vec![summarize, take.clone(), take]).await;
-    assert_eq!(answers, [Ok(Done::Changed), Ok(Done::Changed), Ok(Done::Changed)]);
+    assert_eq!(
+        answers,
+        [Ok(StoreWriteOutcome::Changed), Ok(StoreWriteOutcome::Changed), Ok(StoreWriteOutcome::Changed)]
+    );
     assert_eq!(store.reader.get(parent).await.unwrap().unwrap().summary, parked);
     assert_eq!((inbox(store).await, store.reader.recipients(ExecutionKey(0), 10).await.unwrap()), (vec![], vec![]));
     let missing = StoreWrite::Summarize { key: ExecutionKey(987_654), summary: parked, fence: shard };
@@ -93,5 +96,13 @@ pub(super) async fn keeps_messages_until_they_are_taken<W: JournalWriter>(store:
         delete(second, "", fence),
     ];
     let answers = commit(store, batch).await;
-    assert_eq!(answers, [Ok(Done::Appended), Ok(Done::Appended), Ok(Done::Deleted), Ok(Done::Deleted)]);
+    assert_eq!(
+        answers,
+        [
+            Ok(StoreWriteOutcome::Appended),
+            Ok(StoreWriteOutcome::Appended),
+            Ok(StoreWriteOutcome::Deleted),
+            Ok(StoreWriteOutcome::Deleted)
+        ]
+    );
 }

@@ -5,12 +5,12 @@ use super::{
     contents::{EVERYTHING, all, one, pages},
 };
 use crate::{
-    AnyOf, Comparison, Condition, Done, ExecutionKey, ExecutionRow, ExecutionSummary, JournalWriter, MAX_EXAMINED,
-    NewExecution, Opened, Order, OrderBy, ParentStep, Query, Waits,
+    AnyOf, Comparison, Condition, ExecutionKey, ExecutionRow, ExecutionSummary, JournalWriter, MAX_EXAMINED,
+    NewExecution, OpenedStore, Order, OrderBy, ParentStep, Query, StoreWriteOutcome, Waits,
 };
 
 /// Whatever the filter, the order and the page: what a list contains is what matches.
-pub(super) async fn lists_by_filter<W: JournalWriter>(store: &mut Opened<W>) {
+pub(super) async fn lists_by_filter<W: JournalWriter>(store: &mut OpenedStore<W>) {
     let fence = store.fence;
     for index in 0_i64..48 {
         let mut execution = new_execution(&format!("list-{index}"), "", "", 100 + index / 2);
@@ -33,15 +33,21 @@ pub(super) async fn lists_by_filter<W: JournalWriter>(store: &mut Opened<W>) {
             failure_reason: (index % 8 == 0).then(|| format!("REASON_{}", index % 3)),
             ..ExecutionSummary::default()
         };
-        assert_eq!(commit(store, vec![update(key, 3, summary.clone(), fence)]).await, vec![Ok(Done::Appended)]);
+        assert_eq!(
+            commit(store, vec![update(key, 3, summary.clone(), fence)]).await,
+            vec![Ok(StoreWriteOutcome::Appended)]
+        );
         // Some go on after their end, and some of these end again.
         if index % 12 == 4 {
             let goes_on = ExecutionSummary { ended: false, ended_at: None, failure_reason: None, ..summary.clone() };
-            assert_eq!(commit(store, vec![update(key, 4, goes_on, fence)]).await, vec![Ok(Done::Appended)]);
+            assert_eq!(
+                commit(store, vec![update(key, 4, goes_on, fence)]).await,
+                vec![Ok(StoreWriteOutcome::Appended)]
+            );
         }
         if index % 24 == 4 {
             let again = ExecutionSummary { ended_at: Some(2000 + index), ..summary };
-            assert_eq!(commit(store, vec![update(key, 5, again, fence)]).await, vec![Ok(Done::Appended)]);
+            assert_eq!(commit(store, vec![update(key, 5, again, fence)]).await, vec![Ok(StoreWriteOutcome::Appended)]);
         }
     }
     let text = str::to_owned;
@@ -110,7 +116,7 @@ pub(super) async fn lists_by_filter<W: JournalWriter>(store: &mut Opened<W>) {
 }
 
 /// A page that would take long ends early, and the next one continues.
-pub(super) async fn lists_page_by_page<W: JournalWriter>(store: &mut Opened<W>) {
+pub(super) async fn lists_page_by_page<W: JournalWriter>(store: &mut OpenedStore<W>) {
     let fence = store.fence;
     let many = MAX_EXAMINED + 10;
     for from in (0..many).step_by(512) {
@@ -137,7 +143,7 @@ pub(super) async fn lists_page_by_page<W: JournalWriter>(store: &mut Opened<W>) 
     assert_eq!(pages.iter().map(|page| page.rows.len()).sum::<usize>(), many - 1);
 }
 
-pub(super) async fn lists_namespaces<W: JournalWriter>(store: &mut Opened<W>) {
+pub(super) async fn lists_namespaces<W: JournalWriter>(store: &mut OpenedStore<W>) {
     for namespace in ["team-b", "team-a", "team-b"] {
         let id = format!("namespace-{}", all(store).await.len());
         let execution = NewExecution { namespace: namespace.into(), ..new_execution(&id, "", "", 300) };

@@ -2,14 +2,14 @@
 
 use super::common::{append, commit, create, created, new_execution, transition};
 use crate::{
-    Done, ExecutionKey, ExecutionSummary, Fence, JournalWriter, Opened, Refused, StepCounts, StoreWrite,
-    StoredTransition, Waits,
+    ExecutionKey, ExecutionSummary, Fence, JournalWriter, OpenedStore, Refused, StepCounts, StoreWrite,
+    StoreWriteOutcome, StoredTransition, Waits,
 };
 
-pub(super) async fn appends_without_a_gap<W: JournalWriter>(store: &mut Opened<W>, key: ExecutionKey) {
+pub(super) async fn appends_without_a_gap<W: JournalWriter>(store: &mut OpenedStore<W>, key: ExecutionKey) {
     let fence = store.fence;
     let answers = commit(store, vec![append(key, transition(3, 1), fence), append(key, transition(4, 4), fence)]).await;
-    assert_eq!(answers, vec![Ok(Done::Appended), Ok(Done::Appended)]);
+    assert_eq!(answers, vec![Ok(StoreWriteOutcome::Appended), Ok(StoreWriteOutcome::Appended)]);
     for (first, last) in [(10, 7), (7, 7), (1, 7)] {
         let answers = commit(store, vec![append(key, transition(first, 1), fence)]).await;
         assert_eq!(answers, vec![Err(Refused::Gap { first, last })]);
@@ -36,7 +36,7 @@ pub(super) async fn appends_without_a_gap<W: JournalWriter>(store: &mut Opened<W
     assert_eq!(store.reader.stored(missing, 1).await.unwrap(), None);
 }
 
-pub(super) async fn refuses_one_and_keeps_the_others<W: JournalWriter>(store: &mut Opened<W>, key: ExecutionKey) {
+pub(super) async fn refuses_one_and_keeps_the_others<W: JournalWriter>(store: &mut OpenedStore<W>, key: ExecutionKey) {
     let fence = store.fence;
     let parked = ExecutionSummary {
         state: 4,
@@ -68,7 +68,14 @@ pub(super) async fn refuses_one_and_keeps_the_others<W: JournalWriter>(store: &m
         ],
     )
     .await;
-    assert_eq!(answers, vec![Ok(Done::Appended), Err(Refused::Gap { first: 99, last: 8 }), Ok(Done::Appended)]);
+    assert_eq!(
+        answers,
+        vec![
+            Ok(StoreWriteOutcome::Appended),
+            Err(Refused::Gap { first: 99, last: 8 }),
+            Ok(StoreWriteOutcome::Appended)
+        ]
+    );
     let row = store.reader.get(key).await.unwrap().unwrap();
     assert_eq!(row.summary, parked);
     let events = store.reader.read(key, 0, usize::MAX).await.unwrap();
@@ -81,7 +88,7 @@ pub(super) async fn refuses_one_and_keeps_the_others<W: JournalWriter>(store: &m
 }
 
 /// Long executions, written beside each other, come back whole and in order whatever the page.
-pub(super) async fn reads_in_pages<W: JournalWriter>(store: &mut Opened<W>) {
+pub(super) async fn reads_in_pages<W: JournalWriter>(store: &mut OpenedStore<W>) {
     let fence = store.fence;
     let mut long = Vec::new();
     for id in ["long-a", "long-b"] {

@@ -1,7 +1,9 @@
 //! The messages for webhooks.
 
 use super::common::{append, close, commit, create, created, delete, ended, erase, new_execution, transition, update};
-use crate::{Done, ExecutionKey, JournalWriter, Opened, OutboxMessage, OutboxRow, Refused, StoreWrite};
+use crate::{
+    ExecutionKey, JournalWriter, OpenedStore, OutboxMessage, OutboxRow, Refused, StoreWrite, StoreWriteOutcome,
+};
 
 fn message(webhook: &str, id: &str, created_at: i64) -> OutboxMessage {
     let body = format!("{{\"about\":\"{id}\"}}");
@@ -35,18 +37,18 @@ fn with(operation: StoreWrite, messages: Vec<OutboxMessage>) -> StoreWrite {
     }
 }
 
-async fn ids<W: JournalWriter>(store: &Opened<W>, webhook: &str, until: i64, limit: usize) -> Vec<String> {
+async fn ids<W: JournalWriter>(store: &OpenedStore<W>, webhook: &str, until: i64, limit: usize) -> Vec<String> {
     let rows = store.reader.outbox(webhook, until, limit).await.unwrap();
     rows.into_iter().map(|row| row.message.id).collect()
 }
 
-async fn one<W: JournalWriter>(store: &Opened<W>, webhook: &str, id: &str) -> OutboxRow {
+async fn one<W: JournalWriter>(store: &OpenedStore<W>, webhook: &str, id: &str) -> OutboxRow {
     let rows = store.reader.outbox(webhook, i64::MAX, 100).await.unwrap();
     rows.into_iter().find(|row| row.message.id == id).expect("the message is there")
 }
 
 /// Guarantee 11: a message is there with its transition, and until it is removed or its execution is deleted.
-pub(super) async fn keeps_messages_with_their_transition<W: JournalWriter>(store: &mut Opened<W>) {
+pub(super) async fn keeps_messages_with_their_transition<W: JournalWriter>(store: &mut OpenedStore<W>) {
     let fence = store.fence;
     assert_eq!(store.reader.outbox_len(10).await.unwrap(), 0);
     assert_eq!(store.reader.next_message("a").await.unwrap(), None);
@@ -64,7 +66,7 @@ pub(super) async fn keeps_messages_with_their_transition<W: JournalWriter>(store
         with(append(key, transition(9, 1), fence), vec![message("a", "gap", 500)]),
     ];
     let answers = commit(store, batch).await;
-    assert_eq!(answers, [Ok(Done::Appended), Err(Refused::Gap { first: 9, last: 3 })]);
+    assert_eq!(answers, [Ok(StoreWriteOutcome::Appended), Err(Refused::Gap { first: 9, last: 3 })]);
     assert_eq!(
         ids(store, "a", i64::MAX, 10).await,
         ["m3", "m1"],
@@ -78,16 +80,22 @@ pub(super) async fn keeps_messages_with_their_transition<W: JournalWriter>(store
     let (m1, m3) = (one(store, "a", "m1").await, one(store, "a", "m3").await);
     assert_eq!((m1.execution, m1.message.clone(), m1.attempts, m1.next_at), (key, message("a", "m1", 600), 0, 600));
     let postpone = StoreWrite::PostponeMessage { key: m3.key, attempts: 2, next_at: 700 };
-    assert_eq!(commit(store, vec![postpone.clone(), postpone]).await, [Ok(Done::Changed), Ok(Done::Changed)]);
+    assert_eq!(
+        commit(store, vec![postpone.clone(), postpone]).await,
+        [Ok(StoreWriteOutcome::Changed), Ok(StoreWriteOutcome::Changed)]
+    );
     assert_eq!(one(store, "a", "m3").await, OutboxRow { attempts: 2, next_at: 700, ..m3.clone() });
     assert_eq!(ids(store, "a", i64::MAX, 10).await, ["m1", "m3"]);
 
     // Its times come from a clock that was ahead.
     let reschedule = |latest, now| StoreWrite::RescheduleMessages { webhook: "a".into(), latest, now };
     let ahead = StoreWrite::PostponeMessage { key: m3.key, attempts: 2, next_at: 90_000 };
-    assert_eq!(commit(store, vec![ahead, reschedule(90_000, 450)]).await, [Ok(Done::Changed), Ok(Done::Changed)]);
+    assert_eq!(
+        commit(store, vec![ahead, reschedule(90_000, 450)]).await,
+        [Ok(StoreWriteOutcome::Changed), Ok(StoreWriteOutcome::Changed)]
+    );
     assert_eq!(one(store, "a", "m3").await, OutboxRow { attempts: 2, next_at: 90_000, ..m3.clone() });
-    assert_eq!(commit(store, vec![reschedule(89_999, 450)]).await, [Ok(Done::Changed)]);
+    assert_eq!(commit(store, vec![reschedule(89_999, 450)]).await, [Ok(StoreWriteOutcome::Changed)]);
     let moved = OutboxMessage { created_at: 450, ..m3.message.clone() };
     assert_eq!(one(store, "a", "m3").await, OutboxRow { attempts: 2, next_at: 450, message: moved, ..m3.clone() });
     assert_eq!(one(store, "a", "m1").await, m1, "the others stay as they are");
@@ -105,15 +113,15 @@ pub(super) async fn keeps_messages_with_their_transition<W: JournalWriter>(store
     assert!(one(store, "a", "m4").await.key > m3.key);
 
     let drop_unknown = |before| StoreWrite::DropMessages { known: vec!["a".into()], before };
-    assert_eq!(commit(store, vec![drop_unknown(600)]).await, [Ok(Done::Dropped(0))]);
-    assert_eq!(commit(store, vec![drop_unknown(601)]).await, [Ok(Done::Dropped(1))]);
+    assert_eq!(commit(store, vec![drop_unknown(600)]).await, [Ok(StoreWriteOutcome::Dropped(0))]);
+    assert_eq!(commit(store, vec![drop_unknown(601)]).await, [Ok(StoreWriteOutcome::Dropped(1))]);
     assert_eq!((ids(store, "b", i64::MAX, 10).await.len(), ids(store, "a", i64::MAX, 10).await.len()), (0, 2));
 
     deletes_with_the_execution(store, key).await;
 }
 
 /// An execution that is deleted takes its messages with it. What [`has_what_is_left`] finds stays.
-async fn deletes_with_the_execution<W: JournalWriter>(store: &mut Opened<W>, key: ExecutionKey) {
+async fn deletes_with_the_execution<W: JournalWriter>(store: &mut OpenedStore<W>, key: ExecutionKey) {
     let fence = store.fence;
     let kept = with(create(new_execution("tells-on", "", "", 610), fence), vec![message("a", "kept", 610)]);
     let kept = commit(store, vec![kept]).await;
@@ -127,7 +135,7 @@ async fn deletes_with_the_execution<W: JournalWriter>(store: &mut Opened<W>, key
 }
 
 /// Whether the message is there after opening again.
-pub(super) async fn has_what_is_left<W: JournalWriter>(store: &Opened<W>) {
+pub(super) async fn has_what_is_left<W: JournalWriter>(store: &OpenedStore<W>) {
     let kept = one(store, "a", "kept").await;
     assert_eq!((kept.attempts, kept.next_at, kept.message), (1, 900, message("a", "kept", 610)));
 }

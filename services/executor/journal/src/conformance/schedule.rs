@@ -1,10 +1,10 @@
 //! Queries of an executor by time: executions to drive, to load later, and that have ended.
 
 use super::common::{commit, create, created, ended, new_execution, update};
-use crate::{Done, ExecutionKey, ExecutionSummary, JournalWriter, Opened, Position};
+use crate::{ExecutionKey, ExecutionSummary, JournalWriter, OpenedStore, Position, StoreWriteOutcome};
 
 /// Executions that an executor drives when it starts, and those that it loads later.
-pub(super) async fn finds_what_to_drive<W: JournalWriter>(store: &mut Opened<W>) {
+pub(super) async fn finds_what_to_drive<W: JournalWriter>(store: &mut OpenedStore<W>) {
     let fence = store.fence;
     let before: Vec<_> = store.reader.claimable(ExecutionKey(0), 10_000).await.unwrap();
     assert!(
@@ -21,7 +21,7 @@ pub(super) async fn finds_what_to_drive<W: JournalWriter>(store: &mut Opened<W>)
         );
         let updated_at = 9_000_000 - i64::try_from(index).unwrap();
         let parked = ExecutionSummary { state: 4, wake_at, parked: true, updated_at, ..ExecutionSummary::default() };
-        assert_eq!(commit(store, vec![update(key, 3, parked, fence)]).await, vec![Ok(Done::Appended)]);
+        assert_eq!(commit(store, vec![update(key, 3, parked, fence)]).await, vec![Ok(StoreWriteOutcome::Appended)]);
         keys.push(key);
     }
     assert_eq!(
@@ -55,12 +55,12 @@ pub(super) async fn finds_what_to_drive<W: JournalWriter>(store: &mut Opened<W>)
     assert_eq!(due_keys(store, from).await, [keys[3], keys[0]], "what has ended is not due");
 }
 
-async fn due_keys<W: JournalWriter>(store: &Opened<W>, after: Position) -> Vec<ExecutionKey> {
+async fn due_keys<W: JournalWriter>(store: &OpenedStore<W>, after: Position) -> Vec<ExecutionKey> {
     store.reader.due(after, 9_000_030, 10).await.unwrap().iter().map(|row| row.key).collect()
 }
 
 /// Executions that have ended, by the time of their end and whatever their namespace: retention goes by it.
-pub(super) async fn finds_what_has_ended<W: JournalWriter>(store: &mut Opened<W>) {
+pub(super) async fn finds_what_has_ended<W: JournalWriter>(store: &mut OpenedStore<W>) {
     let fence = store.fence;
     let before = store.reader.finished(Position::START, Position::after(i64::MAX), 10_000).await.unwrap();
     assert!(before.iter().all(|row| row.summary.ended_at.is_some_and(|at| at < 1_000_000)));

@@ -1,10 +1,10 @@
 //! The keys with which secrets are sealed.
 
 use super::common::{append, commit, create, created, new_execution, transition};
-use crate::{Done, ExecutionKey, JournalWriter, Opened, Refused, StoreWrite};
+use crate::{ExecutionKey, JournalWriter, OpenedStore, Refused, StoreWrite, StoreWriteOutcome};
 
 /// A key comes with the transition that needs it, all or nothing, and stays the only one.
-pub(super) async fn keeps_one_key<W: JournalWriter>(store: &mut Opened<W>) {
+pub(super) async fn keeps_one_key<W: JournalWriter>(store: &mut OpenedStore<W>) {
     let fence = store.fence;
     let with_key = |mut operation: StoreWrite, bytes: &[u8]| {
         if let StoreWrite::Create { seal_key, .. } | StoreWrite::Append { seal_key, .. } = &mut operation {
@@ -37,10 +37,10 @@ pub(super) async fn keeps_one_key<W: JournalWriter>(store: &mut Opened<W>) {
     let expected = vec![
         Err(Refused::HasSealKey(first)),
         Err(Refused::Gap { first: 9, last: 2 }),
-        Ok(Done::Appended),
+        Ok(StoreWriteOutcome::Appended),
         Err(Refused::HasSealKey(later)),
         Err(Refused::Fenced { shard: 7, yours: fence - 1, newest: fence }),
-        Ok(Done::Appended),
+        Ok(StoreWriteOutcome::Appended),
     ];
     assert_eq!(answers, expected);
     assert_eq!(store.reader.seal_key(first).await.unwrap().as_deref(), Some(b"first".as_slice()));
@@ -50,7 +50,7 @@ pub(super) async fn keeps_one_key<W: JournalWriter>(store: &mut Opened<W>) {
 }
 
 /// The executions that have a key.
-async fn sealed<W: JournalWriter>(store: &Opened<W>) -> Vec<ExecutionKey> {
+async fn sealed<W: JournalWriter>(store: &OpenedStore<W>) -> Vec<ExecutionKey> {
     let (mut found, mut after) = (Vec::new(), ExecutionKey(i64::MIN));
     while let Some(next) = store.reader.next_sealed(after).await.unwrap() {
         found.push(next);

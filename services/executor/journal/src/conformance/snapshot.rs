@@ -1,10 +1,13 @@
 //! Snapshots of executions.
 
 use super::common::{append, close, commit, create, created, delete, ended, erase, new_execution, transition};
-use crate::{Done, ExecutionKey, Fence, JournalWriter, Loaded, Opened, Refused, Snapshot, StoreError, StoreWrite};
+use crate::{
+    ExecutionKey, Fence, JournalWriter, OpenedStore, Refused, Snapshot, StoreError, StoreWrite, StoreWriteOutcome,
+    StoredExecution,
+};
 
 /// The last snapshot is kept, by its owner and while there is an execution, and only of events that are stored.
-pub(super) async fn keeps_the_last_snapshot<W: JournalWriter>(store: &mut Opened<W>) {
+pub(super) async fn keeps_the_last_snapshot<W: JournalWriter>(store: &mut OpenedStore<W>) {
     let fence = store.fence;
     let keep = |key, sequence, content: &[u8], token| {
         let snapshot = Snapshot { sequence, version: 3, content: content.to_vec(), is_sealed: sequence > 1 };
@@ -26,8 +29,8 @@ pub(super) async fn keeps_the_last_snapshot<W: JournalWriter>(store: &mut Opened
     )
     .await;
     let expected = vec![
-        Ok(Done::Kept),
-        Ok(Done::Kept),
+        Ok(StoreWriteOutcome::Kept),
+        Ok(StoreWriteOutcome::Kept),
         Err(Refused::Gap { first: 3, last: 2 }),
         Err(Refused::Fenced { shard: 7, yours: fence - 1, newest: fence }),
         Err(Refused::Missing(missing)),
@@ -35,7 +38,7 @@ pub(super) async fn keeps_the_last_snapshot<W: JournalWriter>(store: &mut Opened
     assert_eq!(answers, expected);
     let kept = Snapshot { sequence: 2, version: 3, content: b"second".to_vec(), is_sealed: true };
     let row = store.reader.get(key).await.unwrap().unwrap();
-    let loaded = |snapshot, first: &[u64]| Loaded {
+    let loaded = |snapshot, first: &[u64]| StoredExecution {
         row: row.clone(),
         seal_key: None,
         snapshot,
@@ -44,7 +47,7 @@ pub(super) async fn keeps_the_last_snapshot<W: JournalWriter>(store: &mut Opened
     assert_eq!(store.reader.load(key, Some(3)).await.unwrap(), loaded(Some(kept.clone()), &[1]));
     assert_eq!(store.reader.load(key, Some(2)).await.unwrap(), loaded(None, &[1]), "it is of another version");
     let answers = commit(store, vec![append(key, transition(3, 1), fence), append(key, transition(4, 1), fence)]).await;
-    assert_eq!(answers, vec![Ok(Done::Appended), Ok(Done::Appended)]);
+    assert_eq!(answers, vec![Ok(StoreWriteOutcome::Appended), Ok(StoreWriteOutcome::Appended)]);
     assert_eq!(store.reader.load(key, Some(3)).await.unwrap(), loaded(Some(kept), &[1, 3, 4]));
     assert_eq!(store.reader.load(key, None).await.unwrap(), loaded(None, &[1, 3, 4]), "all without a snapshot");
     let end = StoreWrite::Append {
@@ -58,7 +61,10 @@ pub(super) async fn keeps_the_last_snapshot<W: JournalWriter>(store: &mut Opened
         fence: Fence { shard: 7, token: fence },
     };
     let answers = commit(store, vec![end, delete(key, "", fence), keep(key, 3, b"of a deleted one", fence)]).await;
-    assert_eq!(answers, vec![Ok(Done::Appended), Ok(Done::Deleted), Err(Refused::Missing(key))]);
+    assert_eq!(
+        answers,
+        vec![Ok(StoreWriteOutcome::Appended), Ok(StoreWriteOutcome::Deleted), Err(Refused::Missing(key))]
+    );
     let gone = store.reader.load(key, Some(3)).await;
     assert!(matches!(gone, Err(StoreError::Missing(missing)) if missing == key), "it goes with its execution");
     let answers = commit(
@@ -66,5 +72,12 @@ pub(super) async fn keeps_the_last_snapshot<W: JournalWriter>(store: &mut Opened
         vec![erase(key, 1000, fence), close(key, 0, fence), StoreWrite::DropDeletions { now: 0, latest: i64::MAX }],
     )
     .await;
-    assert_eq!(answers, vec![Ok(Done::Erased { complete: true }), Ok(Done::Closed), Ok(Done::Dropped(1))]);
+    assert_eq!(
+        answers,
+        vec![
+            Ok(StoreWriteOutcome::Erased { complete: true }),
+            Ok(StoreWriteOutcome::Closed),
+            Ok(StoreWriteOutcome::Dropped(1))
+        ]
+    );
 }

@@ -2,7 +2,8 @@
 
 use super::common::{append, commit, create, created, delete, ended, new_execution, transition, update};
 use crate::{
-    Done, ExecutionKey, JournalWriter, Opened, Refused, StoreWrite, UsageAmounts, UsageChange, UsageLimit, UsageRow,
+    ExecutionKey, JournalWriter, OpenedStore, Refused, StoreWrite, StoreWriteOutcome, UsageAmounts, UsageChange,
+    UsageLimit, UsageRow,
 };
 
 const TEAM: &str = "team";
@@ -45,12 +46,12 @@ fn with(operation: StoreWrite, changes: Vec<UsageChange>) -> StoreWrite {
     }
 }
 
-async fn rows<W: JournalWriter>(store: &Opened<W>) -> Vec<UsageRow> {
+async fn rows<W: JournalWriter>(store: &OpenedStore<W>) -> Vec<UsageRow> {
     store.reader.usage(TEAM).await.unwrap()
 }
 
 /// Guarantee 14, B-35: the amounts change with their transitions, are never exceeded by what begins, and go when later windows begin.
-pub(super) async fn adds_what_is_used<W: JournalWriter>(store: &mut Opened<W>) {
+pub(super) async fn adds_what_is_used<W: JournalWriter>(store: &mut OpenedStore<W>) {
     let fence = store.fence;
     let batch = ["uses", "uses-too"].map(|id| create(new_execution(id, "", "", 900), fence)).into();
     let answers = commit(store, batch).await;
@@ -68,7 +69,10 @@ pub(super) async fn adds_what_is_used<W: JournalWriter>(store: &mut Opened<W>) {
     ];
     let refused_gap = Err(Refused::Gap { first: 9, last: 3 });
     let answers = commit(store, batch).await;
-    assert_eq!(answers, [Ok(Done::Appended), over(), Ok(Done::Appended), refused_gap, over()]);
+    assert_eq!(
+        answers,
+        [Ok(StoreWriteOutcome::Appended), over(), Ok(StoreWriteOutcome::Appended), refused_gap, over()]
+    );
     assert_eq!(
         rows(store).await,
         [row(100, amounts(0, 0), amounts(2, 100))],
@@ -85,10 +89,10 @@ pub(super) async fn adds_what_is_used<W: JournalWriter>(store: &mut Opened<W>) {
         next(second, 4, vec![both.clone()]),
         next(second, 5, vec![UsageChange { held: amounts(2, 30), ..both }]),
     ];
-    assert_eq!(commit(store, batch).await, [Ok(Done::Appended), Ok(Done::Appended), over()]);
+    assert_eq!(commit(store, batch).await, [Ok(StoreWriteOutcome::Appended), Ok(StoreWriteOutcome::Appended), over()]);
     assert_eq!(rows(store).await, [row(100, amounts(1, 70), amounts(1, 30))]);
     let overrun = vec![next(second, 5, vec![settle(100, amounts(1, 30), amounts(1, 500))])];
-    assert_eq!(commit(store, overrun).await, [Ok(Done::Appended)]);
+    assert_eq!(commit(store, overrun).await, [Ok(StoreWriteOutcome::Appended)]);
     assert_eq!(rows(store).await, [row(100, amounts(2, 570), amounts(0, 0))]);
 
     // A limit that was raised, or is there no more.
@@ -98,11 +102,14 @@ pub(super) async fn adds_what_is_used<W: JournalWriter>(store: &mut Opened<W>) {
         next(first, 6, vec![hold(110, 1, 9)]),
         next(first, 7, vec![settle(100, amounts(1, 9), amounts(1, 1)), hold(110, 1, 1)]),
     ];
-    assert_eq!(commit(store, batch).await, [Ok(Done::Appended), Ok(Done::Appended), Ok(Done::Appended)]);
+    assert_eq!(
+        commit(store, batch).await,
+        [Ok(StoreWriteOutcome::Appended), Ok(StoreWriteOutcome::Appended), Ok(StoreWriteOutcome::Appended)]
+    );
     let [old, newer] = [row(100, amounts(3, 571), amounts(0, 0)), row(110, amounts(0, 0), amounts(2, 10))];
     assert_eq!(rows(store).await, [old, newer], "what is in flight when a window ends is counted in that window");
     let month = UsageChange { end: 200, ..hold(100, 1, 1) };
-    assert_eq!(commit(store, vec![next(first, 8, vec![month])]).await, [Ok(Done::Appended)]);
+    assert_eq!(commit(store, vec![next(first, 8, vec![month])]).await, [Ok(StoreWriteOutcome::Appended)]);
     let month = UsageRow { end: 200, ..row(100, amounts(0, 0), amounts(1, 1)) };
     assert_eq!(rows(store).await, [old, month, newer], "a window of another length is one of its own");
     let batch = vec![
@@ -116,11 +123,11 @@ pub(super) async fn adds_what_is_used<W: JournalWriter>(store: &mut Opened<W>) {
 }
 
 /// The amounts that [`adds_what_is_used`] has left are there after opening again. The deletion of an execution gives nothing back.
-pub(super) async fn has_what_is_left<W: JournalWriter>(store: &mut Opened<W>) {
+pub(super) async fn has_what_is_left<W: JournalWriter>(store: &mut OpenedStore<W>) {
     let left = rows(store).await;
     assert_eq!(left.last(), Some(&row(130, amounts(0, 0), amounts(1, 1))), "opened again");
     let (found, fence) = (store.reader.find("default", "uses-too").await.unwrap().unwrap(), store.fence);
     let batch = vec![update(found.key, 6, ended(950), fence), delete(found.key, "", fence)];
-    assert_eq!(commit(store, batch).await, [Ok(Done::Appended), Ok(Done::Deleted)]);
+    assert_eq!(commit(store, batch).await, [Ok(StoreWriteOutcome::Appended), Ok(StoreWriteOutcome::Deleted)]);
     assert_eq!(rows(store).await, left);
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    Budget, CallDraft, Escalation, Input, InvalidPlan, OnError, Plan, PlanDraft, Planned, PlannedStep, RetryPolicy,
+    Budget, CallDraft, Escalation, Input, InvalidPlan, OnError, Plan, PlanDraft, PlanPart, PlannedStep, RetryPolicy,
     StepDraft, StepKindDraft, StepProblem, Then,
     command_line::split_commands,
     error::{Findings, Problem},
@@ -49,7 +49,7 @@ impl Plan {
     /// [`InvalidPlan`] with every violation.
     pub fn new_with(
         draft: PlanDraft,
-        mut check: impl FnMut(Planned<'_>) -> Vec<StepProblem>,
+        mut check: impl FnMut(PlanPart<'_>) -> Vec<StepProblem>,
     ) -> Result<Self, InvalidPlan> {
         in_order(draft, Trust::Author, &mut check)
     }
@@ -83,7 +83,7 @@ pub(crate) enum Trust {
 }
 
 /// Checks a call or a form with knowledge that is not in the plan.
-pub(crate) type CheckPlanned<'c> = &'c mut dyn FnMut(Planned<'_>) -> Vec<StepProblem>;
+pub(crate) type CheckPlanned<'c> = &'c mut dyn FnMut(PlanPart<'_>) -> Vec<StepProblem>;
 
 /// Where the steps of a draft stand in their author's document, which may number and group them.
 #[derive(Debug, Default)]
@@ -234,7 +234,7 @@ fn nested(
                 checker.rule(&field.key("dry_run"), || "is for the outermost plan: take it out".to_owned());
             }
             let mut problems = Vec::new();
-            let mut check_inner = |planned: Planned<'_>| {
+            let mut check_inner = |planned: PlanPart<'_>| {
                 let PlannedStep { step: inner, within } = planned.step();
                 let within = format!("/plan/steps/{inner}{within}");
                 problems.extend(check(planned.of(PlannedStep { step, within: &within })));

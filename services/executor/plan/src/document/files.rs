@@ -2,7 +2,7 @@
 //!
 //! The service gets one text with every plan in its place. A client that reads files finds with [`PlanText::named`] which files the steps name,
 //! and [`PlanText::with`] writes the whole plan as JSON on one line, with a map from each value back to the file it came from:
-//! [`Composed::locate`] converts what the service says of that line to the author's file, field, line and column. Pure: the client reads the
+//! [`ComposedDocument::locate`] converts what the service says of that line to the author's file, field, line and column. Pure: the client reads the
 //! files.
 
 use std::{collections::HashMap, sync::Arc};
@@ -46,7 +46,7 @@ pub struct NamedPlan {
 
 /// A plan as one line of JSON, with the files that its steps name in place.
 #[derive(Debug)]
-pub struct Composed {
+pub struct ComposedDocument {
     /// The JSON.
     json: String,
     /// The text it was made of, and the caller's number of it.
@@ -62,7 +62,7 @@ pub struct Composed {
 struct Part {
     start: usize,
     field: String,
-    plan: Arc<Composed>,
+    plan: Arc<ComposedDocument>,
 }
 
 impl PlanText {
@@ -110,8 +110,12 @@ impl PlanText {
     ///
     /// # Errors
     /// The violation when the whole is longer than a plan may be, or has a number that would not be the same in JSON.
-    pub fn with(self, source: usize, parts: &HashMap<String, Arc<Composed>>) -> Result<Composed, Violation> {
-        let mut by_offset: HashMap<*const Node, (String, Arc<Composed>)> = HashMap::new();
+    pub fn with(
+        self,
+        source: usize,
+        parts: &HashMap<String, Arc<ComposedDocument>>,
+    ) -> Result<ComposedDocument, Violation> {
+        let mut by_offset: HashMap<*const Node, (String, Arc<ComposedDocument>)> = HashMap::new();
         let (plan, path) = self.plan();
         walk(plan, &path, 1, &mut |node, path, _, _| {
             let field = path.to_string();
@@ -132,7 +136,7 @@ impl PlanText {
             return Err(Violation { field: writer.path.to_string(), message, line, column });
         }
         let Writer { json, tokens, put, .. } = writer;
-        Ok(Composed { json, text: self.text, source, tokens, parts: put })
+        Ok(ComposedDocument { json, text: self.text, source, tokens, parts: put })
     }
 
     fn is_wrapped(&self) -> bool {
@@ -148,13 +152,13 @@ impl PlanText {
     }
 }
 
-impl Composed {
+impl ComposedDocument {
     /// The whole plan, which [`Format::Json`] reads.
     pub fn json(&self) -> &str {
         &self.json
     }
 
-    /// Converts a violation of [`Composed::json`] to its author's: the number of the text, and the violation with the fields and places of that
+    /// Converts a violation of [`ComposedDocument::json`] to its author's: the number of the text, and the violation with the fields and places of that
     /// text.
     pub fn locate(&self, violation: Violation) -> (usize, Violation) {
         let Violation { mut field, message, line, column } = violation;
@@ -205,7 +209,7 @@ fn walk(plan: &Node, path: &FieldPath, depth: usize, visit: &mut impl FnMut(&Nod
 /// Writes a tree as JSON.
 struct Writer<'t> {
     text: &'t str,
-    parts: HashMap<*const Node, (String, Arc<Composed>)>,
+    parts: HashMap<*const Node, (String, Arc<ComposedDocument>)>,
     json: String,
     tokens: Vec<(usize, usize)>,
     put: Vec<Part>,

@@ -54,12 +54,12 @@ impl Group<'_> {
 
 /// The steps of a plan in their order, and its groups, each after those that stand in it.
 #[derive(Default)]
-pub(super) struct Listed<'n> {
+pub(super) struct StepsAndGroups<'n> {
     pub(super) steps: Vec<ReadStep<'n>>,
     pub(super) groups: Vec<Group<'n>>,
 }
 
-impl<'n> Listed<'n> {
+impl<'n> StepsAndGroups<'n> {
     /// Adds a group with what was read of its steps.
     pub(super) fn add_group(&mut self, mut group: Group<'n>, within: Self) {
         let begin = self.steps.len();

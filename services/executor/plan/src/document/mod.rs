@@ -18,12 +18,12 @@ mod yaml;
 use std::collections::HashSet;
 
 use crate::{
-    InvalidPlan, Plan, Planned, StepProblem, Violation,
+    InvalidPlan, Plan, PlanPart, StepProblem, Violation,
     check::{self, CheckPlanned, Trust},
     error::{Findings, Problem},
     limits::MAX_PLAN_BYTES,
 };
-pub use files::{Composed, NamedPlan, PlanText, refused_name};
+pub use files::{ComposedDocument, NamedPlan, PlanText, refused_name};
 use finding::Finding;
 use locate::Positions;
 pub(crate) use locate::other_names;
@@ -59,7 +59,7 @@ impl Plan {
     pub fn parse_with(
         format: Format,
         text: &str,
-        mut check: impl FnMut(Planned<'_>) -> Vec<StepProblem>,
+        mut check: impl FnMut(PlanPart<'_>) -> Vec<StepProblem>,
     ) -> Result<Self, InvalidPlan> {
         parse(format, text, &mut check).map_err(InvalidPlan::from)
     }

@@ -88,7 +88,7 @@ fn plan() -> Value {
     }));
     let fields = json!({
         "id": id("The author's name for the plan.", MAX_ID_CHARS),
-        "description": optional(json!({"type": "string", "description": "What the plan is for, for people."})),
+        "description": optional(json!({"type": "string", "description": "The purpose of the plan, for people."})),
         "steps": steps,
         "parallelism": optional(json!({
             "description": "How many steps may run at once; 1 runs them one by one.",
@@ -112,17 +112,17 @@ fn plan() -> Value {
         })),
         "on_error": {"anyOf": [{"$ref": "#/$defs/on_error"}, {"type": "null"}]},
         "escalation": optional(json!({
-            "description": "What follows when steps have failed, after all attempts of their own, and everything else has ended; by default the execution ends.",
+            "description": "The reaction when steps have failed, after all attempts of their own, and everything else has ended; by default the execution ends.",
             "type": "object",
             "additionalProperties": false,
             "properties": {
                 "retries": optional(json!({
-                    "description": "How often what has failed runs again, with all that depends on it.",
+                    "description": "How often failed steps run again, with all steps that depend on them.",
                     "type": "integer", "minimum": 0, "maximum": MAX_ESCALATIONS, "default": 0,
                 })),
                 "backoff": retry["properties"]["backoff"],
                 "then": optional(json!({
-                    "description": "Whether the execution then ends, or is paused until a person goes on with it.",
+                    "description": "Whether the execution then ends, or is paused until a person resumes it.",
                     "enum": ["fail", "pause"], "default": "fail",
                 })),
             },
@@ -171,7 +171,7 @@ fn task_plan() -> Value {
         "properties": {
             "tasks": {"type": "array", "items": {"type": "object"}},
             "Tasks": {"type": "array", "items": {"type": "object"}},
-            "goal": optional(json!({"description": "What the plan is for.", "type": "string"})),
+            "goal": optional(json!({"description": "The purpose of the plan.", "type": "string"})),
             "dependencies": {"description": "By the id of a task or step, the ids on which it depends; or edges, {from, to}."},
         },
     })
@@ -197,7 +197,7 @@ fn agent_plan() -> Value {
 
 fn input() -> Value {
     let fields = json!({
-        "description": optional(json!({"description": "What it is, for people.", "type": "string"})),
+        "description": optional(json!({"description": "A description for people.", "type": "string"})),
         "schema": optional(json!({
             "description": format!("The JSON Schema of the value: at most {MAX_SCHEMA_BYTES} bytes as JSON."), "type": "object",
         })),
@@ -265,7 +265,7 @@ fn request() -> Value {
         "plan": {"$ref": "#/$defs/any_plan"},
         "config": optional(object(config, json!({"description": "Settings beside the plan."}))),
         "context": optional(json!({
-            "description": "Who asks, and where: templates read it as `${context.NAME}`; `traceId`, `userId`, `sessionId` and `environment` become labels.",
+            "description": "The user, session and environment of the plan: templates read it as `${context.NAME}`; `traceId`, `userId`, `sessionId` and `environment` become labels.",
             "type": "object",
             "properties": {"environment": {"enum": ["development", "staging", "production", null]}},
         })),

@@ -86,7 +86,7 @@ pub(super) fn budget(description: &str) -> Value {
             "calls": amount("How many calls may be made, those of checks and further attempts included."),
             "output_bytes": amount("How many bytes their results may have as JSON."),
             "on_exhausted": optional(json!({
-                "description": "What follows when a call finds nothing left: the execution is paused until a person goes on with it, or the step fails.",
+                "description": "The reaction when a call finds nothing left: the execution is paused until a person resumes it, or the step fails.",
                 "enum": ["pause", "fail"], "default": "pause",
             })),
         },

@@ -28,7 +28,7 @@ pub(super) fn step() -> Value {
         "title": optional(json!({"type": "string", "description": "A short line for people; the id by default."})),
         "description": optional(json!({
             "type": "string", "maxLength": MAX_DESCRIPTION_CHARS,
-            "description": "What it is for, and why: shown to who decides about its calls.",
+            "description": "The purpose of the step, and the reason for it: shown to the person who decides about its calls.",
         })),
         "group": optional(json!({
             "type": "string", "maxLength": MAX_STEP_ID_CHARS,
@@ -86,14 +86,14 @@ pub(super) fn step() -> Value {
         })),
         "compensate": {"anyOf": [{"$ref": "#/$defs/call"}, {"type": "null"}]},
         "resources": optional(json!({
-            "description": "What the step uses that no other step may use at the same time, or no more than the plan's `resources` say, by names of your own.",
+            "description": "The resources that no other step may use at the same time, or no more steps than the plan's `resources` say, by names of your own.",
             "type": "array",
             "maxItems": MAX_RESOURCES,
             "items": {"type": "string", "minLength": 1, "maxLength": MAX_RESOURCE_CHARS, "pattern": VISIBLE},
         })),
         "budget": budget("The most that its calls may use, in all attempts, for all entries of its list, and of its plan."),
-        "preconditions": checks("What has to hold before each attempt, in order. One that does not fails the step, which is not tried again."),
-        "postconditions": checks("What has to hold once the call has completed, in order; `${ID.result}` may name the step itself."),
+        "preconditions": checks("Checks before each attempt, in order. A check that does not hold fails the step, which is not retried."),
+        "postconditions": checks("Checks once the call has completed, in order; `${ID.result}` may name the step itself."),
         "output_schema": optional(json!({
             "description": format!(
                 "The JSON Schema that the output has to fit: at most {MAX_SCHEMA_BYTES} bytes as JSON, nested at most {MAX_DEPTH} deep, without `$ref`."
@@ -220,7 +220,7 @@ fn depends_on() -> Value {
         })),
     });
     json!({
-        "description": "What must have ended first: ids of steps, which must have completed, or {step: ID, on: [OUTCOME]}. Steps that templates name are added.",
+        "description": "The steps that must have ended first: ids of steps, which must have completed, or {step: ID, on: [OUTCOME]}. Steps that templates name are added.",
         "type": "array",
         "items": {"anyOf": [{"type": "string"}, object(fields, json!({"required": ["step"]}))]},
     })
@@ -265,7 +265,7 @@ pub(super) fn call(step: &Value) -> Value {
     rules.push(present_as_any("tool"));
     object(
         fields,
-        json!({"description": "A call of a step beside its own: one that takes its place, or that undoes what it has done.", "allOf": rules}),
+        json!({"description": "A call of a step beside its own: a fallback, or the call that undoes it.", "allOf": rules}),
     )
 }
 
@@ -291,7 +291,7 @@ pub(super) fn check(step: &Value) -> Value {
     });
     let some = json!({"required": ["command"], "properties": {"command": {"type": "array", "minItems": 1}}});
     let one_of = json!([present("condition"), present("file"), some]);
-    object(fields, json!({"description": "What has to hold: one of the fields.", "oneOf": one_of}))
+    object(fields, json!({"description": "A check: one of the fields.", "oneOf": one_of}))
 }
 
 pub(super) fn retry() -> Value {
@@ -302,7 +302,7 @@ pub(super) fn retry() -> Value {
     let exponential = json!({
         "initial": optional(duration("The delay before the first retry.")),
         "factor": optional(json!({
-            "description": "What each further delay is multiplied by.", "type": "number", "minimum": 1, "default": 2,
+            "description": "The factor of each further delay.", "type": "number", "minimum": 1, "default": 2,
         })),
         "max": optional(duration("The longest delay.")),
     });
@@ -312,7 +312,7 @@ pub(super) fn retry() -> Value {
             "description": "The numbers of a planner; other fields come before it.", "enum": profiles,
         })),
         "rate_limit": {
-            "description": "What follows a rate limit instead: `never`; `queue_for_later`, which pauses the execution until there is room again; or delays, whose last entry counts for those that are missing.",
+            "description": "The delays after a rate limit: `never`; `queue_for_later`, which pauses the execution until there is room again; or delays, whose last entry counts for those that are missing.",
             "anyOf": [
                 {"enum": ["never", "queue_for_later", null]},
                 {"type": "array", "minItems": 1, "maxItems": MAX_ATTEMPTS, "items": duration("One delay.")},
@@ -358,9 +358,8 @@ pub(super) fn on_error() -> Value {
     };
     let classes = class_names().filter_map(class_named).map(|class| (class.name().to_owned(), strategies(class)));
     let description = format!(
-        "What follows when a step has failed for good, by the class of the failure: `use_cache`, the last result of the same call; `queue_for_later`, which \
-         pauses the execution until there is room again, for at most {MAX_QUEUED_ATTEMPTS} attempts; `compensate`, which stops the execution and undoes what its steps have \
-         done."
+        "The strategy when a step has failed after its last attempt, by the class of the failure: `use_cache`, the last result of the same call; `queue_for_later`, which \
+         pauses the execution until there is room again, for at most {MAX_QUEUED_ATTEMPTS} attempts; `compensate`, which stops the execution and undoes its steps."
     );
     object(Value::Object(classes.collect()), json!({"description": description}))
 }
@@ -378,7 +377,7 @@ pub(super) fn wait() -> Value {
         "form": {"anyOf": [{"$ref": "#/$defs/form"}, {"type": "null"}]},
     });
     let one_of: Vec<Value> = ["for", "until", "signal", "form"].into_iter().map(present).collect();
-    object(fields, json!({"description": "What the step waits for: one of the fields.", "oneOf": one_of}))
+    object(fields, json!({"description": "The condition of the wait: one of the fields.", "oneOf": one_of}))
 }
 
 pub(super) fn form() -> Value {
@@ -390,7 +389,7 @@ pub(super) fn form() -> Value {
             "pattern": "^[^\\n\\r]*$",
         })),
         "description": optional(json!({
-            "description": "What a person has to know to answer.", "type": "string", "maxLength": MAX_FORM_DESCRIPTION_CHARS,
+            "description": "The context that a person needs to answer.", "type": "string", "maxLength": MAX_FORM_DESCRIPTION_CHARS,
         })),
         "schema": {
             "description": format!(

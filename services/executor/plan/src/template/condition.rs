@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::{
-    StepValue, Unresolved,
+    StepValue, UnresolvedReference,
     reference::{self, Choice, Piece, Reference},
     resolve::{Absent, chosen},
 };
@@ -97,18 +97,20 @@ impl Condition {
     /// where the expression needs it.
     ///
     /// # Errors
-    /// [`Unresolved::TooLarge`] when all of them together have more than [`MAX_RESOLVED_BYTES`].
+    /// [`UnresolvedReference::TooLarge`] when all of them together have more than [`MAX_RESOLVED_BYTES`].
     pub fn resolve<'a>(
         &self,
         value: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
-    ) -> Result<ConditionValues, Unresolved> {
+    ) -> Result<ConditionValues, UnresolvedReference> {
         // Each value is copied, for whoever evaluates the expression, and a reference of a dozen bytes can name a large one many times.
         let mut room = MAX_RESOLVED_BYTES;
         let resolved = self.choices.iter().map(|(variable, choice)| {
             let value = match chosen(choice, Absent::Final, value, &mut room) {
                 Ok(value) => Ok(value.into_owned()),
-                Err(missing @ Unresolved::Missing { .. }) => Err(missing.to_string()),
-                Err(refused @ (Unresolved::TooLarge { .. } | Unresolved::TooDeep)) => return Err(refused),
+                Err(missing @ UnresolvedReference::Missing { .. }) => Err(missing.to_string()),
+                Err(refused @ (UnresolvedReference::TooLarge { .. } | UnresolvedReference::TooDeep)) => {
+                    return Err(refused);
+                }
             };
             Ok((variable.clone(), value))
         });
@@ -162,7 +164,7 @@ mod tests {
         assert_eq!(condition(3).resolve(&value).unwrap().len(), 3);
         let refused = condition(5).resolve(&value).unwrap_err();
         assert!(
-            matches!(refused, Unresolved::TooLarge { .. }) && refused.to_string().contains("a.result"),
+            matches!(refused, UnresolvedReference::TooLarge { .. }) && refused.to_string().contains("a.result"),
             "{refused}"
         );
     }

@@ -19,7 +19,7 @@ use crate::{
 pub use condition::{Condition, ConditionValues};
 use reference::Piece;
 pub(crate) use reference::{Choice, Reference};
-pub use resolve::Unresolved;
+pub use resolve::UnresolvedReference;
 pub(crate) use resolve::json_size;
 pub use step_value::StepValue;
 

@@ -17,7 +17,7 @@ use crate::{
 
 /// A reference that leads nowhere, or to more than fits. The message holds names and types, never values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unresolved {
+pub enum UnresolvedReference {
     /// The value does not exist.
     #[error("Cannot resolve path: {path} ({found})")]
     Missing {
@@ -42,14 +42,17 @@ pub enum Unresolved {
 impl Template {
     /// The value with every reference replaced. `output` gives what a step has, `None` when it has none. What it gives
     /// is taken as it is: text in it that looks like a reference stays text.
-    pub fn resolve<'a>(&self, output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>) -> Result<Value, Unresolved> {
+    pub fn resolve<'a>(
+        &self,
+        output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
+    ) -> Result<Value, UnresolvedReference> {
         let mut resolved = self.source.clone();
         let mut room = MAX_RESOLVED_BYTES;
         for site in &self.sites {
             *slot(&mut resolved, &site.path) = site.resolve(Absent::Final, output, &mut room)?;
         }
         if !self.sites.is_empty() && is_too_deep(&resolved) {
-            return Err(Unresolved::TooDeep);
+            return Err(UnresolvedReference::TooDeep);
         }
         Ok(resolved)
     }
@@ -87,7 +90,7 @@ impl Site {
         absent: Absent,
         output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
         room: &mut usize,
-    ) -> Result<Value, Unresolved> {
+    ) -> Result<Value, UnresolvedReference> {
         match &self.text {
             Text::Whole(choice) => Ok(chosen(choice, absent, output, room)?.into_owned()),
             Text::Mixed(pieces) => Ok(Value::String(written(pieces, absent, output, room)?)),
@@ -101,7 +104,7 @@ fn written<'a>(
     absent: Absent,
     output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
     room: &mut usize,
-) -> Result<String, Unresolved> {
+) -> Result<String, UnresolvedReference> {
     let mut text = String::new();
     for piece in pieces {
         match piece {
@@ -121,7 +124,7 @@ pub(super) fn chosen<'a>(
     absent: Absent,
     output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
     room: &mut usize,
-) -> Result<Cow<'a, Value>, Unresolved> {
+) -> Result<Cow<'a, Value>, UnresolvedReference> {
     let (mut first_missing, mut has_null) = (None, false);
     let is_alone = choice.references().len() == 1 && choice.default().is_none();
     for reference in choice.references() {
@@ -142,8 +145,8 @@ pub(super) fn chosen<'a>(
     }
 }
 
-fn spend(room: &mut usize, size: usize, reference: &Reference) -> Result<(), Unresolved> {
-    *room = room.checked_sub(size).ok_or_else(|| Unresolved::TooLarge { path: reference.to_string() })?;
+fn spend(room: &mut usize, size: usize, reference: &Reference) -> Result<(), UnresolvedReference> {
+    *room = room.checked_sub(size).ok_or_else(|| UnresolvedReference::TooLarge { path: reference.to_string() })?;
     Ok(())
 }
 
@@ -176,8 +179,8 @@ fn slot<'v>(value: &'v mut Value, path: &FieldPath) -> &'v mut Value {
 fn find<'a>(
     reference: &Reference,
     output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
-) -> Result<Cow<'a, Value>, Unresolved> {
-    let missing = |found: String| Unresolved::Missing { path: reference.to_string(), found };
+) -> Result<Cow<'a, Value>, UnresolvedReference> {
+    let missing = |found: String| UnresolvedReference::Missing { path: reference.to_string(), found };
     let step = reference.step();
     match output(step, reference.value()).ok_or_else(|| missing(format!("step `{step}` has no output")))? {
         Cow::Borrowed(value) => descend(value, reference).map(Cow::Borrowed).map_err(missing),

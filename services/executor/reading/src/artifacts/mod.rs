@@ -1,9 +1,9 @@
 //! The artifacts of an execution, derived from its events: the outputs of its steps and the files that its calls committed, each with what it derives
 //! from. Nothing about artifacts is stored, so that nothing can differ from the events.
 
+mod filter;
 mod page;
 mod provenance;
-mod wanted;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,9 +19,9 @@ use belay_execution::{
 use belay_plan::{Plan, compensated_step, compensation_id, entry_id, planned_step};
 
 pub use self::{
-    page::{Listed, Page, Selection},
+    filter::{ArtifactFilter, Kind},
+    page::{ArtifactPage, Page, Selection},
     provenance::{Graph, Lineage},
-    wanted::{Kind, Wanted},
 };
 
 /// How many paths of an execution are known to have been written, so that a file can derive from the one that it replaces. Later ones derive from no file.
@@ -73,9 +73,9 @@ impl fmt::Display for ArtifactId {
     }
 }
 
-/// An artifact, as it is made.
+/// An artifact.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Made {
+pub struct Artifact {
     /// Its id.
     pub id: ArtifactId,
     /// The step that made it.
@@ -103,7 +103,7 @@ pub enum Content {
     File(CommittedFile),
 }
 
-impl Made {
+impl Artifact {
     /// The artifacts that it derives from.
     pub fn derives_from(&self) -> impl Iterator<Item = ArtifactId> {
         self.outputs.iter().map(|output| ArtifactId::output(*output)).chain(self.replaces)
@@ -164,7 +164,7 @@ impl Entry {
         }
     }
 
-    /// The sequences of the events that [`Entry::made`] needs, when the entry's own is this one.
+    /// The sequences of the events that [`Entry::artifact`] needs, when the entry's own is this one.
     fn sequences(&self, sequence: u64) -> impl Iterator<Item = u64> + use<> {
         let value = match &self.origin {
             Origin::Output { value } => Some(*value),
@@ -174,7 +174,7 @@ impl Entry {
     }
 
     /// The artifact with this id; `None` when the events are not those that the entry was made from.
-    fn made(&self, id: ArtifactId, events: &HashMap<u64, Event>) -> Option<Made> {
+    fn artifact(&self, id: ArtifactId, events: &HashMap<u64, Event>) -> Option<Artifact> {
         let event = events.get(&id.sequence)?;
         let (attempt, call, replaces, content) = match &self.origin {
             Origin::Output { value } => {
@@ -190,7 +190,7 @@ impl Entry {
             }
         };
         let (step, outputs, time) = (self.step.clone(), Arc::clone(&self.outputs), event.time);
-        Some(Made { id, step, attempt, call, time, outputs, replaces, content })
+        Some(Artifact { id, step, attempt, call, time, outputs, replaces, content })
     }
 }
 

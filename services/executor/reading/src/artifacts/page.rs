@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use belay_execution::Event;
 
-use super::{ArtifactId, Entry, Graph, Made, wanted::Wanted};
+use super::{Artifact, ArtifactId, Entry, Graph, filter::ArtifactFilter};
 
 /// Some artifacts, with what is known of them before their events are read.
 #[derive(Clone, Debug, Default)]
@@ -50,15 +50,15 @@ impl Selection {
     }
 
     /// The artifacts; `None` for one that the events do not have.
-    pub fn made(&self, events: &HashMap<u64, Event>) -> impl Iterator<Item = Option<Made>> {
-        self.ids.iter().map(|id| self.entries.get(&id.sequence)?.made(*id, events))
+    pub fn artifacts(&self, events: &HashMap<u64, Event>) -> impl Iterator<Item = Option<Artifact>> {
+        self.ids.iter().map(|id| self.entries.get(&id.sequence)?.artifact(*id, events))
     }
 }
 
-/// A page while it is gathered: it is given the artifacts of which [`Wanted::may_have`] holds, in order. `T` is an artifact as the page shows it.
+/// A page while it is gathered: it is given the artifacts of which [`ArtifactFilter::may_have`] holds, in order. `T` is an artifact as the page shows it.
 #[derive(Debug)]
 pub struct Page<T> {
-    wanted: Wanted,
+    filter: ArtifactFilter,
     size: usize,
     max_bytes: usize,
     found: Vec<T>,
@@ -67,9 +67,9 @@ pub struct Page<T> {
     is_full: bool,
 }
 
-/// A page that was gathered.
+/// A complete page.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Listed<T> {
+pub struct ArtifactPage<T> {
     /// The artifacts.
     pub artifacts: Vec<T>,
     /// The artifact after which the next page begins, unless this is the last.
@@ -80,40 +80,40 @@ pub struct Listed<T> {
 
 impl<T> Page<T> {
     /// An empty page of `size` artifacts, of `max_bytes` unless one alone has more.
-    pub fn new(wanted: Wanted, size: usize, max_bytes: usize) -> Self {
-        Self { wanted, size, max_bytes, found: Vec::new(), bytes: 0, last: None, is_full: false }
+    pub fn new(filter: ArtifactFilter, size: usize, max_bytes: usize) -> Self {
+        Self { filter, size, max_bytes, found: Vec::new(), bytes: 0, last: None, is_full: false }
     }
 
-    /// The artifacts that it has to be given next.
-    pub fn wanted(&self) -> &Wanted {
-        &self.wanted
+    /// The filter of the artifacts that come next.
+    pub fn filter(&self) -> &ArtifactFilter {
+        &self.filter
     }
 
-    /// How many wanted artifacts decide the rest of the page: those that it has room for, and one that shows that there is a next page.
+    /// How many matching artifacts decide the rest of the page: those that it has room for, and one that shows that there is a next page.
     pub fn missing(&self) -> usize {
         self.size - self.found.len() + 1
     }
 
-    /// Takes the next artifact; `show` turns one that is wanted into what the page shows, with how many bytes that has. Returns whether the page is full.
-    pub fn apply(&mut self, made: &Made, show: impl FnOnce(&Made) -> (T, usize)) -> bool {
-        self.wanted.after = Some(made.id);
-        if !self.wanted.has(made) {
+    /// Takes the next artifact; `show` turns one that matches into its form on the page, and returns the size of that in bytes. Returns whether the page is full.
+    pub fn apply(&mut self, artifact: &Artifact, show: impl FnOnce(&Artifact) -> (T, usize)) -> bool {
+        self.filter.after = Some(artifact.id);
+        if !self.filter.has(artifact) {
             return false;
         }
-        let (artifact, bytes) = show(made);
+        let (shown, bytes) = show(artifact);
         self.bytes += bytes;
         if self.found.len() == self.size || self.bytes > self.max_bytes && !self.found.is_empty() {
             self.is_full = true;
             return true;
         }
-        self.last = Some(made.id);
-        self.found.push(artifact);
+        self.last = Some(artifact.id);
+        self.found.push(shown);
         false
     }
 
     /// The page. `unlisted` is how many files no artifact stands for.
-    pub fn listed(self, unlisted: u64) -> Listed<T> {
+    pub fn finish(self, unlisted: u64) -> ArtifactPage<T> {
         let next = self.last.filter(|_| self.is_full);
-        Listed { artifacts: self.found, next, unlisted: if self.is_full { 0 } else { unlisted } }
+        ArtifactPage { artifacts: self.found, next, unlisted: if self.is_full { 0 } else { unlisted } }
     }
 }

@@ -5,7 +5,7 @@ use std::{
     mem::size_of,
 };
 
-use super::{ArtifactId, Entry, wanted::Wanted};
+use super::{ArtifactId, Entry, filter::ArtifactFilter};
 
 /// How many bytes of an artifact's message are not its path and what it derives from, at most.
 const FIXED_BYTES: usize = 1_024;
@@ -61,12 +61,12 @@ impl Graph {
         self.entries.get(&id.sequence).is_some_and(|entry| entry.has(id))
     }
 
-    /// The artifacts that may be wanted, in order: whether their paths are is in the events.
-    pub fn candidates(&self, wanted: &Wanted) -> impl Iterator<Item = ArtifactId> {
-        let from = wanted.after.map_or(0, ArtifactId::sequence);
-        let entries = self.entries.range(from..).filter(|(_, entry)| wanted.may_have(entry));
+    /// The artifacts that may match, in order: whether their paths match is in the events.
+    pub fn candidates(&self, filter: &ArtifactFilter) -> impl Iterator<Item = ArtifactId> {
+        let from = filter.after.map_or(0, ArtifactId::sequence);
+        let entries = self.entries.range(from..).filter(|(_, entry)| filter.may_have(entry));
         let ids = entries.flat_map(|(sequence, entry)| entry.ids(*sequence));
-        ids.filter(|id| wanted.after.is_none_or(|after| *id > after))
+        ids.filter(|id| filter.after.is_none_or(|after| *id > after))
     }
 
     /// The artifacts that it derives from: at most `max`, whose messages have at most `max_bytes`, or one alone. `name_bytes` is the length of a

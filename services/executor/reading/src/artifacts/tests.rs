@@ -78,32 +78,35 @@ impl Story {
 
     /// Each artifact with what it derives from.
     fn lineage(&self) -> Vec<String> {
-        let words = |made: &Made| {
-            let from: Vec<String> = made.derives_from().map(|id| id.to_string()).collect();
-            format!("{} {} <- {}", made.id, made.step, from.join(" "))
+        let words = |artifact: &Artifact| {
+            let from: Vec<String> = artifact.derives_from().map(|id| id.to_string()).collect();
+            format!("{} {} <- {}", artifact.id, artifact.step, from.join(" "))
         };
-        self.made().iter().map(words).collect()
+        self.artifacts().iter().map(words).collect()
     }
 
     /// All artifacts, each from nothing but the events that the index names.
-    fn made(&self) -> Vec<Made> {
-        let all = Selection::of(&self.graph, self.graph.candidates(&Wanted::default()));
-        all.parts(3).flat_map(|part| self.made_of(&part)).collect()
+    fn artifacts(&self) -> Vec<Artifact> {
+        let all = Selection::of(&self.graph, self.graph.candidates(&ArtifactFilter::default()));
+        all.parts(3).flat_map(|part| self.artifacts_of(&part)).collect()
     }
 
-    fn made_of(&self, selection: &Selection) -> Vec<Made> {
+    fn artifacts_of(&self, selection: &Selection) -> Vec<Artifact> {
         let sequences = selection.sequences();
         let named = self.events.iter().filter(|event| sequences.contains(&event.sequence));
         let events = named.map(|event| (event.sequence, event.clone())).collect();
-        selection.made(&events).map(Option::unwrap).collect()
+        selection.artifacts(&events).map(Option::unwrap).collect()
     }
 
     /// A page, on which each artifact has 120 bytes.
-    fn list(&self, wanted: Wanted, size: usize, max_bytes: usize) -> Listed<Made> {
-        let selection = Selection::of(&self.graph, self.graph.candidates(&wanted));
-        let mut page = Page::new(wanted, size, max_bytes);
-        let _ = self.made_of(&selection).iter().any(|made| page.apply(made, |made| (made.clone(), 120)));
-        page.listed(7)
+    fn list(&self, filter: ArtifactFilter, size: usize, max_bytes: usize) -> ArtifactPage<Artifact> {
+        let selection = Selection::of(&self.graph, self.graph.candidates(&filter));
+        let mut page = Page::new(filter, size, max_bytes);
+        let _ = self
+            .artifacts_of(&selection)
+            .iter()
+            .any(|artifact| page.apply(artifact, |artifact| (artifact.clone(), 120)));
+        page.finish(7)
     }
 }
 
@@ -184,7 +187,7 @@ fn a_retry_makes_new_artifacts_of_what_there_is_then() {
         format!("{read_again} read <- {again}"),
     ];
     assert_eq!(story.lineage(), expected);
-    assert_eq!(story.made().iter().map(|made| made.attempt).collect::<Vec<_>>(), [1, 1, 2, 2]);
+    assert_eq!(story.artifacts().iter().map(|artifact| artifact.attempt).collect::<Vec<_>>(), [1, 1, 2, 2]);
 }
 
 /// A retry may bring another plan: what the steps depend on from then on is what that says.
@@ -213,14 +216,14 @@ fn an_output_that_a_principal_gave_has_no_call_and_no_sources() {
     story.step("read", 0, given("2"));
     let second = story.completed("read", 0);
     assert_eq!(story.lineage()[1..], [format!("{first} read <- "), format!("{second} read <- ")]);
-    assert!(story.made()[1..].iter().all(|made| made.call.is_none() && made.attempt == 0));
+    assert!(story.artifacts()[1..].iter().all(|artifact| artifact.call.is_none() && artifact.attempt == 0));
 
     let resolution = Resolution::Completed(Json::from_text("3"));
     story.step("last", 1, StepEvent::Started);
     story.step("last", 1, StepEvent::Resolved { resolution, reason: String::new() });
     story.completed("last", 1);
-    assert_eq!(story.made()[3].content, Content::Output(Json::from_text("3").into()));
-    assert!(story.made()[3].call.is_none());
+    assert_eq!(story.artifacts()[3].content, Content::Output(Json::from_text("3").into()));
+    assert!(story.artifacts()[3].call.is_none());
 }
 
 /// The output of a step that runs for each entry of a list derives from those of the entries, and these from what the list's step depends on.
@@ -258,8 +261,8 @@ fn what_a_wait_ends_with_is_its_output() {
         story.completed(step, 1);
     }
     let outputs = ["{\"n\":7}", "null"].map(|text| Content::Output(Json::from_text(text).into()));
-    assert_eq!(story.made().iter().map(|made| made.content.clone()).collect::<Vec<_>>(), outputs);
-    assert_eq!(*story.made()[1].outputs, [story.made()[0].id.sequence()]);
+    assert_eq!(story.artifacts().iter().map(|artifact| artifact.content.clone()).collect::<Vec<_>>(), outputs);
+    assert_eq!(*story.artifacts()[1].outputs, [story.artifacts()[0].id.sequence()]);
     assert!(story.artifacts.signals.is_empty(), "nothing is kept that was taken");
 }
 
@@ -277,7 +280,7 @@ fn the_answer_to_a_question_is_no_output_of_the_step() {
         story.record(Body::Operation { id: question.clone(), event });
     }
     story.completed("s", 1);
-    assert_eq!(story.made()[0].content, Content::Output(Json::from_text(r#"{"by":"s"}"#).into()));
+    assert_eq!(story.artifacts()[0].content, Content::Output(Json::from_text(r#"{"by":"s"}"#).into()));
     assert!(story.artifacts.without_output.is_empty(), "nothing is kept that has ended");
 }
 
@@ -293,7 +296,8 @@ fn a_file_that_was_changed_by_others_in_between_derives_from_no_file() {
     ];
     story.run("read", 1, changes);
     story.run("last", 1, vec![file("b", ChangeKind::Created, "sha256:3", "")]);
-    let replaces: Vec<_> = story.made().iter().filter_map(|made| Some((made.id.file, made.replaces?.file))).collect();
+    let replaces: Vec<_> =
+        story.artifacts().iter().filter_map(|artifact| Some((artifact.id.file, artifact.replaces?.file))).collect();
     assert_eq!(replaces, [(2, 2), (3, 3)], "the deletion, and the change of the permissions");
 }
 
@@ -303,39 +307,42 @@ fn a_list_is_the_same_in_pages_of_every_size() {
     let mut story = Story::of(CHAIN);
     story.run("write", 1, vec![written("out/a"), written("out/b"), written("z")]);
     story.run("read", 1, vec![written("out/c")]);
-    let all = story.list(Wanted::default(), 100, usize::MAX);
+    let all = story.list(ArtifactFilter::default(), 100, usize::MAX);
     assert_eq!((all.artifacts.len(), all.next), (6, None));
     for (size, max_bytes) in [(1, usize::MAX), (2, usize::MAX), (5, usize::MAX), (100, 1), (100, 300)] {
-        let (mut found, mut wanted) = (Vec::new(), Wanted::default());
+        let (mut found, mut filter) = (Vec::new(), ArtifactFilter::default());
         loop {
-            let page = story.list(wanted.clone(), size, max_bytes);
+            let page = story.list(filter.clone(), size, max_bytes);
             assert!(!page.artifacts.is_empty() && page.artifacts.len() <= size);
             found.extend(page.artifacts);
             if page.next.is_none() {
                 break;
             }
-            wanted.after = page.next;
+            filter.after = page.next;
         }
         assert_eq!(found, all.artifacts, "{size}, {max_bytes} bytes");
     }
-    let path = |made: Made| match made.content {
+    let path = |artifact: Artifact| match artifact.content {
         Content::Output(_) => String::new(),
         Content::File(file) => file.path,
     };
-    let paths = |wanted| story.list(wanted, 100, usize::MAX).artifacts.into_iter().map(path);
-    let of_prefix = Wanted { path_prefix: "out/".into(), ..Wanted::default() };
+    let paths = |filter| story.list(filter, 100, usize::MAX).artifacts.into_iter().map(path);
+    let of_prefix = ArtifactFilter { path_prefix: "out/".into(), ..ArtifactFilter::default() };
     assert_eq!(paths(of_prefix.clone()).collect::<Vec<_>>(), ["out/a", "out/b", "out/c"]);
-    let of_step = Wanted { step: Some("read".into()), ..of_prefix };
+    let of_step = ArtifactFilter { step: Some("read".into()), ..of_prefix };
     assert_eq!(paths(of_step).collect::<Vec<_>>(), ["out/c"]);
-    assert_eq!(paths(Wanted { kind: Some(Kind::Output), ..Wanted::default() }).collect::<Vec<_>>(), ["", ""]);
-    assert_eq!(paths(Wanted { kind: Some(Kind::File), ..Wanted::default() }).count(), 4);
+    assert_eq!(
+        paths(ArtifactFilter { kind: Some(Kind::Output), ..ArtifactFilter::default() }).collect::<Vec<_>>(),
+        ["", ""]
+    );
+    assert_eq!(paths(ArtifactFilter { kind: Some(Kind::File), ..ArtifactFilter::default() }).count(), 4);
 }
 
 #[test]
 fn what_no_artifact_stands_for_is_counted_on_the_last_page() {
     let mut story = Story::of(CHAIN);
     story.run("write", 1, vec![written("a"), written("b")]);
-    let counted = |size| story.list(Wanted::default(), size, usize::MAX).unlisted;
+    let counted = |size| story.list(ArtifactFilter::default(), size, usize::MAX).unlisted;
     assert_eq!((counted(1), counted(9)), (0, 7));
 }
 

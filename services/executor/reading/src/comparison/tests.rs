@@ -31,13 +31,13 @@ fn after() -> Side {
 
 /// `path: before → after`, each `-` where there is none.
 fn lines(changes: &[Change]) -> Vec<String> {
-    let side = |value: &Option<Compared>| match value {
+    let side = |value: &Option<ComparedValue>| match value {
         None => "-".to_owned(),
-        Some(Compared { json: Some(json), bytes }) => {
+        Some(ComparedValue { json: Some(json), bytes }) => {
             assert_eq!(json.len(), *bytes);
             json.clone()
         }
-        Some(Compared { json: None, bytes }) => format!("{bytes} bytes"),
+        Some(ComparedValue { json: None, bytes }) => format!("{bytes} bytes"),
     };
     changes
         .iter()

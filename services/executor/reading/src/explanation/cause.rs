@@ -9,7 +9,7 @@ use super::circumstances::{Blocker, Service};
 pub struct Cause<'a> {
     /// The kind of cause.
     pub kind: CauseKind,
-    /// The wait or the obstacle that it is; `None` for what is neither.
+    /// The wait or the blocker that it is; `None` for what is neither.
     pub source: Option<Source<'a>>,
     /// The step that it is about; `None` for the whole execution.
     pub step: Option<StepKey>,

@@ -1,14 +1,14 @@
-//! Facts about an execution beside its state: obstacles that are in no event, and requests to cancel it.
+//! Facts about an execution beside its state: blockers that are in no event, and requests to cancel it.
 
 use belay_execution::{Event, ExecutionEvent, StepKey, Timestamp};
 
 /// Facts about an execution beside its state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Circumstances<'a> {
-    /// Obstacles of the whole execution.
+    /// Blockers of the whole execution.
     pub blockers: &'a [Blocker],
-    /// Obstacles of steps; of several of one step, the last counts.
-    pub step_obstacles: &'a [(StepKey, Blocker)],
+    /// Blockers of steps; of several of one step, the last counts.
+    pub step_blockers: &'a [(StepKey, Blocker)],
     /// The request to cancel it, if somebody made one.
     pub cancel_request: Option<&'a CancelRequest>,
     /// Whether a process carries it on.
@@ -26,18 +26,18 @@ pub enum Service {
     ApprovalGate,
 }
 
-/// An obstacle of an execution that is in no event: only the driver of the execution knows of it.
+/// A blocker of an execution that is in no event: only the driver of the execution knows of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocker {
     /// Since when.
     pub since: Timestamp,
-    /// The kind of obstacle.
-    pub kind: ObstacleKind,
+    /// The kind of blocker.
+    pub kind: BlockerKind,
 }
 
-/// The kind of an obstacle.
+/// The kind of a blocker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ObstacleKind {
+pub enum BlockerKind {
     /// The service does not answer.
     ServiceAway(Service),
     /// The tool runner gives this answer, from which nothing follows.

@@ -4,7 +4,7 @@ use belay_execution::{Execution, ExecutionState, Operation, OperationKey, StepKe
 
 use super::{
     cause::{Action, Cause, CauseKind, Source, Subject, Verb},
-    circumstances::{Blocker, Circumstances, ObstacleKind, Service},
+    circumstances::{Blocker, BlockerKind, Circumstances, Service},
 };
 
 /// An execution that is explained.
@@ -61,12 +61,12 @@ impl<'a> Reader<'a, '_> {
 
     /// Causes that the execution waits for: those of its steps in order, then those that no step has.
     pub(super) fn waits(&self) -> Vec<Cause<'a>> {
-        let steps = self.beside.step_obstacles;
+        let steps = self.beside.step_blockers;
         let held_up = |step: StepKey| steps.iter().rev().find(|(held_up, _)| *held_up == step).map(|(_, found)| found);
         let mut causes = Vec::new();
         for step in self.execution.steps() {
             match held_up(step.key) {
-                Some(obstacle) => causes.push(self.obstacle(Some(step), obstacle)),
+                Some(blocker) => causes.push(self.blocker(Some(step), blocker)),
                 None => causes.extend(step.waiting().map(|waiting| self.wait(Some(step), waiting))),
             }
         }
@@ -79,9 +79,9 @@ impl<'a> Reader<'a, '_> {
                 causes.push(cause);
             }
         }
-        let is_said = |obstacle: &Blocker| steps.iter().any(|(_, said)| said.kind == obstacle.kind);
-        let blockers = self.beside.blockers.iter().filter(|obstacle| !is_said(obstacle));
-        causes.extend(blockers.map(|obstacle| self.obstacle(None, obstacle)));
+        let is_said = |blocker: &Blocker| steps.iter().any(|(_, said)| said.kind == blocker.kind);
+        let blockers = self.beside.blockers.iter().filter(|blocker| !is_said(blocker));
+        causes.extend(blockers.map(|blocker| self.blocker(None, blocker)));
         if !self.beside.is_driven {
             let actions = vec![self.action(Verb::Resume, None)];
             causes.push(Cause { actions, ..Cause::of(CauseKind::NoDriver) });
@@ -184,37 +184,37 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    fn obstacle(&self, step: Option<StepView<'a>>, obstacle: &'a Blocker) -> Cause<'a> {
+    fn blocker(&self, step: Option<StepView<'a>>, blocker: &'a Blocker) -> Cause<'a> {
         let service = |service: Service| Some(Subject::Service(service));
-        let (kind, subject, verb) = match &obstacle.kind {
-            ObstacleKind::ServiceAway(away) => (CauseKind::ServiceAway, service(*away), Some(Verb::StartService)),
-            ObstacleKind::RunnerAnswer(_) => (CauseKind::ServiceAway, service(Service::ToolRunner), None),
-            ObstacleKind::ClockDifference => {
+        let (kind, subject, verb) = match &blocker.kind {
+            BlockerKind::ServiceAway(away) => (CauseKind::ServiceAway, service(*away), Some(Verb::StartService)),
+            BlockerKind::RunnerAnswer(_) => (CauseKind::ServiceAway, service(Service::ToolRunner), None),
+            BlockerKind::ClockDifference => {
                 (CauseKind::ClockDifference, service(Service::ToolRunner), Some(Verb::SetClock))
             }
-            ObstacleKind::WorkspaceFull => (CauseKind::WorkspaceFull, None, Some(Verb::FreeSpace)),
-            ObstacleKind::WorkspaceReadOnly => (CauseKind::WorkspaceReadOnly, None, Some(Verb::Remount)),
-            ObstacleKind::SandboxUnavailable => (CauseKind::SandboxUnavailable, service(Service::ToolRunner), None),
-            ObstacleKind::Limit(limited) => (CauseKind::Limit, service(*limited), None),
-            ObstacleKind::NamespaceBudget(_) => (CauseKind::Limit, None, None),
-            ObstacleKind::ExclusiveCall(call) => (CauseKind::ExclusiveCall, Some(Subject::Call(call.clone())), None),
-            ObstacleKind::Fault => (CauseKind::Fault, service(Service::Executor), Some(Verb::RestartService)),
+            BlockerKind::WorkspaceFull => (CauseKind::WorkspaceFull, None, Some(Verb::FreeSpace)),
+            BlockerKind::WorkspaceReadOnly => (CauseKind::WorkspaceReadOnly, None, Some(Verb::Remount)),
+            BlockerKind::SandboxUnavailable => (CauseKind::SandboxUnavailable, service(Service::ToolRunner), None),
+            BlockerKind::Limit(limited) => (CauseKind::Limit, service(*limited), None),
+            BlockerKind::NamespaceBudget(_) => (CauseKind::Limit, None, None),
+            BlockerKind::ExclusiveCall(call) => (CauseKind::ExclusiveCall, Some(Subject::Call(call.clone())), None),
+            BlockerKind::Fault => (CauseKind::Fault, service(Service::Executor), Some(Verb::RestartService)),
         };
-        let reason = match &obstacle.kind {
-            ObstacleKind::RunnerAnswer(answer) => answer.clone(),
-            ObstacleKind::NamespaceBudget(reason) => reason.clone(),
-            ObstacleKind::ServiceAway(_)
-            | ObstacleKind::ClockDifference
-            | ObstacleKind::WorkspaceFull
-            | ObstacleKind::WorkspaceReadOnly
-            | ObstacleKind::SandboxUnavailable
-            | ObstacleKind::Limit(_)
-            | ObstacleKind::ExclusiveCall(_)
-            | ObstacleKind::Fault => String::new(),
+        let reason = match &blocker.kind {
+            BlockerKind::RunnerAnswer(answer) => answer.clone(),
+            BlockerKind::NamespaceBudget(reason) => reason.clone(),
+            BlockerKind::ServiceAway(_)
+            | BlockerKind::ClockDifference
+            | BlockerKind::WorkspaceFull
+            | BlockerKind::WorkspaceReadOnly
+            | BlockerKind::SandboxUnavailable
+            | BlockerKind::Limit(_)
+            | BlockerKind::ExclusiveCall(_)
+            | BlockerKind::Fault => String::new(),
         };
         let actions = verb.map(|verb| self.action(verb, subject.clone())).into_iter().collect();
-        let (step, source) = (step.map(|step| step.key), Some(Source::Blocker(obstacle)));
-        Cause { source, step, subject, since: Some(obstacle.since), reason, actions, ..Cause::of(kind) }
+        let (step, source) = (step.map(|step| step.key), Some(Source::Blocker(blocker)));
+        Cause { source, step, subject, since: Some(blocker.since), reason, actions, ..Cause::of(kind) }
     }
 
     /// A budget of the plan, or of one of its steps, is raised by another plan.
@@ -223,7 +223,7 @@ impl<'a> Reader<'a, '_> {
     }
 
     /// The action that resumes the execution as a whole.
-    pub(super) fn goes_on_by(&self, has_failed: bool) -> Option<Action> {
+    pub(super) fn resumed_by(&self, has_failed: bool) -> Option<Action> {
         let resume = || self.action(Verb::Resume, None);
         // What carried out the plan of a step is started again by the execution of that step.
         let parent = self.execution.created().parent_step.split_once("/steps/").map(|(parent, _)| parent);

@@ -11,7 +11,7 @@ use belay_execution::{
 use belay_plan::{Format, Plan};
 
 use super::{
-    Action, Blocker, CancelRequest, Cause, CauseKind, Circumstances, Explanation, ObstacleKind, Service, Subject, Verb,
+    Action, Blocker, BlockerKind, CancelRequest, Cause, CauseKind, Circumstances, Explanation, Service, Subject, Verb,
     explain, is_wait, next_actions,
 };
 
@@ -256,13 +256,13 @@ fn what_a_person_can_end_comes_before_what_ends_alone() {
 #[test]
 fn what_holds_it_up_that_is_in_no_event_takes_the_place_of_what_the_step_says() {
     let story = Story::of("id: p\nparallelism: 2\nsteps:\n- {id: a, tool: t}\n- {id: b, tool: t}\n");
-    let obstacle = |kind| Blocker { since: at(7), kind };
+    let blocker = |kind| Blocker { since: at(7), kind };
     let [a, _] = [0, 1].map(StepKey::new);
-    let away = obstacle(ObstacleKind::ServiceAway(Service::ToolRunner));
-    let limit = obstacle(ObstacleKind::Limit(Service::ToolRunner));
+    let away = blocker(BlockerKind::ServiceAway(Service::ToolRunner));
+    let limit = blocker(BlockerKind::Limit(Service::ToolRunner));
     let beside = Circumstances {
         blockers: &[limit.clone(), away],
-        step_obstacles: &[(a, limit)],
+        step_blockers: &[(a, limit)],
         is_driven: true,
         ..Circumstances::default()
     };
@@ -277,18 +277,18 @@ fn what_holds_it_up_that_is_in_no_event_takes_the_place_of_what_the_step_says() 
         ]
     );
     assert_eq!(explained.causes[0].subject, Some(Subject::Service(Service::ToolRunner)));
-    let answer = obstacle(ObstacleKind::RunnerAnswer("POLICY_MISSING".into()));
+    let answer = blocker(BlockerKind::RunnerAnswer("POLICY_MISSING".into()));
     let kinds = [
-        (ObstacleKind::ClockDifference, CauseKind::ClockDifference),
-        (ObstacleKind::WorkspaceFull, CauseKind::WorkspaceFull),
-        (ObstacleKind::WorkspaceReadOnly, CauseKind::WorkspaceReadOnly),
-        (ObstacleKind::SandboxUnavailable, CauseKind::SandboxUnavailable),
-        (ObstacleKind::ExclusiveCall("c".into()), CauseKind::ExclusiveCall),
-        (ObstacleKind::Fault, CauseKind::Fault),
+        (BlockerKind::ClockDifference, CauseKind::ClockDifference),
+        (BlockerKind::WorkspaceFull, CauseKind::WorkspaceFull),
+        (BlockerKind::WorkspaceReadOnly, CauseKind::WorkspaceReadOnly),
+        (BlockerKind::SandboxUnavailable, CauseKind::SandboxUnavailable),
+        (BlockerKind::ExclusiveCall("c".into()), CauseKind::ExclusiveCall),
+        (BlockerKind::Fault, CauseKind::Fault),
         (answer.kind, CauseKind::ServiceAway),
     ];
     for (kind, expected) in kinds {
-        let found = [obstacle(kind)];
+        let found = [blocker(kind)];
         let explained = explain(
             NAME,
             &story.execution,

@@ -12,14 +12,14 @@ use belay_service_kit::{Ids, Retry};
 
 use crate::{
     approvals::gate::{Gate, GateError},
-    owned::{messages::GateNotice, ownership::Ownership, queue::Queued},
+    owned::{messages::GateNotice, ownership::Ownership, queue::QueueReceiver},
 };
 
 /// How many are sent together: a list of names has at most as many.
 const BATCH: usize = 1_000;
 
 /// Sends what is queued, until the service stops.
-pub(crate) async fn run(notices: Arc<Queued<GateNotice>>, gate: Gate, ids: Arc<Ids>, ownership: Ownership) {
+pub(crate) async fn run(notices: Arc<QueueReceiver<GateNotice>>, gate: Gate, ids: Arc<Ids>, ownership: Ownership) {
     let (gate, sender) = (&gate, &Sender { ids, ownership });
     let (mut notices, mut batch) = (notices.messages().await, Vec::new());
     while notices.take(&mut batch, BATCH).await {

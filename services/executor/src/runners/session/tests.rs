@@ -148,7 +148,9 @@ fn a_refused_acknowledgement_comes_back() {
     session.acknowledge(Fence { shard: 1, token: 2 }, "done".into()).unwrap();
     let id = sent(&session.next())[0];
     let refused = SessionReply { operation: id, reply: Some(refusal(Code::Unavailable)) };
-    let Some(Confirmed::Refused(request, status)) = session.confirm(&refused) else { panic!("it was refused") };
+    let Some(AcknowledgementReply::Refused(request, status)) = session.confirm(&refused) else {
+        panic!("it was refused")
+    };
     assert_eq!((request.names.as_slice(), status.code()), (&["done".to_owned()][..], Code::Unavailable));
     assert!(session.confirm(&refused).is_none(), "it is known no more");
     let a = add(&mut session, "a", Urgency::Usual);

@@ -6,7 +6,8 @@ use std::{
 };
 
 use belay_journal::{
-    Change, Cursor, DeleteRequest, ExecutionKey, ExecutionSummary, Fence, NewExecution, Opened, Snapshot, Transition,
+    Change, Cursor, DeleteRequest, ExecutionKey, ExecutionSummary, Fence, NewExecution, OpenedStore, Snapshot,
+    Transition,
 };
 use belay_journal_memory::{LostAnswers, Memory};
 use belay_redaction::{MasterKey, Redactor};
@@ -80,10 +81,14 @@ async fn contend(commits: Commits, number: u64, fence: Fence) -> (ExecutionKey, 
     let mut told = Vec::new();
     let answers = both(["a", "b"].map(|who| create(&id, &request, &format!("{number}/1/{who}"), fence))).await;
     let (key, who) = match answers {
-        [Ok(Done::Created(key)), Err(Refused::RequestIdUsed { existing, same_request: true })] if key == existing => {
+        [Ok(StoreWriteOutcome::Created(key)), Err(Refused::RequestIdUsed { existing, same_request: true })]
+            if key == existing =>
+        {
             (key, "a")
         }
-        [Err(Refused::RequestIdUsed { existing, same_request: true }), Ok(Done::Created(key))] if key == existing => {
+        [Err(Refused::RequestIdUsed { existing, same_request: true }), Ok(StoreWriteOutcome::Created(key))]
+            if key == existing =>
+        {
             (key, "b")
         }
         other => panic!("one of two requests creates {id}: {other:?}"),
@@ -94,29 +99,30 @@ async fn contend(commits: Commits, number: u64, fence: Fence) -> (ExecutionKey, 
         let answers = both(["a", "b"].map(|who| append(key, transition(sequence, &shown(who)), fence))).await;
         let is_gap = |refused: &Refused| *refused == Refused::Gap { first: sequence, last: sequence };
         told.push(match &answers {
-            [Ok(Done::Appended), Err(refused)] if is_gap(refused) => shown("a"),
-            [Err(refused), Ok(Done::Appended)] if is_gap(refused) => shown("b"),
+            [Ok(StoreWriteOutcome::Appended), Err(refused)] if is_gap(refused) => shown("a"),
+            [Err(refused), Ok(StoreWriteOutcome::Appended)] if is_gap(refused) => shown("b"),
             other => panic!("one of two appends to {id} at {sequence}: {other:?}"),
         });
         let snapshot = Snapshot { sequence, version: 1, content: Vec::new(), is_sealed: false };
         let kept = commits.commit(StoreWrite::KeepSnapshot { key, snapshot, fence }.into()).await;
-        assert_eq!(kept.unwrap(), Ok(Done::Kept));
+        assert_eq!(kept.unwrap(), Ok(StoreWriteOutcome::Kept));
     }
     if number.is_multiple_of(2) {
         return (key, told);
     }
     let delete = |deleted_at| StoreWrite::Delete { key, deleted_at, request: DeleteRequest::default(), fence };
     match both([delete(1), delete(2)]).await {
-        [Ok(Done::Deleted), Err(Refused::Missing(_))] | [Err(Refused::Missing(_)), Ok(Done::Deleted)] => {}
+        [Ok(StoreWriteOutcome::Deleted), Err(Refused::Missing(_))]
+        | [Err(Refused::Missing(_)), Ok(StoreWriteOutcome::Deleted)] => {}
         other => panic!("one of two deletes {id}: {other:?}"),
     }
     for max_transitions in [2, 100] {
         let erased = commits.commit(StoreWrite::Erase { key, max_transitions, fence }.into()).await.unwrap();
         // Repeated erasing may erase more.
-        assert!(matches!(erased, Ok(Done::Erased { .. })), "{erased:?}");
+        assert!(matches!(erased, Ok(StoreWriteOutcome::Erased { .. })), "{erased:?}");
     }
     let closed = commits.commit(StoreWrite::CloseDeletion { key, reusable_at: 9, fence }.into()).await;
-    assert_eq!(closed.unwrap(), Ok(Done::Closed));
+    assert_eq!(closed.unwrap(), Ok(StoreWriteOutcome::Closed));
     (key, Vec::new())
 }
 
@@ -126,7 +132,7 @@ async fn contend(commits: Commits, number: u64, fence: Fence) -> (ExecutionKey, 
 async fn an_operation_of_unknown_outcome_is_neither_lost_nor_repeated() {
     for seed in 0..200 {
         let memory = Memory::new("a store");
-        let Opened { writer, reader, fence, .. } = memory.open();
+        let OpenedStore { writer, reader, fence, .. } = memory.open();
         let max_batch = [1, 2, 5, 100][usize::try_from(seed % 4).unwrap()];
         let commits = start(LostAnswers::new(writer, seed, 40), Arc::clone(&reader), follower(&reader), max_batch);
         let fence = Fence { shard: 1, token: fence };
@@ -158,7 +164,7 @@ impl<W: JournalWriter> JournalWriter for Silent<W> {
         false
     }
 
-    async fn commit(&mut self, _: &[StoreWrite]) -> Committed {
+    async fn commit(&mut self, _: &[StoreWrite]) -> BatchOutcome {
         self.attempts.fetch_add(1, Ordering::SeqCst);
         // A batch of nothing, as the store may see it.
         self.writer.commit(&[]).await?;
@@ -168,13 +174,13 @@ impl<W: JournalWriter> JournalWriter for Silent<W> {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_never_answers_fails() {
-    let Opened { writer, reader, fence, .. } = Memory::new("a store").open();
+    let OpenedStore { writer, reader, fence, .. } = Memory::new("a store").open();
     let attempts = Arc::new(AtomicUsize::new(0));
     let follower = follower(&reader);
     let commits = start(Silent { writer, attempts: Arc::clone(&attempts) }, reader, follower, 10);
     let started = tokio::time::Instant::now();
     let failed = commits.commit(create("e", "", "1", Fence { shard: 1, token: fence }).into()).await.unwrap_err();
-    let Failed::Failed(error) = failed else { panic!("the writer goes on") };
+    let BatchError::Failed(error) = failed else { panic!("the writer goes on") };
     assert!(matches!(&*error, StoreError::OutcomeUnknown(why) if why == "nobody answers"), "{error}");
     assert_eq!(attempts.load(Ordering::SeqCst), 1 + MAX_ATTEMPTS as usize);
     assert!((30..50).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
@@ -185,7 +191,7 @@ async fn a_store_that_never_answers_fails() {
 async fn what_was_not_committed_before_another_owner_is_refused() {
     for seed in 0..40 {
         let memory = Memory::new("a store");
-        let Opened { writer, reader, fence: old, .. } = memory.open();
+        let OpenedStore { writer, reader, fence: old, .. } = memory.open();
         let fence = Fence { shard: 1, token: old };
         let lossy = start(LostAnswers::new(writer, seed, 1000), Arc::clone(&reader), follower(&reader), 10);
         let created = tokio::spawn(async move { lossy.commit(create("e", "", "1", fence).into()).await.unwrap() });
@@ -194,7 +200,7 @@ async fn what_was_not_committed_before_another_owner_is_refused() {
         let row = async || reader.find("n", "e").await.unwrap();
         let was_there = row().await.is_some();
         match created.await.unwrap() {
-            Ok(Done::Created(key)) => assert_eq!(row().await.map(|row| row.key), Some(key), "seed {seed}"),
+            Ok(StoreWriteOutcome::Created(key)) => assert_eq!(row().await.map(|row| row.key), Some(key), "seed {seed}"),
             Err(refused) => {
                 assert_eq!(refused, Refused::Fenced { shard: 1, yours: old, newest }, "seed {seed}");
                 assert!(!was_there && row().await.is_none(), "seed {seed}");

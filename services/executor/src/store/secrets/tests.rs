@@ -45,7 +45,7 @@ fn completed(sequence: i64, result: &Value) -> v1::ExecutionEvent {
     message(sequence, Kind::ToolCallCompleted(v1::ToolCallCompleted { result, ..Default::default() }))
 }
 
-fn sealed(sealer: &Sealer, secrets: &mut Secrets, messages: &mut [v1::ExecutionEvent]) -> Sealed {
+fn sealed(sealer: &Sealer, secrets: &mut Secrets, messages: &mut [v1::ExecutionEvent]) -> SealedEvents {
     sealer.seal(secrets, UID, messages, &|| [9; 32])
 }
 
@@ -88,7 +88,7 @@ fn a_message_without_secrets_is_scanned_once_in_place() {
     let mut after = before.clone();
     let places = [content(&after[3]).as_ptr(), content(&after[4]).as_ptr()];
     let mut secrets = sealer.secrets();
-    let Sealed { transition, new_key } = sealed(&sealer, &mut secrets, &mut after);
+    let SealedEvents { transition, new_key } = sealed(&sealer, &mut secrets, &mut after);
     assert_eq!([content(&after[3]).as_ptr(), content(&after[4]).as_ptr()], places);
     assert_eq!((after, transition.sealed, new_key), (before.clone(), None, None));
     assert_eq!(wire::decode_bytes(&transition.shown).unwrap(), before);
@@ -273,7 +273,7 @@ fn marked_values_are_hidden_and_known_again_after_they_are_read() {
     let mut secrets = sealer.secrets();
     secrets.mark(vec!["4711".into(), "Waldfee7".into(), String::new()]);
     let mut first = [created(), requested(2, &json!({"pin": "4711", "text": "the word Waldfee7, and 4711"}))];
-    let Sealed { transition, new_key } = sealed(&sealer, &mut secrets, &mut first);
+    let SealedEvents { transition, new_key } = sealed(&sealer, &mut secrets, &mut first);
     assert_eq!(content(&first[1]), json!({"pin": "[REDACTED]", "text": "the word [REDACTED], and 4711"}).to_string());
     assert!(!transition.shown.windows(8).any(|bytes| bytes == b"Waldfee7"));
 
@@ -282,7 +282,7 @@ fn marked_values_are_hidden_and_known_again_after_they_are_read() {
     assert!(first.iter().chain(&opened).all(|message| message.secrets.is_empty()), "no reader gets them");
     for secrets in [&mut secrets, &mut again] {
         let mut next = [completed(3, &json!(["4711", "Waldfee7", "47110"]))];
-        let Sealed { transition, .. } = sealed(&sealer, secrets, &mut next);
+        let SealedEvents { transition, .. } = sealed(&sealer, secrets, &mut next);
         assert_eq!(content(&next[0]), json!(["[REDACTED]", "[REDACTED]", "47110"]).to_string());
         assert!(transition.sealed.is_some());
     }

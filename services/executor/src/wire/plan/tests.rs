@@ -100,7 +100,7 @@ fn invalid_outcomes_of_a_message_are_named() {
     assert_eq!(
         refused(vec![named("a", &[0, 17])]),
         [0, 17].map(|given| format!(
-            "steps[2].outcomes[0].outcomes[{}]: is {given}, which is no outcome that this version knows: use OUTCOME_SUCCESS, OUTCOME_FAILURE or \
+            "steps[2].outcomes[0].outcomes[{}]: is {given}, which is not an outcome of this version: use OUTCOME_SUCCESS, OUTCOME_FAILURE or \
              OUTCOME_SKIPPED",
             given / 17
         ))

@@ -19,7 +19,7 @@ use super::{Runner, eventually};
 
 /// The gate's state.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct GateState {
     pub(crate) approvals: BTreeMap<String, v1::Approval>,
     pub(crate) delivered: BTreeSet<String>,
     pub(crate) consumed: BTreeSet<String>,
@@ -65,20 +65,20 @@ impl std::fmt::Debug for Runner {
 }
 
 #[derive(Clone)]
-pub(crate) struct Gate(watch::Sender<Seen>);
+pub(crate) struct Gate(watch::Sender<GateState>);
 
 impl Default for Gate {
     fn default() -> Self {
-        Self(watch::Sender::new(Seen::default()))
+        Self(watch::Sender::new(GateState::default()))
     }
 }
 
 impl Gate {
-    pub(crate) fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> GateState {
         self.0.borrow().clone()
     }
 
-    pub(crate) fn set(&self, change: impl FnOnce(&mut Seen)) {
+    pub(crate) fn set(&self, change: impl FnOnce(&mut GateState)) {
         self.0.send_modify(change);
     }
 
@@ -87,13 +87,13 @@ impl Gate {
         self.set(|seen| seen.runner = Some(runner.clone()));
     }
 
-    pub(crate) async fn until(&self, what: &str, is: impl Fn(&Seen) -> bool) -> Seen {
+    pub(crate) async fn until(&self, what: &str, is: impl Fn(&GateState) -> bool) -> GateState {
         eventually(self.0.subscribe(), what, is).await
     }
 
     /// The pending approval of a step, once there is one.
     pub(crate) async fn pending_approval(&self, step: &str) -> v1::Approval {
-        let open = |seen: &Seen| {
+        let open = |seen: &GateState| {
             let mut all = seen.approvals.values();
             all.find(|approval| approval.step_id == step && approval.state() == State::Pending).cloned()
         };
@@ -167,7 +167,7 @@ impl ApprovalGateService for Gate {
         let changed = request.subject_digest.rsplit_once("-changed").map_or("", |_| "-changed");
         let kind = if request.subject_digest.contains("Effect") { "effect" } else { "call" };
         let name = format!("{namespace}/approvals/{execution_id}-{step}-{call}-{kind}{changed}");
-        let is_held = |seen: &Seen| is_form && seen.holds_forms_of.as_deref() == Some(execution);
+        let is_held = |seen: &GateState| is_form && seen.holds_forms_of.as_deref() == Some(execution);
         let was_held = is_held(&self.seen());
         if was_held {
             self.set(|seen| seen.held += 1);

@@ -7,15 +7,15 @@ mod server;
 mod session;
 
 pub(crate) use executor::{Executor, kinds, plan};
-pub(crate) use gate::{Gate, Seen};
-pub(crate) use runner::{Runner, Seen as RunnerSeen};
+pub(crate) use gate::{Gate, GateState};
+pub(crate) use runner::{Runner, RunnerState};
 pub(crate) use server::{Server, TIMEOUT, eventually};
 
 use belay_proto::{
     gate_v1::approval_gate_service_server::ApprovalGateServiceServer,
     runner_v1::tool_runner_service_server::ToolRunnerServiceServer,
 };
-use belay_service_kit::{Access, Hosted};
+use belay_service_kit::{Access, HostedServices};
 use tempfile::TempDir;
 use tonic::service::Routes;
 
@@ -28,8 +28,8 @@ pub(crate) struct World {
     gate_server: Option<Server>,
 }
 
-fn scripted(routes: Routes) -> Hosted {
-    Hosted::new(routes, "script", belay_proto::FILE_DESCRIPTOR_SET)
+fn scripted(routes: Routes) -> HostedServices {
+    HostedServices::new(routes, "script", belay_proto::FILE_DESCRIPTOR_SET)
 }
 
 impl World {

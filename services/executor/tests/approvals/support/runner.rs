@@ -24,7 +24,7 @@ pub(super) type Messages<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Sen
 
 /// The runner's state.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct RunnerState {
     calls: BTreeMap<String, runner_v1::ToolCall>,
     /// The names of the calls that ran, once for each run.
     pub(crate) worked: Vec<String>,
@@ -108,7 +108,7 @@ pub(crate) struct Seen {
     pub(crate) newer_reply: Option<fn(&mut runner_v1::ToolCall)>,
 }
 
-impl Seen {
+impl RunnerState {
     /// The calls that have ended and were not acknowledged.
     pub(crate) fn unacknowledged(&self) -> Vec<String> {
         let ended = |call: &runner_v1::ToolCall| !matches!(call.state(), State::Unspecified | State::AwaitingApproval);
@@ -117,7 +117,7 @@ impl Seen {
     }
 }
 
-impl Seen {
+impl RunnerState {
     fn ledger_id(&self) -> String {
         match self.ledger {
             0 => "ledger".into(),
@@ -127,24 +127,24 @@ impl Seen {
 }
 
 #[derive(Clone)]
-pub(crate) struct Runner(watch::Sender<Seen>);
+pub(crate) struct Runner(watch::Sender<RunnerState>);
 
 impl Default for Runner {
     fn default() -> Self {
-        Self(watch::Sender::new(Seen::default()))
+        Self(watch::Sender::new(RunnerState::default()))
     }
 }
 
 impl Runner {
-    pub(crate) fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> RunnerState {
         self.0.borrow().clone()
     }
 
-    pub(crate) fn set(&self, change: impl FnOnce(&mut Seen)) {
+    pub(crate) fn set(&self, change: impl FnOnce(&mut RunnerState)) {
         self.0.send_modify(change);
     }
 
-    pub(crate) async fn until(&self, what: &str, is: impl Fn(&Seen) -> bool) -> Seen {
+    pub(crate) async fn until(&self, what: &str, is: impl Fn(&RunnerState) -> bool) -> RunnerState {
         eventually(self.0.subscribe(), what, is).await
     }
 

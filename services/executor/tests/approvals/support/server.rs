@@ -2,7 +2,7 @@
 
 use std::{path::Path, thread::JoinHandle, time::Duration};
 
-use belay_service_kit::{Access, Hosted, Shutdown, host, net::UnixSocket};
+use belay_service_kit::{Access, HostedServices, Shutdown, host, net::UnixSocket};
 use tokio::sync::{oneshot, watch};
 
 /// The timeout of every wait, longer than anything takes on the slowest machine.
@@ -16,7 +16,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// `callers` is the principal of all callers.
-    pub(crate) async fn start(path: &Path, hosted: Hosted, callers: Access) -> Self {
+    pub(crate) async fn start(path: &Path, hosted: HostedServices, callers: Access) -> Self {
         let path = path.to_owned();
         let (stop, stopped) = oneshot::channel::<()>();
         let (ready, listens) = oneshot::channel();

@@ -156,7 +156,7 @@ fn what_the_refusal_of_a_program_says_helps() {
     let in_workspace = command(&policy("preset: allow-list"), "./build.sh");
     assert_eq!(
         in_workspace.reason,
-        "the policy's `allowed_commands` names programs on the PATH outside of the workspace, and `./build.sh` is none of them"
+        "the policy's `allowed_commands` names programs on the PATH outside of the workspace, and `./build.sh` is not one of them"
     );
 }
 

@@ -420,7 +420,7 @@ fn a_wrong_tool_is_refused_by_field() {
         (
             of("[x, '${be}']"),
             "4 tools.t.command[1]",
-            "`${be}` is no parameter: add `be` to `parameters.properties`, or write `$${be}` for that text itself; did you mean `bee`?",
+            "`${be}` is not a parameter: add `be` to `parameters.properties`, or write `$${be}` for that text itself; did you mean `bee`?",
         ),
         (of("[x, '${bee}']"), "4 tools.t.command[1]", "needs `bee`, which a call may leave out"),
         (of("[sh, -c, 'echo ${a}']"), "4 tools.t.command[2]", "pass the argument as a word after the script"),

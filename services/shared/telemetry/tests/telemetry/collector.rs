@@ -9,14 +9,14 @@ use tokio::{net::TcpListener, sync::mpsc};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status, metadata::MetadataMap};
 
-type Received = (MetadataMap, ExportTraceServiceRequest);
+type ExportedTrace = (MetadataMap, ExportTraceServiceRequest);
 
 pub(crate) struct Collector {
     pub(crate) endpoint: String,
-    received: mpsc::UnboundedReceiver<Received>,
+    received: mpsc::UnboundedReceiver<ExportedTrace>,
 }
 
-struct Service(mpsc::UnboundedSender<Received>);
+struct Service(mpsc::UnboundedSender<ExportedTrace>);
 
 #[tonic::async_trait]
 impl TraceService for Service {
@@ -41,7 +41,7 @@ impl Collector {
     }
 
     /// The next batch, with its headers.
-    pub(crate) async fn batch(&mut self) -> Received {
+    pub(crate) async fn batch(&mut self) -> ExportedTrace {
         self.received.recv().await.expect("the collector runs")
     }
 

@@ -110,7 +110,7 @@ fn what_it_prints_is_its_result() {
     for tool in [&json, &text] {
         let lossy = json!({"exit_code": 0, "stdout": "\"\u{fffd}\"", "truncated": false, "stdout_lossy": true});
         let refused = tool.0.result(lossy).unwrap_err();
-        assert!(refused.reason == "INVALID_RESULT" && refused.message.contains("no UTF-8"), "{refused:?}");
+        assert!(refused.reason == "INVALID_RESULT" && refused.message.contains("not UTF-8"), "{refused:?}");
     }
     assert_eq!(text.0.result(ended("a\nb\n\n", false)).unwrap(), json!("a\nb\n"));
     assert_eq!(text.0.result(ended("x", true)).unwrap_err().reason, "INVALID_RESULT");
@@ -167,7 +167,7 @@ async fn what_has_to_hold_is_checked_before_and_after_the_program() {
     assert_eq!(check(json!({"post": "p"}), staging, None).await, Ok(()));
     assert_eq!(check(json!({"post": "p", "most": 9}), staging, None).await, Ok(()));
     let refused = |why: &str| {
-        let message = format!("What must hold before the tool `rate` runs does not: {why}.");
+        let message = format!("A precondition of the tool `rate` does not hold: {why}.");
         Err((ErrorClass::PreconditionFailed, message))
     };
     let first = "`size(arguments.post) > 0 && arguments.most < 10`";
@@ -182,7 +182,7 @@ async fn what_has_to_hold_is_checked_before_and_after_the_program() {
     assert_eq!(check(json!({"post": "p"}), None, Some(json!({"score": 5}))).await, Ok(()));
     let (class, message) = check(json!({"post": "p"}), None, Some(json!({"score": 6}))).await.unwrap_err();
     assert_eq!(class, ErrorClass::PostconditionFailed);
-    assert_eq!(message, "What must hold after the tool `rate` has run does not: `output.score <= arguments.most`.");
+    assert_eq!(message, "A postcondition of the tool `rate` does not hold: `output.score <= arguments.most`.");
     let (_, message) = check(json!({"post": "p"}), None, Some(json!({}))).await.unwrap_err();
     assert!(message.contains("`output.score <= arguments.most`, which has no value: "), "{message}");
 }

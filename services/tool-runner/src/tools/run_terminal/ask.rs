@@ -97,7 +97,7 @@ fn question(line: &[u8]) -> Result<Question, RefusedQuestion> {
     let schema = fields.remove("schema");
     if let Some(unknown) = fields.keys().next() {
         let known = "a question has `id`, `title`, `description`, `schema` and `timeout_seconds`";
-        return Err(refused(&id, format!("`{unknown}` is no field of a question: {known}")));
+        return Err(refused(&id, format!("`{unknown}` is not a field of a question: {known}")));
     }
     let is_approval = schema.is_none();
     let schema = schema.map_or_else(|| APPROVAL.to_owned(), |schema| schema.to_string());

@@ -40,7 +40,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Map<String, Value>, String> {
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = 1 + bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
-        format!("has bytes in line {line} that are no UTF-8")
+        format!("has bytes in line {line} that are not UTF-8")
     })?;
     let mut outputs = Map::new();
     for (index, line) in text.split('\n').enumerate() {

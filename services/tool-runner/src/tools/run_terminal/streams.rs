@@ -76,7 +76,7 @@ pub(super) fn text(kept: &RetainedOutput) -> String {
     format!("{head}\n[{} bytes left out]\n{tail}", kept.dropped())
 }
 
-/// Whether [`text`] has something else in place of bytes that are no UTF-8. Where the middle is missing, a character that was cut there is one of these.
+/// Whether [`text`] has something else in place of bytes that are not UTF-8. Where the middle is missing, a character that was cut there is one of these.
 pub(super) fn is_lossy(kept: &RetainedOutput) -> bool {
     let tail: Vec<u8> = kept.tail.iter().copied().collect();
     match kept.dropped() {

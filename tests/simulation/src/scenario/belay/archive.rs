@@ -13,16 +13,16 @@ use crate::{machine, vfs};
 
 /// Approvals and grants of stores that were lost. Clones are one archive.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Archive(Arc<Mutex<Kept>>);
+pub(super) struct Archive(Arc<Mutex<ArchivedApprovals>>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct ArchivedApprovals {
     approvals: BTreeMap<String, Vec<v1::Approval>>,
     grants: BTreeMap<String, Vec<runner_v1::Grant>>,
 }
 
 impl Archive {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, ArchivedApprovals> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -4,17 +4,17 @@ mod calls;
 mod end;
 mod events;
 mod evidence;
-mod one;
+mod execution;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::one::One;
+use self::execution::ExecutionAudit;
 use super::client::Order;
 use super::observed::ObservedExecution;
 use super::{children, decisions, deletions, effects, forks, looker, promises, spending};
 use crate::trace;
 
-pub(super) use self::evidence::{Evidence, Kept, SKEW, Violations};
+pub(super) use self::evidence::{Evidence, ExecutionEvidence, SKEW, Violations};
 
 /// Counters of executions, by how deep their plan is nested.
 const DEPTHS: [&str; 6] = [
@@ -69,7 +69,7 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
             _ => Some(heard),
         };
         let order = root.and_then(|root| plans.get(forks::origin_of(&root.request_id)));
-        let mut one = One {
+        let mut one = ExecutionAudit {
             name,
             kept,
             heard,

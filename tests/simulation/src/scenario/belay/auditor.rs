@@ -16,17 +16,17 @@ use rand::rngs::StdRng;
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
-use super::audit::Kept;
+use super::audit::ExecutionEvidence;
 use super::calls::Blobs;
 use super::client::{Connection, RPC_TIMEOUT, connect, pause, with_outputs};
-use super::decisions::Stored;
+use super::decisions::StoredData;
 use super::hosts::{self, Owners};
 use super::observed::Observations;
 use super::tools::SEND;
 use crate::trace;
 
 /// The result, once everything was read.
-pub(super) type Found = Arc<Mutex<Option<Stored>>>;
+pub(super) type FoundData = Arc<Mutex<Option<StoredData>>>;
 
 /// Reads every execution with its events, all approvals and the runner's calls. Also tries requests that each endpoint must refuse, and calls
 /// a tool as a replaced executor would.
@@ -36,11 +36,11 @@ pub(super) async fn read_everything(
     seed: u64,
     observed: Observations,
     owners: Option<Owners>,
-    found: Found,
+    found: FoundData,
 ) -> turmoil::Result {
     let mut random = StdRng::seed_from_u64(seed);
     let mut connection = Connection::new(&observed);
-    let mut stored = Stored::default();
+    let mut stored = StoredData::default();
     for name in list(&mut connection, &mut random).await {
         let one = read(&mut connection, &name, &observed, &mut random).await;
         let has_called = one.events.iter().any(|event| matches!(event.kind, Some(Kind::ToolCallRequested(_))));
@@ -115,7 +115,7 @@ async fn nothing_is_unacknowledged(observed: &Observations, random: &mut StdRng)
 }
 
 /// Reads every approval and every grant.
-async fn read_gate(stored: &mut Stored, observed: &Observations, random: &mut StdRng) {
+async fn read_gate(stored: &mut StoredData, observed: &Observations, random: &mut StdRng) {
     stored.asked = observed.approvals();
     let people = || ApprovalServiceClient::new(hosts::channel(hosts::PEOPLE_URI));
     let services = || ApprovalGateServiceClient::new(hosts::channel(hosts::SERVICES_URI));
@@ -197,7 +197,7 @@ async fn read_gate(stored: &mut Stored, observed: &Observations, random: &mut St
 }
 
 /// Whether the approved call has ended although its approval does not show it.
-fn is_over(approval: &v1::Approval, stored: &Stored) -> bool {
+fn is_over(approval: &v1::Approval, stored: &StoredData) -> bool {
     let ends = |event: &v1::ExecutionEvent| {
         let is_end = matches!(
             event.kind,
@@ -276,7 +276,12 @@ async fn namespaces(connection: &mut Connection, random: &mut StdRng) -> Vec<v1:
     }
 }
 
-async fn read(connection: &mut Connection, name: &str, observed: &Observations, random: &mut StdRng) -> Kept {
+async fn read(
+    connection: &mut Connection,
+    name: &str,
+    observed: &Observations,
+    random: &mut StdRng,
+) -> ExecutionEvidence {
     loop {
         let request = v1::WatchExecutionRequest {
             name: name.to_owned(),
@@ -297,7 +302,7 @@ async fn read(connection: &mut Connection, name: &str, observed: &Observations, 
                 }
             }
             let execution = snapshot.ok_or_else(|| Status::internal("a watch without a snapshot"))?;
-            Ok(tonic::Response::new(Kept { execution, events, blobs: Blobs::new() }))
+            Ok(tonic::Response::new(ExecutionEvidence { execution, events, blobs: Blobs::new() }))
         });
         match read.await {
             Some(kept) => {
@@ -305,7 +310,7 @@ async fn read(connection: &mut Connection, name: &str, observed: &Observations, 
                 match with_outputs(connection, &kept.execution).await {
                     Some(execution) => {
                         let blobs = read_blobs(name, &kept.events, observed, random).await;
-                        return Kept { execution, blobs, ..kept };
+                        return ExecutionEvidence { execution, blobs, ..kept };
                     }
                     None => pause(random, 100).await,
                 }
@@ -352,7 +357,7 @@ async fn read_blobs(name: &str, events: &[v1::ExecutionEvent], observed: &Observ
 }
 
 /// A runner rejects calls of a replaced executor. S2-NFR-005, B-08.
-async fn call_as_stale_owner(kept: &Kept, owners: &Owners, observed: &Observations, random: &mut StdRng) {
+async fn call_as_stale_owner(kept: &ExecutionEvidence, owners: &Owners, observed: &Observations, random: &mut StdRng) {
     let request = runner_v1::CallToolRequest {
         name: format!("{}/steps/stale/calls/1.1", kept.execution.name),
         tool: SEND.to_owned(),

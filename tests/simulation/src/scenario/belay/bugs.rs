@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_defects::Defect;
-use belay_journal::{Committed, Done, JournalWriter, StoreError, StoreWrite};
+use belay_journal::{BatchOutcome, JournalWriter, StoreError, StoreWrite, StoreWriteOutcome};
 use belay_journal_sqlite::SqliteWriter;
 use belay_proto::stores::Stores;
 use belay_service_kit::ServiceChannel;
@@ -115,7 +115,7 @@ pub(super) enum Memory {
 }
 
 /// The journal's writer, with or without a bug: then it returns from appends at once, and commits them a little later, or with the next batch.
-pub(super) enum Journaled {
+pub(super) enum SimulatedWriter {
     /// As it is.
     AtOnce(SqliteWriter),
     /// With the bug.
@@ -127,7 +127,7 @@ pub(super) struct Behind {
     held: Vec<StoreWrite>,
 }
 
-impl Journaled {
+impl SimulatedWriter {
     pub(super) fn new(writer: SqliteWriter, bugs: &Bugs) -> Self {
         match bugs.writes_behind {
             false => Self::AtOnce(writer),
@@ -146,12 +146,12 @@ impl Behind {
     }
 }
 
-impl JournalWriter for Journaled {
+impl JournalWriter for SimulatedWriter {
     fn blocks(&self) -> bool {
         false
     }
 
-    async fn commit(&mut self, batch: &[StoreWrite]) -> Committed {
+    async fn commit(&mut self, batch: &[StoreWrite]) -> BatchOutcome {
         let shared = match self {
             Self::AtOnce(writer) => return writer.commit(batch).await,
             Self::Behind(shared) => shared,
@@ -162,7 +162,7 @@ impl JournalWriter for Journaled {
         if batch.iter().any(|operation| matches!(operation, StoreWrite::Create { .. })) {
             return behind.writer.commit(batch).await;
         }
-        let answers = batch.iter().map(|_| Ok(Done::Appended)).collect();
+        let answers = batch.iter().map(|_| Ok(StoreWriteOutcome::Appended)).collect();
         behind.held = batch.to_vec();
         let later = Arc::clone(shared);
         tokio::spawn(async move {

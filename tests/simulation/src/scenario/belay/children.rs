@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use belay_proto::v1::{self, child_ended::End, execution, execution_event::Kind, step_spec};
 
-use super::audit::{Evidence, Kept, SKEW, Violations};
+use super::audit::{Evidence, ExecutionEvidence, SKEW, Violations};
 use super::calls;
 use super::client::is_terminal;
 use super::deletions::{self, Deletion};
@@ -27,7 +27,7 @@ pub(super) struct Child<'a> {
 pub(super) type Children<'a> = BTreeMap<String, Child<'a>>;
 
 /// The executions that steps have started, according to the events of theirs.
-pub(super) fn of<'a>(kept: &'a BTreeMap<String, Kept>, violations: &mut Violations) -> Children<'a> {
+pub(super) fn of<'a>(kept: &'a BTreeMap<String, ExecutionEvidence>, violations: &mut Violations) -> Children<'a> {
     let mut children = Children::new();
     for (parent, kept) in kept {
         // By the step, the attempt and the operation.
@@ -69,7 +69,7 @@ impl<'a> Child<'a> {
 }
 
 /// The observations of clients about the execution of a step's plan, in the form of those about one that a request has started.
-pub(super) fn heard(kept: &Kept, heard: Option<&ObservedExecution>) -> ObservedExecution {
+pub(super) fn heard(kept: &ExecutionEvidence, heard: Option<&ObservedExecution>) -> ObservedExecution {
     ObservedExecution { uid: kept.execution.uid.clone(), ..heard.cloned().unwrap_or_default() }
 }
 
@@ -77,11 +77,11 @@ pub(super) fn heard(kept: &Kept, heard: Option<&ObservedExecution>) -> ObservedE
 pub(super) type Parents<'a> = BTreeMap<&'a str, &'a str>;
 
 pub(super) fn parents<'a>(
-    kept: &'a BTreeMap<String, Kept>,
+    kept: &'a BTreeMap<String, ExecutionEvidence>,
     children: &'a Children<'a>,
     gone: &'a BTreeMap<String, Deletion>,
 ) -> Parents<'a> {
-    let orphan = |(name, kept): (&'a String, &'a Kept)| {
+    let orphan = |(name, kept): (&'a String, &'a ExecutionEvidence)| {
         let parent = deletions::parent_of(&kept.execution.parent_step).filter(|parent| gone.contains_key(*parent))?;
         Some((name.as_str(), parent))
     };
@@ -94,7 +94,7 @@ pub(super) fn parents<'a>(
 
 /// B-15, S2-FR-057: no loss of a process starts the execution of a step's plan twice, or loses it.
 pub(super) fn audit(
-    kept: &BTreeMap<String, Kept>,
+    kept: &BTreeMap<String, ExecutionEvidence>,
     children: &Children<'_>,
     evidence: &Evidence<'_>,
     gone: &BTreeMap<String, Deletion>,
@@ -162,7 +162,7 @@ pub(super) fn audit(
 }
 
 /// The values of its inputs are those that its step has handed over, and the defaults of its plan.
-fn inputs(kept: &Kept, started: &v1::ExecutionEvent, violations: &mut Violations) {
+fn inputs(kept: &ExecutionEvidence, started: &v1::ExecutionEvent, violations: &mut Violations) {
     let Some(Kind::ChildStarted(started)) = &started.kind else { return };
     let json = |payload: &Option<v1::Payload>| calls::json(payload.as_ref(), &kept.blobs);
     let Some(created) = created(kept) else { return };
@@ -185,7 +185,7 @@ pub(super) fn line<'a>(name: &'a str, parents: &Parents<'a>) -> Vec<&'a str> {
 
 /// The tools of the executions of its steps' plans, however deep, work in the folder that an execution was accepted with.
 pub(super) fn one_folder(
-    kept: &BTreeMap<String, Kept>,
+    kept: &BTreeMap<String, ExecutionEvidence>,
     parents: &Parents<'_>,
     runs: &[Run],
     violations: &mut Violations,
@@ -241,7 +241,7 @@ fn outline(plan: &v1::Plan) -> (&str, Vec<StepOutline<'_>>) {
     (&plan.id, steps.collect())
 }
 
-fn created(kept: &Kept) -> Option<&v1::ExecutionCreated> {
+fn created(kept: &ExecutionEvidence) -> Option<&v1::ExecutionCreated> {
     match &kept.events.first()?.kind {
         Some(Kind::ExecutionCreated(created)) => Some(created),
         _ => None,

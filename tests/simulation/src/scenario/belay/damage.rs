@@ -12,9 +12,9 @@ use crate::{machine, trace, vfs};
 
 /// The calls whose rows were damaged. Clones are one set.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Damaged(Arc<Mutex<BTreeSet<String>>>);
+pub(super) struct DamagedCalls(Arc<Mutex<BTreeSet<String>>>);
 
-impl Damaged {
+impl DamagedCalls {
     fn calls(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -11,7 +11,7 @@ use belay_proto::{
     v1::{self, ApprovalMode, approval, tool_call},
 };
 
-use super::audit::{Evidence, Kept, Violations};
+use super::audit::{Evidence, ExecutionEvidence, Violations};
 use super::calls::{Call, Hold};
 use super::deletions::Deletion;
 use super::observed::{ObservedApproval, leads_to, may_become};
@@ -25,8 +25,8 @@ pub(super) type Calls<'a> = BTreeMap<String, (ApprovalMode, Call<'a>)>;
 
 /// The data of the three services after the last power loss.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Stored {
-    pub(super) executions: BTreeMap<String, Kept>,
+pub(super) struct StoredData {
+    pub(super) executions: BTreeMap<String, ExecutionEvidence>,
     /// The namespaces, with what they have used of their budgets.
     pub(super) namespaces: Vec<v1::Namespace>,
     /// In full, by name.
@@ -52,7 +52,7 @@ pub(super) fn audit(
     violations.extend(questions(evidence, gone, runs));
     let mut spent = BTreeMap::new();
     for (name, (mode, call)) in calls {
-        let one = One { evidence, runs, name, mode: *mode, call };
+        let one = CallAudit { evidence, runs, name, mode: *mode, call };
         let found = one.audit();
         violations.extend(found.err().into_iter().map(|what| format!("{name}: {what}")));
         if let Some(nonce) = nonce(call)
@@ -77,7 +77,7 @@ fn nonce<'a>(call: &Call<'a>) -> Option<&'a str> {
 
 /// Audits the gate's data: every approval has its digest, is decided as people observed, and has at most one grant.
 fn approvals(evidence: &Evidence<'_>, gone: &BTreeMap<String, Deletion>, calls: &Calls<'_>) -> Violations {
-    let Stored { approvals, grants, asked, .. } = evidence.stored;
+    let StoredData { approvals, grants, asked, .. } = evidence.stored;
     let mut violations = Violations::new();
     for (name, approval) in approvals {
         if approval.kind() == approval_need::Kind::Form {
@@ -223,7 +223,7 @@ fn parse(grant: &runner_v1::Grant) -> Option<Grant> {
 }
 
 /// A call.
-struct One<'a> {
+struct CallAudit<'a> {
     evidence: &'a Evidence<'a>,
     runs: &'a [Run],
     name: &'a str,
@@ -231,7 +231,7 @@ struct One<'a> {
     call: &'a Call<'a>,
 }
 
-impl One<'_> {
+impl CallAudit<'_> {
     fn audit(&self) -> Result<(), String> {
         for hold in &self.call.holds {
             self.hold(hold)?;

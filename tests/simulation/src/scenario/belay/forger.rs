@@ -26,9 +26,9 @@ use crate::trace;
 
 /// The calls that were made again, which the runner may know again although they are over. Clones share their state.
 #[derive(Clone, Default)]
-pub(super) struct Repeated(Arc<Mutex<BTreeSet<String>>>);
+pub(super) struct RepeatedCalls(Arc<Mutex<BTreeSet<String>>>);
 
-impl Repeated {
+impl RepeatedCalls {
     fn add(&self, call: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(call.to_owned());
     }
@@ -45,7 +45,7 @@ pub(super) async fn forge(
     owners: Owners,
     keys: Keys,
     observed: Observations,
-    repeated: Option<Repeated>,
+    repeated: Option<RepeatedCalls>,
 ) -> turmoil::Result {
     let key_id = keys.iter().map(|(id, _)| id.to_owned()).collect::<String>();
     let mut random = StdRng::seed_from_u64(seed);
@@ -99,7 +99,7 @@ pub(super) async fn forge(
 }
 
 /// Makes an approved call again: once more with its grant, when the runner holds it again because its end was acknowledged.
-async fn repeat(approval: &v1::Approval, owners: &Owners, repeated: &Repeated) -> Result<(), Status> {
+async fn repeat(approval: &v1::Approval, owners: &Owners, repeated: &RepeatedCalls) -> Result<(), Status> {
     let request = v1::GetApprovalRequest { name: approval.name.clone(), view: v1::ApprovalView::Full.into() };
     let mut people = ApprovalServiceClient::new(hosts::channel(hosts::PEOPLE_URI));
     let subject = people.get_approval(request).await?.into_inner().subject;

@@ -8,7 +8,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use tonic::Code;
 
-use super::audit::Kept;
+use super::audit::ExecutionEvidence;
 use super::client::{Connection, pause, with_outputs};
 use super::hosts;
 use super::observed::Observations;
@@ -153,7 +153,7 @@ impl Fork {
     }
 
     /// The problem with a fork; `None` when there is none.
-    pub(super) fn audit(&self, kept: &Kept) -> Option<String> {
+    pub(super) fn audit(&self, kept: &ExecutionEvidence) -> Option<String> {
         let (fork, origin) = (&kept.execution, &self.origin);
         // People only change the plan of a fork as that of any execution.
         let has_its_plan = fork.plan_revision > 0 || fork.plan == origin.plan;

@@ -8,12 +8,12 @@ use belay_proto::v1::{self, approval, execution};
 use belay_service_kit::cursor::Source;
 
 use super::backup::Backup;
-use super::damage::Damaged;
+use super::damage::DamagedCalls;
 use super::deletions::Deletion;
 use super::forks::Fork;
 use super::looker::Look;
 use super::picture::{Account, Depth};
-use super::retention::Taken;
+use super::retention::DeletedExecutions;
 use crate::checker::Checker;
 use crate::trace;
 
@@ -26,9 +26,9 @@ pub(super) struct Observations {
     gate_remembers: bool,
     /// Whether the executor keeps its journal.
     journal_remembers: bool,
-    damaged: Damaged,
+    damaged: DamagedCalls,
     /// Executions that retention has deleted.
-    taken: Taken,
+    taken: DeletedExecutions,
     /// The backup that is put back.
     backup: Backup,
     /// Whether there is one that only reads the executor's journal.
@@ -117,8 +117,8 @@ impl Observations {
         checker: &Checker,
         gate_remembers: bool,
         journal_remembers: bool,
-        damaged: Damaged,
-        taken: Taken,
+        damaged: DamagedCalls,
+        taken: DeletedExecutions,
         backup: Backup,
         has_reader: bool,
     ) -> Self {

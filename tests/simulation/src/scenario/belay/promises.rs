@@ -18,7 +18,7 @@ pub(super) struct Promises {
     attempts: BTreeMap<usize, Attempts>,
     /// The steps that use their resources.
     using: BTreeSet<usize>,
-    checked: BTreeMap<usize, Checked>,
+    checked: BTreeMap<usize, AttemptProgress>,
     /// The steps whose output a person has given, or whose next attempt a person has cancelled.
     by_request: BTreeSet<usize>,
 }
@@ -33,7 +33,7 @@ struct Attempts {
 
 /// How far the newest attempt of a step has come.
 #[derive(Debug, Default)]
-struct Checked {
+struct AttemptProgress {
     /// The positions of the calls that have completed.
     done: BTreeSet<usize>,
     /// The position of the newest call.
@@ -193,7 +193,7 @@ impl Promises {
             all_calls(spec).into_iter().filter(|place| *place < until && !done.contains(place)).collect()
         };
         match kind {
-            Kind::StepStarted(_) => *checked = Checked::default(),
+            Kind::StepStarted(_) => *checked = AttemptProgress::default(),
             Kind::ToolCallRequested(requested) => {
                 let place = position(spec, requested.check.as_ref());
                 checked.newest = Some(place);

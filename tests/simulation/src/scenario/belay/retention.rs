@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use belay_journal::{
-    Committed, DeleteRequest, Done, ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution, StoreWrite,
+    BatchOutcome, DeleteRequest, ExecutionKey, ExecutionRow, ExecutionSummary, NewExecution, StoreWrite,
+    StoreWriteOutcome,
 };
 use belay_proto::v1::{self, child_ended::End, execution_event::Kind};
-use belay_settings::{Retention, Sourced};
+use belay_settings::{Retention, ValueWithOrigin};
 use prost::Message as _;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -26,7 +27,10 @@ pub(super) fn settings(seed: u64) -> Retention {
     let which = random.random_range(0..3);
     let finished_for = (which != 1).then(|| random.random_range(0..=4));
     let keep_last = (which != 0).then(|| [0, 2, 6, 20, 60][random.random_range(0..5)]);
-    Retention { finished_for: Sourced::default_of(finished_for), keep_last: Sourced::default_of(keep_last) }
+    Retention {
+        finished_for: ValueWithOrigin::default_of(finished_for),
+        keep_last: ValueWithOrigin::default_of(keep_last),
+    }
 }
 
 /// The interval between two rounds of it.
@@ -39,11 +43,11 @@ const LOOKED_BEFORE: i64 = 1_000_000;
 
 /// Executions that retention has deleted. Clones are one record.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Taken(Arc<Mutex<State>>);
+pub(super) struct DeletedExecutions(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    executions: BTreeMap<ExecutionKey, Known>,
+    executions: BTreeMap<ExecutionKey, KnownExecution>,
     /// By the name of the parent and the call's name: the executions of steps' plans.
     started: BTreeMap<(String, String), String>,
     /// The executions of steps' plans whose end is recorded, or was tried to be.
@@ -55,14 +59,14 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownExecution {
     name: String,
     parent_step: String,
     parent: Option<ExecutionKey>,
     progress: Progress,
 }
 
-impl Known {
+impl KnownExecution {
     fn new(execution: &NewExecution, progress: Progress) -> Self {
         let NewExecution { namespace, id, parent, .. } = execution;
         Self {
@@ -93,7 +97,7 @@ impl Progress {
     }
 }
 
-impl Taken {
+impl DeletedExecutions {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -106,7 +110,7 @@ impl Taken {
 
     /// Records what the journal knows of an execution.
     pub(super) fn know(&self, key: ExecutionKey, row: Option<&ExecutionRow>) {
-        let known = row.map(|row| Known::new(&row.execution, Progress::Unknown));
+        let known = row.map(|row| KnownExecution::new(&row.execution, Progress::Unknown));
         self.state().executions.extend(known.map(|known| (key, known)));
     }
 
@@ -115,8 +119,8 @@ impl Taken {
         &self,
         batch: &[StoreWrite],
         checker: &Checker,
-        commit: impl Future<Output = Committed>,
-    ) -> Committed {
+        commit: impl Future<Output = BatchOutcome>,
+    ) -> BatchOutcome {
         let before: Vec<Option<Progress>> = {
             let mut state = self.state();
             batch.iter().map(|operation| state.tried(operation, checker)).collect()
@@ -228,12 +232,12 @@ impl State {
         }
     }
 
-    fn done(&mut self, operation: &StoreWrite, done: &Done, before: Option<Progress>, checker: &Checker) {
+    fn done(&mut self, operation: &StoreWrite, done: &StoreWriteOutcome, before: Option<Progress>, checker: &Checker) {
         let now = now_micros();
         match (operation, done) {
-            (StoreWrite::Create { execution, summary, .. }, Done::Created(key)) => {
+            (StoreWrite::Create { execution, summary, .. }, StoreWriteOutcome::Created(key)) => {
                 // Some end as soon as they have begun.
-                self.executions.insert(*key, Known::new(execution, Progress::Unknown.after(summary, now)));
+                self.executions.insert(*key, KnownExecution::new(execution, Progress::Unknown.after(summary, now)));
             }
             (StoreWrite::CloseDeletion { key, .. }, _) if !self.is_closed => {
                 if let Some(deletion) = self.executions.get(key).and_then(|known| self.taken.get_mut(&known.name)) {
@@ -254,7 +258,7 @@ impl State {
 
     /// B-28: retention has deleted an execution.
     fn is_taken(&mut self, key: ExecutionKey, now: i64, checker: &Checker) {
-        let Some(Known { name, parent_step, parent, progress }) = self.executions.get(&key) else { return };
+        let Some(KnownExecution { name, parent_step, parent, progress }) = self.executions.get(&key) else { return };
         trace::event(format_args!("retention deletes {name}"));
         trace::count(if parent_step.is_empty() { "executions not kept" } else { "children not kept" });
         let deletion = self.taken.entry(name.clone()).or_default();
@@ -263,7 +267,7 @@ impl State {
             checker.violation(format_args!("retention has deleted {name}, which has not ended"));
         }
         let running = parent.as_ref().and_then(|parent| self.executions.get(parent));
-        if let Some(Known { name: parent, progress: Progress::Since(since), .. }) = running {
+        if let Some(KnownExecution { name: parent, progress: Progress::Since(since), .. }) = running {
             if now - since > LOOKED_BEFORE {
                 checker.violation(format_args!("retention has deleted {name} while {parent} is in progress"));
             }

@@ -8,17 +8,17 @@ use rand::{Rng, SeedableRng};
 
 use super::archive::Archive;
 use super::audit::Evidence;
-use super::auditor::Found;
+use super::auditor::FoundData;
 use super::backup::Backup;
 use super::bugs::{Bugs, Memory};
-use super::damage::Damaged;
-use super::forger::Repeated;
+use super::damage::DamagedCalls;
+use super::forger::RepeatedCalls;
 use super::hosts::{Inventory, Owners};
 use super::knobs::Knobs;
 use super::observed::Observations;
 use super::orders::orders;
 use super::outside::Outside;
-use super::retention::Taken;
+use super::retention::DeletedExecutions;
 use super::site::{
     AUDITOR, CLIENTS, EXECUTOR, FORGER, GATE, HORIZON, LOOKER, MAX_DURATION, MAX_EXTENSIONS, MAX_READING, MAX_RECOVERY,
     PEOPLE, RECENTLY, RUNNER, SITE,
@@ -42,8 +42,8 @@ pub(super) fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     let conditions = Conditions::generate(&mut random);
     let mut world = World::new(seed, &conditions, MAX_DURATION);
     let checker = Checker::default();
-    let damaged = Damaged::default();
-    let (taken, backup) = (Taken::default(), Backup::default());
+    let damaged = DamagedCalls::default();
+    let (taken, backup) = (DeletedExecutions::default(), Backup::default());
     let observed = Observations::new(
         &checker,
         bugs.gate == Memory::Kept,
@@ -178,7 +178,7 @@ pub(super) fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     for name in PEOPLE {
         world.client(name, people::decide(random.random(), observed.clone()));
     }
-    let repeated = Repeated::default();
+    let repeated = RepeatedCalls::default();
     // A runner that has lost what it knew cannot know that a grant was spent.
     let deletes = bugs.deletes || bugs.retains;
     let restores = bugs.restores_journal || bugs.restores_all;
@@ -238,7 +238,7 @@ pub(super) fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     for host in SITE.servers {
         world.power_cycle(host);
     }
-    let found = Found::default();
+    let found = FoundData::default();
     let owners = (bugs.calls == Memory::Kept).then(|| site.owners.clone());
     let auditor = auditor::read_everything(random.random(), observed.clone(), owners, found.clone());
     world.client(AUDITOR, auditor);

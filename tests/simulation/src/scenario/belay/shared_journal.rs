@@ -3,13 +3,15 @@
 
 use std::sync::Arc;
 
-use belay_journal::{Committed, JournalReader, JournalWriter, Opened, Reading, Refused, StoreError, StoreWrite};
+use belay_journal::{
+    BatchOutcome, JournalReader, JournalWriter, OpenedStore, Reading, Refused, StoreError, StoreWrite,
+};
 use belay_journal_sqlite::SqliteWriter;
 use tokio::sync::{RwLock, watch};
 
-use super::bugs::{Bugs, Journaled};
+use super::bugs::{Bugs, SimulatedWriter};
 use super::hosts::Owners;
-use super::retention::Taken;
+use super::retention::DeletedExecutions;
 use super::webhooks::Mailbox;
 use crate::checker::Checker;
 use crate::trace;
@@ -19,7 +21,7 @@ use crate::trace;
 pub(super) struct SharedJournal(Arc<RwLock<Option<Open>>>, watch::Sender<()>);
 
 struct Open {
-    writer: Journaled,
+    writer: SimulatedWriter,
     reader: Arc<dyn JournalReader>,
     fence: i64,
 }
@@ -29,14 +31,14 @@ impl SharedJournal {
     pub(super) async fn open(
         &self,
         bugs: &Bugs,
-        open: impl AsyncFnOnce() -> Result<Opened<SqliteWriter>, StoreError>,
-    ) -> Result<Opened<()>, StoreError> {
+        open: impl AsyncFnOnce() -> Result<OpenedStore<SqliteWriter>, StoreError>,
+    ) -> Result<OpenedStore<()>, StoreError> {
         let mut current = self.0.write().await;
         // SQLite's lock allows no second one.
         *current = None;
-        let Opened { writer, reader, client_reader, store_id, stores, fence } = open().await?;
-        *current = Some(Open { writer: Journaled::new(writer, bugs), reader: Arc::clone(&reader), fence });
-        Ok(Opened { writer: (), reader, client_reader, store_id, stores, fence })
+        let OpenedStore { writer, reader, client_reader, store_id, stores, fence } = open().await?;
+        *current = Some(Open { writer: SimulatedWriter::new(writer, bugs), reader: Arc::clone(&reader), fence });
+        Ok(OpenedStore { writer: (), reader, client_reader, store_id, stores, fence })
     }
 
     /// Changes when something is about to be written, as the log of a journal does.
@@ -63,7 +65,7 @@ pub(super) struct SharedWriter {
     pub(super) fence: i64,
     pub(super) checker: Checker,
     /// Executions that retention deletes, where it does.
-    pub(super) taken: Option<Taken>,
+    pub(super) taken: Option<DeletedExecutions>,
     /// The mailbox that is told of it, where there is one.
     pub(super) mailbox: Option<Mailbox>,
 }
@@ -73,7 +75,7 @@ impl JournalWriter for SharedWriter {
         false
     }
 
-    async fn commit(&mut self, batch: &[StoreWrite]) -> Committed {
+    async fn commit(&mut self, batch: &[StoreWrite]) -> BatchOutcome {
         let mut current = self.journal.0.write().await;
         let Some(open) = current.as_mut() else { return Err(StoreError::Broken) };
         self.journal.1.send_replace(());

@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use belay_journal::{
-    Changes, Committed, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, JournalWriter, Loaded,
-    OutboxRow, Page, Position, Query, Reading, Refused, StartRequest, StoreError, StoreWrite, StoredTransition,
-    Transition, UsageRow,
+    BatchOutcome, Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, JournalWriter,
+    OutboxRow, Page, Position, Query, Reading, Refused, StartRequest, StoreError, StoreWrite, StoredExecution,
+    StoredTransition, Transition, UsageRow,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -52,7 +52,7 @@ impl<W: JournalWriter> JournalWriter for SlowWriter<W> {
         false
     }
 
-    async fn commit(&mut self, batch: &[StoreWrite]) -> Committed {
+    async fn commit(&mut self, batch: &[StoreWrite]) -> BatchOutcome {
         self.delays.pass().await;
         let committed = self.writer.commit(batch).await;
         if matches!(committed, Err(StoreError::OutcomeUnknown(_))) {
@@ -103,7 +103,7 @@ impl JournalReader for SlowReader {
         self.delayed(move |reader| reader.namespaces(&after, limit))
     }
 
-    fn load(&self, key: ExecutionKey, snapshot: Option<u32>) -> Reading<'_, Loaded> {
+    fn load(&self, key: ExecutionKey, snapshot: Option<u32>) -> Reading<'_, StoredExecution> {
         self.delayed(move |reader| reader.load(key, snapshot))
     }
 

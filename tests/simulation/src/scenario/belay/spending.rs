@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use belay_proto::v1::{self, execution_event::Kind};
 
-use super::audit::Kept;
+use super::audit::ExecutionEvidence;
 use super::plans;
 use crate::trace;
 
@@ -110,7 +110,7 @@ impl InWindow {
 /// The problem of the store's account of the budget of a namespace. Deleted executions give nothing back, and have no events any more.
 pub(super) fn of_namespace(
     namespace: &v1::Namespace,
-    executions: &BTreeMap<String, Kept>,
+    executions: &BTreeMap<String, ExecutionEvidence>,
     has_deleted: bool,
 ) -> Option<String> {
     let usage = namespace.usage.as_ref()?;

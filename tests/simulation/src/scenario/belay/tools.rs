@@ -70,7 +70,7 @@ const PARAMETERS: &str = r#"{
 /// Every tool of the simulation.
 pub(super) fn all(outside: &Outside) -> Vec<Box<dyn Tool>> {
     let tool = |name, recovery, touches, kind| -> Box<dyn Tool> {
-        Box::new(Scripted { name, recovery, touches, kind, outside: outside.clone() })
+        Box::new(SimulatedTool { name, recovery, touches, kind, outside: outside.clone() })
     };
     vec![
         tool(LOOK, Recovery::ReadOnly, Touches::Nothing, ToolKind::Other),
@@ -104,7 +104,7 @@ pub(super) fn line(run: usize, call: &str) -> String {
     format!("{run} {call}\n")
 }
 
-struct Scripted {
+struct SimulatedTool {
     name: &'static str,
     recovery: Recovery,
     touches: Touches,
@@ -112,7 +112,7 @@ struct Scripted {
     outside: Outside,
 }
 
-impl Tool for Scripted {
+impl Tool for SimulatedTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: self.name,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belay_proto::v1::{self, execution_event::Kind, watch_execution_response::Content};
-use belay_service_kit::cursor::{Cursor, Source, Watched};
+use belay_service_kit::cursor::{Cursor, Source, WatchIdentity};
 use rand::Rng;
 use rand::rngs::StdRng;
 use tonic::Streaming;
@@ -19,12 +19,12 @@ const HEARTBEAT: Duration = Duration::from_millis(300);
 pub(super) async fn watch(name: &str, observed: &Observations, mut random: StdRng) {
     let mut either = random.clone();
     let mut connection = Connection::to_either(observed, &mut either);
-    let watched = Watched::execution(name);
-    let mut seen = Seen::default();
+    let watched = WatchIdentity::execution(name);
+    let mut seen = LastSeen::default();
     let mut restores = observed.restores();
     loop {
         if std::mem::replace(&mut restores, observed.restores()) != restores && observed.restores_are_silent() {
-            seen = Seen::default();
+            seen = LastSeen::default();
         }
         let request = v1::WatchExecutionRequest {
             name: name.to_owned(),
@@ -48,7 +48,7 @@ pub(super) async fn watch(name: &str, observed: &Observations, mut random: StdRn
         }
         if random.random_bool(0.1) {
             // Another watcher, from the beginning.
-            seen = Seen::default();
+            seen = LastSeen::default();
         }
         pause(&mut random, 300).await;
         connection = connection.or_either(&mut either);
@@ -57,7 +57,7 @@ pub(super) async fn watch(name: &str, observed: &Observations, mut random: StdRn
 
 /// The last things that a watcher has seen.
 #[derive(Debug, Default)]
-struct Seen {
+struct LastSeen {
     /// The last event.
     sequence: i64,
     /// The source of that number: a journal and an execution in it.
@@ -73,9 +73,9 @@ async fn follow(
     connection: &mut Connection,
     mut stream: Streaming<v1::WatchExecutionResponse>,
     name: &str,
-    watched: &Watched,
+    watched: &WatchIdentity,
     observed: &Observations,
-    seen: &mut Seen,
+    seen: &mut LastSeen,
     max_messages: u32,
 ) -> bool {
     let mut snapshots = 0;
@@ -106,7 +106,7 @@ async fn follow(
             && seen.source.is_some_and(|before| before != source)
         {
             trace::count("watches reset");
-            *seen = Seen { sequence: place, source: Some(source), cursor: message.cursor, is_reset: true };
+            *seen = LastSeen { sequence: place, source: Some(source), cursor: message.cursor, is_reset: true };
             continue;
         }
         if seen.sequence > 0 && seen.source != Some(source) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use belay_executor::Webhook;
-use belay_journal::{Committed, StoreWrite};
+use belay_journal::{BatchOutcome, StoreWrite};
 use belay_proto::v1::{execution, execution_event::Kind};
 use belay_settings::WebhookEvent;
 use belay_webhooks::{Connect, Connection, Receiver, Secret};
@@ -99,7 +99,11 @@ impl Mailbox {
     }
 
     /// Commits a batch, and records the messages that it stores.
-    pub(super) async fn remembering(&self, batch: &[StoreWrite], commit: impl Future<Output = Committed>) -> Committed {
+    pub(super) async fn remembering(
+        &self,
+        batch: &[StoreWrite],
+        commit: impl Future<Output = BatchOutcome>,
+    ) -> BatchOutcome {
         let begun = now_micros();
         let answers = commit.await?;
         let mut state = self.state();

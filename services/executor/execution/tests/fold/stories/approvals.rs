@@ -19,7 +19,7 @@ fn record(execution: &mut Execution, words: &str) {
     execution.record(execution.last_time(), actor, body).unwrap();
 }
 
-// S2-X-19: the effect of a call is asked about; a yes puts it in place, and the plan goes on with the next step.
+// S2-X-19: the effect of a call is asked about; a yes puts it in place, and the plan continues with the next step.
 #[test]
 fn an_effect_is_committed_once_it_is_approved() {
     let play = story("delete; b after delete").replies("delete: ok effect:approved:60s").play();
@@ -249,7 +249,7 @@ fn a_conflict_runs_again_without_burning_an_attempt() {
     );
 }
 
-// A retry that is due by itself is something that goes on.
+// A retry that is due by itself is progress.
 #[test]
 fn an_execution_awaits_approval_only_when_nothing_else_is_due() {
     let told = story("a; c").parallelism(2).tries("c", 2, "5s").replies("a: ok effect:approved:60s; c: transient, ok");

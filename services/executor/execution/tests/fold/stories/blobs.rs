@@ -6,7 +6,7 @@ use std::{
 };
 
 use belay_execution::{
-    BlobRef, BlobValue, Blobs, Body, DecideContext, Evaluated, Execution, Json, OperationEnd, OperationEvent,
+    BlobRef, BlobValue, Blobs, Body, ConditionResult, DecideContext, Execution, Json, OperationEnd, OperationEvent,
     OperationId, OperationKind, Payload, Receipt, RequiredAction, StepState, ToolCallEnd, Work,
 };
 use belay_plan::{CheckPlace, Condition, ConditionValues};
@@ -58,11 +58,11 @@ impl Blobs for Memory {
         Payload::Blob(BlobRef { digest: digest.into(), size: json.as_str().len() as u64, redacted: false })
     }
 
-    fn evaluate(&self, _: &str, _: Option<CheckPlace>, condition: &Condition, _: ConditionValues) -> Evaluated {
+    fn evaluate(&self, _: &str, _: Option<CheckPlace>, condition: &Condition, _: ConditionValues) -> ConditionResult {
         panic!("no step here has the condition {}", condition.source())
     }
 
-    fn validate(&self, step: &str, _: &Value, _: Value) -> Evaluated {
+    fn validate(&self, step: &str, _: &Value, _: Value) -> ConditionResult {
         panic!("the output of {step} has no schema")
     }
 }
@@ -151,7 +151,7 @@ fn what_one_step_reads_is_bounded() {
     }
 }
 
-/// What became of the entries of a list has all their outputs, those that are blobs included; none is read by halves.
+/// Results of a list's entries have all their outputs, also those that are blobs; none is read in part.
 #[test]
 fn results_of_entries_are_read_out_of_blobs() {
     let mut blobs = Memory::default();

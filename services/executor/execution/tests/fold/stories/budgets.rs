@@ -69,7 +69,7 @@ fn the_budget_of_a_step_is_that_of_all_its_attempts() {
     );
 }
 
-/// What one call of several holds, the others wait for: how much it returns is not known before.
+/// Calls wait for the output budget that another call holds: how much it returns is not known before.
 #[test]
 fn calls_wait_for_what_others_hold_of_the_output() {
     let play =
@@ -129,7 +129,7 @@ fn a_plan_of_a_step_gets_what_is_left_and_gives_back_the_rest() {
     );
 }
 
-/// What is undone is neither counted nor held back.
+/// A compensation is neither counted nor held back.
 #[test]
 fn what_undoes_a_step_needs_no_budget() {
     let play = story("a; b after a")
@@ -221,7 +221,7 @@ fn an_exhausted_budget_can_have_all_undone() {
     );
 }
 
-/// A fork goes on with what the execution had used from which it was forked.
+/// A fork continues with the amounts that the execution had used from which it was forked.
 #[test]
 fn what_was_used_before_a_fork_counts() {
     let text = "{id: p, budget: {calls: 2, on_exhausted: fail}, steps: [{id: a, tool: work}]}";

@@ -1,4 +1,4 @@
-//! What has to hold before and after a step's call.
+//! Checks before and after a step's call.
 
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ fn postconditions_name_the_step_itself() {
     );
 }
 
-/// What a call has done is undone also where only what was checked after it did not hold.
+/// A call is compensated also when only a check after it did not hold.
 #[test]
 fn what_a_postcondition_refuses_is_undone() {
     let picture = story("a")
@@ -70,7 +70,7 @@ fn an_output_has_to_fit_its_schema() {
     assert_eq!(play(json!({"const": "other"})).last().unwrap(), "1s a failed INVALID_OUTPUT, FAILED");
 }
 
-/// What was undone of a step that has not completed takes nothing from those that have.
+/// A compensation of a step that has not completed takes nothing from the steps that have.
 #[test]
 fn what_was_done_and_refused_does_not_count_as_undone() {
     let picture =

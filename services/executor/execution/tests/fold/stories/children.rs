@@ -134,7 +134,7 @@ fn a_plan_is_paused_and_goes_on_with_its_parent() {
     assert!(paused.is_parked());
 }
 
-// A pause is carried out in the child before it is recorded here. When the execution goes on in between, the child has to be told, or it stays paused
+// A pause is carried out in the child before it is recorded here. When the execution resumes in between, the child has to be told, or it stays paused
 // for ever; and the other way round.
 #[test]
 fn a_plan_goes_on_after_a_pause_that_was_never_recorded() {

@@ -1,4 +1,4 @@
-//! What steps have done is undone when the execution does not complete.
+//! Compensations, when an execution does not complete.
 
 use belay_execution::{Body, ExecutionState, OperationEvent, Work};
 use serde_json::json;
@@ -59,7 +59,7 @@ fn nothing_is_undone_of_what_completes() {
     assert_eq!(picture, ["0s started, a started", "1s a completed, b started", "2s b completed, COMPLETED"]);
 }
 
-/// What cannot be undone is tried as often as its step, and keeps nothing else from being undone.
+/// A compensation that fails is retried as often as its step, and keeps no other step from being compensated.
 #[test]
 fn a_failure_to_undo_stops_nothing() {
     let play = story("a; b; c after b")
@@ -150,7 +150,7 @@ fn nothing_is_undone_during_a_pause() {
     );
 }
 
-/// What was undone runs again, with all that depends on it; and is undone again.
+/// A compensated step runs again, with all that depends on it; and is compensated again.
 #[test]
 fn a_retry_does_again_what_was_undone() {
     let play = story("a; b; c after a")
@@ -174,7 +174,7 @@ fn a_retry_does_again_what_was_undone() {
     );
 }
 
-/// What could not be undone is there, and is undone when the execution fails again.
+/// A step whose compensation failed is compensated when the execution fails again.
 #[test]
 fn what_could_not_be_undone_is_tried_again() {
     let play = story("a; b")

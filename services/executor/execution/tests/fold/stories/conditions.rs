@@ -70,7 +70,7 @@ fn steps_run_after_a_failure_or_in_any_case() {
     assert_eq!(state(stops, "tidy"), (ExecutionState::Failed, "StopOnError".into()));
 }
 
-/// What a step needs to know of one that has failed.
+/// A step reads the facts that it needs about one that has failed.
 #[test]
 fn a_step_reads_how_another_one_ended() {
     let told = story("a; tell after a")

@@ -1,4 +1,4 @@
-//! What people and planners ask of a running execution.
+//! Requests of people and planners about a running execution.
 
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ fn what_is_skipped_before_its_time_ends_at_its_time() {
     assert_eq!(picture, ["2s a to skip, a skipped REQUESTED", "10s started, PARTIAL"]);
 }
 
-/// What a person has skipped, or given, before an execution's time runs at its time when they ask for that.
+/// A step that a person has skipped, or given an output, before the execution's start time runs at that time when they ask for it.
 #[test]
 fn what_was_given_before_its_time_can_run_again() {
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What follows when steps have failed after all their attempts. S2-X-20, S2-FR-061.
+//! Escalation, when steps have failed after all their attempts. S2-X-20, S2-FR-061.
 
 use belay_execution::{ExecutionState, Waiting};
 use belay_plan::{Backoff, RetryPolicy, Then};
@@ -45,7 +45,7 @@ fn a_person_decides_about_what_has_failed() {
     let last = |acts| failing().acts(acts).picture().last().unwrap().clone();
     assert_eq!(last("9s resume"), "9s resumed, FAILED");
     assert_eq!(last("9s cancel"), "9s cancel requested, CANCELLED");
-    // What the plan has paused for this goes on with it.
+    // An execution that the escalation has paused resumes with the retry.
     let retried = failing().acts("9s retry; 30s retry").picture();
     assert_eq!(
         retried[4..],
@@ -60,7 +60,7 @@ fn a_person_decides_about_what_has_failed() {
     );
 }
 
-/// What would fail again is not tried again; without a pause, the execution ends.
+/// A failure that would repeat is not retried; without a pause, the execution ends.
 #[test]
 fn what_would_fail_again_goes_to_the_end_of_the_escalation() {
     let ends = |then| {
@@ -80,7 +80,7 @@ fn what_would_fail_again_goes_to_the_end_of_the_escalation() {
     );
 }
 
-/// What was stopped by the first failure runs again with it, and nothing is undone before the escalation has ended.
+/// Steps that were stopped by the first failure run again with it, and nothing is compensated before the escalation has ended.
 #[test]
 fn an_escalation_comes_before_the_end_and_before_undoing() {
     let story = || story("a; b after a; c after b").stop_on_error().compensated("a").escalation(1, &[5], Then::Fail);
@@ -98,7 +98,7 @@ fn an_escalation_comes_before_the_end_and_before_undoing() {
     assert!(undone[4].starts_with("8s b failed") && undone[4].contains("undoes a"), "{undone:#?}");
 }
 
-/// The time limit of the plan goes on, and a person's pause is not ended by an escalation.
+/// The time limit of the plan keeps running, and a person's pause is not ended by an escalation.
 #[test]
 fn an_escalation_keeps_time_limits_and_pauses() {
     let limited = story("a").limit("6s").escalation(1, &[10], Then::Pause).replies("a: transient");

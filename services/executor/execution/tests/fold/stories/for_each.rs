@@ -147,7 +147,7 @@ fn what_is_no_list_fails_the_step() {
     }
 }
 
-/// What runs again is what failed; the entries that completed are kept, as long as the list has the same.
+/// A retry runs the failed entries; those that completed are kept, as long as the list has the same.
 #[test]
 fn a_retry_keeps_the_entries_that_completed() {
     let play = story("build; pack after build")
@@ -218,7 +218,7 @@ fn a_person_skips_an_entry_or_gives_its_output() {
     );
 }
 
-/// What an entry needs of the list is gone once a person has given its output.
+/// An entry loses what it needs of the list once a person has given the list's output.
 #[test]
 fn the_output_of_the_list_can_be_given() {
     let play = story("build")

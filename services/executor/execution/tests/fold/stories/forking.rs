@@ -1,4 +1,4 @@
-//! What another execution takes over from one.
+//! Forks: the part of an execution that another of the same plan carries over.
 
 use belay_execution::{CarriedOver, Execution, Refused, StepId};
 

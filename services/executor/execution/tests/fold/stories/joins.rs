@@ -25,7 +25,7 @@ fn fails(story: Story, step: &str) -> Story {
     story.outcomes(step, [Outcome::Failed(failure("invalid"))])
 }
 
-/// Of `failure` and `none_failed` one runs, whatever happened: a failure counts also where it only had others skipped.
+/// Exactly one of `failure` and `none_failed` runs, whatever happened: a failure counts also where it only had others skipped.
 #[test]
 fn none_failed_is_the_opposite_of_failure() {
     let told = || {
@@ -183,7 +183,7 @@ fn an_updated_plan_changes_outcomes() {
     assert_eq!(told("1.5s update join b"), ["DependencyFailed w"]);
 }
 
-/// What a step has read of another's entries, as the arguments of its first call.
+/// Returns the results of another step's entries that a step has read, as the arguments of its first call.
 fn read(play: &Play, id: &str) -> Value {
     let request = play.events.iter().find_map(|event| match &event.body {
         Body::Operation { id: call, event: OperationEvent::Requested(Work::ToolCall(request)) }
@@ -196,7 +196,7 @@ fn read(play: &Play, id: &str) -> Value {
     request.and_then(|request| request.arguments.inline()).expect("the step made a call").value()
 }
 
-/// What became of the entries of a list, when some have failed: the outputs of those that completed are there.
+/// Results of a list's entries, when some have failed, have the outputs of those that completed.
 #[test]
 fn what_became_of_each_entry_can_be_read() {
     let told = story("w; g after w; tell after g")

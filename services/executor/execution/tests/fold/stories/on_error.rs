@@ -1,4 +1,4 @@
-//! What follows when a step has failed, by the class of its failure.
+//! Recovery strategies for a failed step, by the class of its failure.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What runs when, what does not run at all, and how it ends.
+//! The order in which steps run, the steps that do not run, and how an execution ends.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ fn generate_then_moderate_beside_analyse() {
     assert_eq!(play.execution.totals(), Totals { total: 3, completed: 3, ..Totals::default() });
 }
 
-// S2-FR-008, S4-14, S2-X-02: what depends on a failed step is skipped, however far away; the rest goes on.
+// S2-FR-008, S4-14, S2-X-02: steps that depend on a failed step are skipped, however far away; the other steps run.
 #[test]
 fn a_failure_blocks_what_depends_on_it_and_nothing_else() {
     let play = story("draft; publish after draft; tweet after publish; clean").replies("draft: invalid").play();

@@ -7,7 +7,7 @@ use belay_plan::{QueueForLater, RateLimit, RetryPolicy};
 
 use crate::support::{START, is, story};
 
-// What runs goes on to its end; nothing starts until somebody resumes it.
+// Running calls continue to their end; nothing starts until somebody resumes it.
 #[test]
 fn a_pause_lets_calls_end_and_starts_nothing() {
     assert_eq!(

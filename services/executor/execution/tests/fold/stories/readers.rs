@@ -1,10 +1,10 @@
-//! What an execution tells its readers about itself and its steps.
+//! The view that an execution gives its readers of itself and its steps.
 
 use std::time::Duration;
 
 use belay_execution::{
-    Actor, ApprovalMode, Body, DecideContext, Decided, Decision, ErrorClass, Execution, ExecutionEvent, ExecutionState,
-    Failure, Json, OperationEnd, OperationEvent, Payload, PendingApproval, Receipt, RequiredAction, Timestamp,
+    Actor, ApprovalMode, Body, DecideContext, Decision, ErrorClass, Execution, ExecutionEvent, ExecutionState, Failure,
+    Json, OperationEnd, OperationEvent, Payload, PendingApproval, Receipt, RecordedDecision, RequiredAction, Timestamp,
     ToolCallEnd, WaitCondition, WaitEnd, Waiting, Work,
 };
 
@@ -85,7 +85,8 @@ fn a_call_that_failed_beside_commits_is_made_again() {
 #[test]
 fn a_denial_says_who_denied_and_why() {
     let denial = |mode, principal: &str, reason: &str| {
-        let decided = Decided { decision: Decision::Denied, principal: principal.into(), reason: reason.into() };
+        let decided =
+            RecordedDecision { decision: Decision::Denied, principal: principal.into(), reason: reason.into() };
         let pending = PendingApproval {
             requirement: requirement("sha256:1"),
             since: START,

@@ -61,7 +61,7 @@ fn the_same_story_told_twice_is_the_same() {
     assert_eq!(eventful().play().events, eventful().play().events);
 }
 
-// An executor that comes back late goes on from the moment it is in.
+// An executor that comes back late continues from the moment it is in.
 #[test]
 fn what_became_due_meanwhile_is_done_at_once() {
     let play = story("a").tries("a", 2, "2s").replies("a: transient, ok").play();

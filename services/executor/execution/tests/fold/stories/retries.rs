@@ -1,4 +1,4 @@
-//! Which failures are tried again, when, and when no more.
+//! Retries: of which failures, when, and how many.
 
 use std::time::Duration;
 

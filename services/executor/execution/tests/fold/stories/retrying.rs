@@ -23,7 +23,7 @@ fn retry(from: Option<&str>) -> Control {
     Control::Retry { request: RetryRequest { from: from.map(Into::into), ..RetryRequest::default() }, plan: None }
 }
 
-/// What completed is kept; what failed, and what was skipped because of it, runs again, with new attempts.
+/// Completed steps are kept; failed steps, and those that were skipped because of them, run again, with new attempts.
 #[test]
 fn a_failed_execution_is_retried_from_where_it_failed() {
     let play = story("a; b after a; c after b").replies("b: invalid, ok").acts("9s retry").play();
@@ -71,7 +71,7 @@ fn a_completed_execution_is_run_again_from_a_step() {
     assert_eq!(story("a; b after a; c").acts("9s retry a").picture()[4], "9s a b run again, a started attempt 2");
 }
 
-/// What ran because of the failure runs again, or is skipped now: it depends on what runs again.
+/// Steps that ran because of the failure run again, or are skipped now: they depend on steps that run again.
 #[test]
 fn what_ran_after_a_failure_is_decided_anew() {
     let told = story("a; alarm after a; tidy after a")
@@ -89,7 +89,7 @@ fn what_ran_after_a_failure_is_decided_anew() {
     );
 }
 
-/// A cancelled execution goes on where it was stopped, and has its time limit again.
+/// A cancelled execution resumes where it was stopped, and has its time limit again.
 #[test]
 fn a_stopped_execution_goes_on() {
     assert_eq!(
@@ -140,7 +140,7 @@ fn a_retried_execution_can_be_paused_first() {
     );
 }
 
-/// While the rest goes on, what failed can be retried; what depends on it waits again.
+/// While the other steps run, a failed step can be retried; the steps that depend on it wait again.
 #[test]
 fn steps_are_retried_while_the_execution_runs() {
     assert_eq!(
@@ -240,7 +240,7 @@ fn what_runs_or_has_ended_is_not_changed() {
     assert_eq!(ask(&mut play, "3", now), Err(Refused::WrongStepState(StepState::Ready)));
 }
 
-/// What has not started can be changed, removed and added; what has started or ended stays as it is.
+/// Steps that have not started can be changed, removed and added; those that have started or ended stay as they are.
 #[test]
 fn a_plan_is_changed_while_it_runs() {
     let told = |acts: &str| story("a; b after a; c after b").replies("b: invalid, ok").acts(acts).play();
@@ -271,7 +271,7 @@ fn a_plan_is_changed_while_it_runs() {
     assert_eq!((b.spec().title(), play.execution.plan_revision()), ("another", 3));
 }
 
-/// The operator's night: it fails, is mended and goes on without repeating what has completed.
+/// The operator's night: an execution fails, its plan is fixed, and it continues without repeating completed steps.
 #[test]
 fn a_failed_execution_goes_on_with_a_mended_plan() {
     let play = story("a; b after a; c after b").replies("b: invalid, ok");

@@ -4,7 +4,7 @@ use belay_execution::{Actor, Control, Refused, Resolution, StepState, Waiting};
 
 use crate::support::{Play, story};
 
-// REQUIREMENTS section 1: the step is parked, what depends on it waits, everything else goes on.
+// REQUIREMENTS section 1: the step is parked, the steps that depend on it wait, and all others run.
 #[test]
 fn an_unknown_outcome_parks_its_step_and_nothing_else() {
     let play = story("pay; receipt after pay; clean; tidy after clean").replies("pay: unknown").play();
@@ -69,7 +69,7 @@ fn an_outcome_can_become_unknown_during_the_wind_up() {
     );
 }
 
-/// S2-FR-061: a person finds out what the call did, and says so: the step goes on from there.
+/// S2-FR-061: a person finds out what the call did, and reports it: the step continues from there.
 #[test]
 fn a_person_resolves_an_unknown_outcome() {
     let told = |how: &str| {

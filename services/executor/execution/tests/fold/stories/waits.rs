@@ -34,7 +34,7 @@ fn a_step_waits_for_a_time() {
     assert_eq!(play.execution.steps().nth(1).unwrap().output(), Some(&Json::from_text("null").into()));
 }
 
-// A wait holds no slot: what does not depend on it goes on, even one step at a time.
+// A wait holds no slot: steps that do not depend on it run, even one step at a time.
 #[test]
 fn a_wait_holds_up_only_what_depends_on_it() {
     assert_eq!(

@@ -38,7 +38,7 @@ pub(crate) struct Audit {
     undoes: BTreeMap<usize, (usize, Option<usize>)>,
     /// The steps that completed, in the order in which they did.
     order: Vec<usize>,
-    /// What is undone since the execution began or went on, and why no further step had started before that.
+    /// The steps that are being compensated since the execution began or resumed, and why no further step had started before that.
     undoing: Option<(Vec<usize>, Option<Stop>)>,
     /// Steps that the plan no longer has.
     removed: BTreeSet<usize>,
@@ -56,7 +56,7 @@ pub(crate) struct Audit {
     /// Why nothing may start any more.
     stop: Option<Stop>,
     finished: bool,
-    /// Of steps that have started since they were last made to run again.
+    /// The attempts of steps that have started since they were last made to run again.
     attempts: BTreeMap<usize, u32>,
     /// How many attempts a step had made before it was made to run again.
     attempts_before: BTreeMap<usize, u32>,
@@ -83,7 +83,7 @@ pub(crate) struct Audit {
     given: BTreeSet<usize>,
     completed: BTreeSet<usize>,
     failed: BTreeSet<usize>,
-    /// Those of them that would fail again.
+    /// The failed steps that would fail again.
     unlikely: BTreeSet<usize>,
     /// Steps whose call has an unknown outcome.
     unknown: BTreeSet<usize>,
@@ -93,17 +93,17 @@ pub(crate) struct Audit {
     /// Why each skipped step was skipped, and because of which.
     skipped: BTreeMap<usize, (SkipReason, Option<usize>)>,
     mode: ApprovalMode,
-    /// What each open call was held for last.
-    held: BTreeMap<OperationId, Held>,
+    /// The last hold of each open call.
+    held: BTreeMap<OperationId, LastHold>,
     /// Steps that were left out because that was decided about their call.
     left_out: BTreeSet<usize>,
     /// Approved calls that wait for a slot.
     queued: BTreeSet<OperationId>,
-    /// What waits, and for what.
+    /// The condition of each wait.
     waits: BTreeMap<OperationId, WaitCondition>,
     /// The forms that the gate asks.
     asked: BTreeSet<OperationId>,
-    /// The executions of steps' plans that go on, and whether they are paused.
+    /// The executions of steps' plans that are in progress, and whether they are paused.
     /// Whether each is paused; `None` since the execution was paused or resumed.
     children: BTreeMap<OperationId, Option<bool>>,
     names_of_children: BTreeSet<String>,
@@ -114,14 +114,14 @@ pub(crate) struct Audit {
 }
 
 #[derive(Default)]
-struct Held {
+struct LastHold {
     kind: Option<SubjectKind>,
     digest: String,
     approval: Option<String>,
     decision: Option<Decision>,
 }
 
-impl Held {
+impl LastHold {
     fn waits(&self) -> bool {
         self.approval.is_some() && self.decision.is_none()
     }
@@ -136,7 +136,7 @@ enum Stop {
 }
 
 impl Audit {
-    /// Of a plan whose `created` has sequence 1 and is not shown to it.
+    /// Returns an audit of a plan whose `created` has sequence 1 and is not shown to it.
     pub(crate) fn new(plan: Plan, mode: ApprovalMode) -> Self {
         Self {
             mode,
@@ -271,12 +271,12 @@ impl Audit {
                 assert!(in_doubt.iter().all(|call| self.open.contains(call)));
                 // What was never held is; what waits for a decision is not, unless it is being stopped.
                 assert!(self.open.iter().all(|call| self.held.contains_key(call) || in_doubt.contains(call)));
-                let waits = |call| self.held.get(call).is_some_and(Held::waits);
+                let waits = |call| self.held.get(call).is_some_and(LastHold::waits);
                 assert!(self.stop.is_some() || !in_doubt.iter().any(waits));
             }
             ExecutionEvent::AwaitingApproval => {
                 assert!(self.started && !self.paused && self.stop.is_none());
-                let waits = |call| self.held.get(call).is_some_and(Held::waits);
+                let waits = |call| self.held.get(call).is_some_and(LastHold::waits);
                 assert!(!self.open.is_empty() && self.open.iter().all(waits), "something is under way");
                 assert!(self.waits.is_empty(), "a wait ends without a decision");
                 assert!(self.not_before.keys().all(|step| self.ended.contains(step)), "a retry is due by itself");

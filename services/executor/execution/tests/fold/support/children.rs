@@ -18,14 +18,14 @@ struct Running {
     is_cancelled: bool,
 }
 
-/// What a child that ends by itself has used. Of one that is cancelled it is not known.
+/// The amounts that a child that ends by itself has used. For a child that is cancelled they are unknown.
 const SPENT: Amounts = Amounts { calls: 1, output_bytes: 1 };
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Children(BTreeMap<OperationId, Running>);
 
 impl Children {
-    /// What the driver has to do for a child.
+    /// Performs the driver's action for a child.
     pub(crate) fn perform(
         &mut self,
         id: &OperationId,
@@ -53,7 +53,7 @@ impl Children {
         }
     }
 
-    /// What the executor hears next about its children, and when.
+    /// Returns the next updates about the executor's children, with their times.
     pub(crate) fn happenings<'a>(
         &'a self,
         execution: &'a Execution,

@@ -1,7 +1,9 @@
 //! Evaluates conditions at once, as an executor does apart from its driver.
 
 use belay_condition::{Condition as Expression, ConditionError};
-use belay_execution::{BlobRef, BlobValue, Blobs, CachedResult, CallIdentity, Evaluated, Json, Payload, Timestamp};
+use belay_execution::{
+    BlobRef, BlobValue, Blobs, CachedResult, CallIdentity, ConditionResult, Json, Payload, Timestamp,
+};
 use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde_json::Value;
 
@@ -21,7 +23,13 @@ impl Blobs for Conditions {
         json.into()
     }
 
-    fn evaluate(&self, _: &str, _: Option<CheckPlace>, condition: &Condition, variables: ConditionValues) -> Evaluated {
+    fn evaluate(
+        &self,
+        _: &str,
+        _: Option<CheckPlace>,
+        condition: &Condition,
+        variables: ConditionValues,
+    ) -> ConditionResult {
         let known: Vec<&str> = condition.variables().collect();
         let (mut values, mut absent) = (Vec::new(), Vec::new());
         for (name, value) in &variables {
@@ -31,9 +39,9 @@ impl Blobs for Conditions {
             }
         }
         match Expression::new(condition.expression(), &known).and_then(|it| it.evaluate_with(&values, &absent)) {
-            Ok(holds) => Evaluated::Known(holds),
-            Err(ConditionError::Absent(why)) => Evaluated::Absent(why),
-            Err(error) => Evaluated::Failed(error.to_string()),
+            Ok(holds) => ConditionResult::Known(holds),
+            Err(ConditionError::Absent(why)) => ConditionResult::Absent(why),
+            Err(error) => ConditionResult::Failed(error.to_string()),
         }
     }
 
@@ -50,7 +58,11 @@ impl Blobs for Conditions {
     }
 
     // Of a schema, the fold knows nothing but whether a value fits it: the value itself stands for that.
-    fn validate(&self, _: &str, schema: &Value, output: Value) -> Evaluated {
-        if schema["const"] == output { Evaluated::Known(true) } else { Evaluated::Failed("it is another".to_owned()) }
+    fn validate(&self, _: &str, schema: &Value, output: Value) -> ConditionResult {
+        if schema["const"] == output {
+            ConditionResult::Known(true)
+        } else {
+            ConditionResult::Failed("it is another".to_owned())
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What an event is, for those who look for one.
+//! Predicates that find events.
 
 use belay_execution::{Body, ExecutionEvent, OperationEvent, StepEvent, ToolCallEnd, Work};
 

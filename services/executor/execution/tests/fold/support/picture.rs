@@ -16,7 +16,7 @@ impl Play {
         self.draw(|_| true)
     }
 
-    /// What happened to the execution and its steps, without the calls where they say nothing more.
+    /// Returns the events of the execution and its steps, without calls that add nothing.
     pub(crate) fn picture(&self) -> Vec<String> {
         self.draw(|body| match body {
             Body::Execution(_) | Body::Step { .. } => true,

@@ -160,9 +160,9 @@ pub(crate) struct Play {
     pub(crate) execution: Execution,
     pub(crate) now: Timestamp,
     pub(crate) runner: Runner,
-    /// What people ask for, by when.
+    /// The requests of people, by time.
     pub(crate) acts: VecDeque<(Timestamp, Happening)>,
-    /// What was asked for and could not be.
+    /// The requests that were refused.
     pub(crate) refused: Vec<String>,
     /// By turn, where it dies.
     pub(crate) crashes: VecDeque<Option<Crash>>,
@@ -258,7 +258,7 @@ impl Play {
         calls.chain(self.children.happenings(&self.execution))
     }
 
-    /// What has happened by now and is not recorded: requests of people first.
+    /// Takes the updates that have happened by now and are not recorded: requests of people first.
     fn due(&mut self) -> Vec<Happening> {
         let mut due = Vec::new();
         let most = if self.batches { usize::MAX } else { 1 };
@@ -271,8 +271,8 @@ impl Play {
         due
     }
 
-    /// One turn: record what happened, decide, store, act. When it dies on the way, its successor replays what was stored and is told
-    /// again what was not.
+    /// Runs a turn: record what happened, decide, store, act. When it dies on the way, its successor replays the stored events and receives
+    /// the others again.
     fn turn(&mut self, mut outside: Vec<Happening>) {
         loop {
             let mut fresh = Vec::new();

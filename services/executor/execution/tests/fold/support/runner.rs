@@ -25,24 +25,24 @@ pub(crate) enum Outcome {
     Unknown(Failure),
 }
 
-/// What a call is held for.
+/// A question for which a call is held.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub(crate) kind: SubjectKind,
-    /// What is decided, and how long after the asking; `None` when nobody answers.
+    /// The decision, and how long after the question; `None` when nobody answers.
     pub(crate) answer: Option<(Decision, Duration)>,
     /// The workspace has changed by the time of the commit.
     pub(crate) conflicts: bool,
 }
 
-/// What the script says about one call.
+/// The script's reply to one call.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) outcome: Outcome,
     pub(crate) latency: Duration,
     /// How long stopping it takes; `None` when it cannot be stopped and ends as it would have ended anyway.
     pub(crate) stops_in: Option<Duration>,
-    /// What it is held for on the way, first before its work, then before its commit.
+    /// The questions for which it is held, first before its work, then before its commit.
     pub(crate) questions: Vec<Question>,
 }
 
@@ -141,7 +141,8 @@ impl Runner {
         }
     }
 
-    /// What a call of a step with one effect begins with was kept in this run of the step; the one that commits it begins with all of that.
+    /// Asserts that the layers with which a call of a step with one effect begins were kept in this run of the step; the call that commits begins with all of
+    /// them.
     fn check_layers(&self, id: &OperationId, layers: &StepLayers, now: Timestamp) {
         let mut kept = BTreeMap::new();
         for (other, call) in &self.calls {
@@ -227,7 +228,7 @@ impl Runner {
         }
     }
 
-    /// What the executor hears next about a call, and when, by what it knows of its hold; only its end once it is `stopping`.
+    /// Returns the next update about a call that the executor receives, and its time, given the hold that it knows; only the end once it is `stopping`.
     pub(crate) fn next(
         &self,
         id: &OperationId,
@@ -261,7 +262,7 @@ impl Runner {
         Some((asked.saturating_add(after), (Some(Actor::new("ann")), decided)))
     }
 
-    /// What the executor records about the end of a call.
+    /// Returns the end of a call, as the executor records it.
     fn end(&self, id: &OperationId) -> ToolCallEnd {
         let output_bytes = match &self.calls[id].outcome {
             Outcome::Completed(result) => result.as_str().len() as u64,

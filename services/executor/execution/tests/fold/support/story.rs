@@ -73,19 +73,19 @@ impl Story {
         self
     }
 
-    /// What the calls of all steps may use.
+    /// Sets the budget of all steps' calls.
     pub(crate) fn budget(mut self, budget: Budget) -> Self {
         self.plan.budget = Some(budget);
         self
     }
 
-    /// What the calls of a step may use.
+    /// Sets the budget of a step's calls.
     pub(crate) fn step_budget(mut self, id: &str, budget: Budget) -> Self {
         self.step(id).budget = Some(budget);
         self
     }
 
-    /// What happens where a person would be asked.
+    /// Sets the approval mode.
     pub(crate) fn mode(mut self, mode: ApprovalMode) -> Self {
         self.mode = mode;
         self
@@ -176,7 +176,7 @@ impl Story {
         self
     }
 
-    /// What the calls of a step change is committed as one.
+    /// Commits the changes of a step's calls as one.
     pub(crate) fn one_effect(mut self, id: &str) -> Self {
         match &mut self.step(id).kind {
             StepKindDraft::Calls { effects, .. } => *effects = Effects::PerStep,
@@ -185,7 +185,7 @@ impl Story {
         self
     }
 
-    /// One of a step's calls has these arguments.
+    /// Sets the arguments of one of a step's calls.
     pub(crate) fn call_arguments(mut self, id: &str, index: usize, arguments: Value) -> Self {
         match &mut self.step(id).kind {
             StepKindDraft::Calls { calls, .. } => calls[index].arguments = arguments,
@@ -218,7 +218,7 @@ impl Story {
         self
     }
 
-    /// What follows when a step fails with a failure of this class.
+    /// Sets the strategy for a failure of this class in a step.
     pub(crate) fn on_error(mut self, id: &str, class: ErrorClass, strategy: RecoveryStrategy) -> Self {
         self.step(id).on_error.insert(class, strategy);
         self
@@ -233,13 +233,13 @@ impl Story {
         self
     }
 
-    /// What a step uses that no other may use at the same time.
+    /// Sets the resources that no other step may use at the same time.
     pub(crate) fn resources(mut self, id: &str, names: &str) -> Self {
         self.step(id).resources = names.split_whitespace().map(str::to_owned).collect();
         self
     }
 
-    /// What follows when steps have failed: the delays are in seconds.
+    /// Sets the escalation for failed steps: the delays are in seconds.
     pub(crate) fn escalation(mut self, retries: u32, delays: &[u64], then: Then) -> Self {
         let backoff = Backoff::List(delays.iter().map(|&delay| Duration::from_secs(delay)).collect());
         self.plan.escalation = Some(Escalation { retries, backoff, then });
@@ -252,7 +252,7 @@ impl Story {
         self
     }
 
-    /// What has to hold before a step's call, and after it.
+    /// Sets the checks before a step's call, and after it.
     pub(crate) fn checks(mut self, id: &str, before: Value, after: Value) -> Self {
         let read = |checks| serde_json::from_value(checks).expect("a list of checks");
         let step = self.step(id);
@@ -299,7 +299,7 @@ impl Story {
         self
     }
 
-    /// What the calls come to: `draft: transient 2s, ok; publish: ok! 5s`. A call with `!` cannot be stopped. `ok call:approved:2s effect`
+    /// Sets the outcomes of calls: `draft: transient 2s, ok; publish: ok! 5s`. A call with `!` cannot be stopped. `ok call:approved:2s effect`
     /// is held before its work, approved two seconds after the asking, then held with its effect, and nobody answers; an effect with
     /// `:conflict` conflicts when it is committed.
     pub(crate) fn replies(mut self, words: &str) -> Self {
@@ -310,7 +310,7 @@ impl Story {
         self
     }
 
-    /// What the first calls of a step come to, each after a second.
+    /// Sets the outcomes of a step's first calls, each after a second.
     pub(crate) fn outcomes(mut self, id: &str, outcomes: impl IntoIterator<Item = Outcome>) -> Self {
         let replies = outcomes.into_iter().map(|outcome| Reply { outcome, ..reply("ok") });
         self.replies.insert(id.to_owned(), replies.collect());
@@ -322,7 +322,7 @@ impl Story {
         self.outcomes(id, [Outcome::Completed(Json::canonical(output))])
     }
 
-    /// What people ask for: `2s pause; 3s resume; 3s pause discarding; 4s cancel`.
+    /// Sets the requests of people: `2s pause; 3s resume; 3s pause discarding; 4s cancel`.
     pub(crate) fn acts(mut self, words: &str) -> Self {
         for act in words.split(';') {
             let (at, what) = act.trim().split_once(' ').expect("`2s pause`");
@@ -536,7 +536,7 @@ pub(crate) fn request(call: OperationId) -> Body {
     Body::Operation { id: call, event: OperationEvent::Requested(Work::ToolCall(Arc::new(request))) }
 }
 
-/// What a call is held for, with nothing in it that matters but its digest.
+/// Returns the requirement for which a call is held, with nothing in it that matters but its digest.
 pub(crate) fn requirement(subject_digest: &str) -> ApprovalRequirement {
     let decision = PolicyDecision {
         verdict: Verdict::Prompt,

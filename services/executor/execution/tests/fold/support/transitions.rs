@@ -92,7 +92,7 @@ fn execution_trigger(body: &Body) -> Option<ExecutionTrigger> {
                 | StepEvent::OutputSet { .. }
                 | StepEvent::RetryAdvanced { .. }
                 | StepEvent::RetryCancelled { .. }
-                // Which only a principal asks for where nothing else goes on.
+                // Only a principal requests these where nothing else is in progress.
                 | StepEvent::FallbackSwitched { .. },
             ..
         } => Some(ExecutionTrigger::StepResolved),

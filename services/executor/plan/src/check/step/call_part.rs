@@ -1,6 +1,6 @@
 //! What is known of a call that has been checked.
 
-use crate::{CallDraft, CallPlace, Planned, PlannedCall, PlannedStep, Template, ToolStep, plan::OtherCall};
+use crate::{CallDraft, CallPlace, PlanPart, PlannedCall, PlannedStep, Template, ToolStep, plan::OtherCall};
 
 /// The result of checking a call.
 pub(super) struct CallPart {
@@ -14,10 +14,10 @@ pub(super) struct CallPart {
 
 impl CallPart {
     /// The planned call, when its tool is named.
-    pub(super) fn planned<'a>(&'a self, step: usize, place: CallPlace, tool: &'a str) -> Option<Planned<'a>> {
+    pub(super) fn planned<'a>(&'a self, step: usize, place: CallPlace, tool: &'a str) -> Option<PlanPart<'a>> {
         let step = outermost(step);
         let arguments = self.arguments_are_valid.then_some(&self.arguments);
-        self.has_tool.then_some(Planned::Call(PlannedCall { step, place, tool, arguments, allowed_commands: None }))
+        self.has_tool.then_some(PlanPart::Call(PlannedCall { step, place, tool, arguments, allowed_commands: None }))
     }
 
     /// The call, after the whole plan has been checked.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::call_part::{CallPart, outermost};
 use crate::{
-    CallPlace, CallsStep, Effects, Plan, PlanStep, Planned, PlannedCall, StepDraft, StepKind, StepKindDraft, Template,
+    CallPlace, CallsStep, Effects, Plan, PlanPart, PlanStep, PlannedCall, StepDraft, StepKind, StepKindDraft, Template,
     ToolStep, WaitFor, WaitStep, check::Checker, path::FieldPath, plan::COMMIT,
 };
 
@@ -30,9 +30,9 @@ impl Checker<'_> {
 }
 
 /// The call that commits what the calls of a step have changed.
-fn commit_of(step: usize) -> Planned<'static> {
+fn commit_of(step: usize) -> PlanPart<'static> {
     let (step, ToolStep { tool, arguments }) = (outermost(step), &*COMMIT);
-    Planned::Call(PlannedCall {
+    PlanPart::Call(PlannedCall {
         step,
         place: CallPlace::Commit,
         tool,
@@ -43,11 +43,11 @@ fn commit_of(step: usize) -> Planned<'static> {
 
 impl KindPart {
     /// The step's call, when the tool is named, or its form, when the schema is within the limits.
-    pub(super) fn planned<'a>(&'a self, step: usize, draft: &'a StepKindDraft) -> Option<Planned<'a>> {
+    pub(super) fn planned<'a>(&'a self, step: usize, draft: &'a StepKindDraft) -> Option<PlanPart<'a>> {
         match (self, draft) {
             (Self::Tool(call), StepKindDraft::Tool { tool, .. }) => call.planned(step, CallPlace::Own, tool),
             (Self::Wait(Some(WaitFor::Form(form))), _) => {
-                Some(Planned::Form { step: outermost(step), schema: &form.schema })
+                Some(PlanPart::Form { step: outermost(step), schema: &form.schema })
             }
             (Self::Tool(_) | Self::Calls(_) | Self::Wait(_) | Self::Plan(..), _) => None,
         }
@@ -58,7 +58,7 @@ impl KindPart {
         &'a self,
         step: usize,
         draft: &'a StepKindDraft,
-    ) -> impl Iterator<Item = Planned<'a>> {
+    ) -> impl Iterator<Item = PlanPart<'a>> {
         let (listed, commits) = match (self, draft) {
             (Self::Calls(parts), StepKindDraft::Calls { calls, effects }) => {
                 (Some(parts.iter().zip(calls)), *effects == Effects::PerStep)

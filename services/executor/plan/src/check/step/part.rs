@@ -5,7 +5,7 @@ use super::{
     kind::KindPart,
 };
 use crate::{
-    CallDraft, CallPlace, Check, CheckDraft, CheckPlace, Condition, Plan, Planned, StepDraft, StepSpec, Template,
+    CallDraft, CallPlace, Check, CheckDraft, CheckPlace, Condition, Plan, PlanPart, StepDraft, StepSpec, Template,
     ToolStep, path::FieldPath, plan::call_of, template::Reference,
 };
 
@@ -51,7 +51,7 @@ pub(super) enum Site {
 
 impl Part {
     /// The step's call, when the tool is named, or its form, when the schema is within the limits.
-    pub(in crate::check) fn planned<'a>(&'a self, step: usize, draft: &'a StepDraft) -> Option<Planned<'a>> {
+    pub(in crate::check) fn planned<'a>(&'a self, step: usize, draft: &'a StepDraft) -> Option<PlanPart<'a>> {
         self.kind.planned(step, &draft.kind)
     }
 
@@ -60,7 +60,7 @@ impl Part {
         &'a self,
         step: usize,
         draft: &'a StepDraft,
-    ) -> impl Iterator<Item = Planned<'a>> {
+    ) -> impl Iterator<Item = PlanPart<'a>> {
         let listed = self.kind.planned_calls(step, &draft.kind);
         let calls = self.fallback.iter().zip(&draft.fallback).enumerate();
         let calls =
@@ -72,9 +72,9 @@ impl Part {
     }
 
     /// The step's condition, when its references could be read.
-    pub(in crate::check) fn planned_condition(&self, step: usize) -> Option<Planned<'_>> {
+    pub(in crate::check) fn planned_condition(&self, step: usize) -> Option<PlanPart<'_>> {
         let step = outermost(step);
-        self.condition.as_ref().map(|condition| Planned::Condition { step, place: None, condition })
+        self.condition.as_ref().map(|condition| PlanPart::Condition { step, place: None, condition })
     }
 
     /// The checks before and after the step's call, and the schema of its output.
@@ -82,13 +82,13 @@ impl Part {
         &'a self,
         step: usize,
         draft: &'a StepDraft,
-    ) -> impl Iterator<Item = Planned<'a>> {
+    ) -> impl Iterator<Item = PlanPart<'a>> {
         let schema = draft.output_schema.as_ref().filter(|_| self.has_output_schema);
-        let schema = schema.map(move |schema| Planned::Output { step: outermost(step), schema });
+        let schema = schema.map(move |schema| PlanPart::Output { step: outermost(step), schema });
         let checks = self.checks().zip(draft.preconditions.iter().chain(&draft.postconditions));
         let checks = checks.filter_map(move |((place, part), draft)| match part {
             CheckPart::Condition(condition) => {
-                Some(Planned::Condition { step: outermost(step), place: Some(place), condition })
+                Some(PlanPart::Condition { step: outermost(step), place: Some(place), condition })
             }
             CheckPart::File(call) | CheckPart::Command(call) => {
                 call.planned(step, CallPlace::Check(place), call_of(draft)?.0)

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{assert_refused, draft, step, step_with, violations};
 use crate::{
-    Backoff, CheckDraft, Dependency, FormDraft, InvalidPlan, Plan, PlanDraft, Planned, RetryPolicy, StepDraft,
+    Backoff, CheckDraft, Dependency, FormDraft, InvalidPlan, Plan, PlanDraft, PlanPart, RetryPolicy, StepDraft,
     StepKind, StepKindDraft, WaitDraft, WaitFor, WaitStep,
     limits::{MAX_ARGUMENT_BYTES, MAX_DURATION, MAX_PLAN_BYTES, MAX_STEPS, MAX_VIOLATIONS},
 };
@@ -334,7 +334,7 @@ fn a_form_has_texts_with_templates_and_a_schema() {
     let mut seen = Vec::new();
     let drafted = draft(vec![step("a", &[]), StepDraft { timeout: Some(Duration::from_secs(60)), ..form(written) }]);
     let plan = Plan::new_with(drafted, |planned| {
-        if let Planned::Form { step, schema } = planned {
+        if let PlanPart::Form { step, schema } = planned {
             seen.push((step.step, schema.clone()));
         }
         Vec::new()
@@ -371,10 +371,10 @@ fn a_form_is_within_its_limits() {
 fn what_else_is_wrong_with_a_schema_stands_at_its_field() {
     let schema = FormDraft { schema: json!({"type": 7}), ..FormDraft::default() };
     let refused = Plan::new_with(draft(vec![form(schema)]), |planned| match planned {
-        Planned::Form { step, .. } => {
+        PlanPart::Form { step, .. } => {
             vec![step.problem("/wait/form/schema/type", "no".into())]
         }
-        Planned::Call(_) | Planned::Condition { .. } | Planned::Output { .. } => Vec::new(),
+        PlanPart::Call(_) | PlanPart::Condition { .. } | PlanPart::Output { .. } => Vec::new(),
     });
     assert_eq!(refused.unwrap_err().violations[0].field, "steps[0].wait.form.schema.type");
 }

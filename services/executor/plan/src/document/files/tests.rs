@@ -5,7 +5,7 @@ fn read(text: &str) -> PlanText {
     PlanText::parse(Format::Auto, text).unwrap()
 }
 
-fn composed(source: usize, text: &str, parts: &[(&str, &Arc<Composed>)]) -> Arc<Composed> {
+fn composed(source: usize, text: &str, parts: &[(&str, &Arc<ComposedDocument>)]) -> Arc<ComposedDocument> {
     let parts = parts.iter().map(|(field, plan)| ((*field).to_owned(), Arc::clone(plan))).collect();
     Arc::new(read(text).with(source, &parts).unwrap())
 }
@@ -13,7 +13,7 @@ fn composed(source: usize, text: &str, parts: &[(&str, &Arc<Composed>)]) -> Arc<
 const OUTER: &str = "id: outer\nsteps:\n  - {id: a, tool: t}\n  - id: b\n    plan: |\n      inner.yaml\n";
 
 /// The violations of the composed plan, by text, field, line and column.
-fn wrong(plan: &Composed) -> Vec<(usize, String, u32, u32)> {
+fn wrong(plan: &ComposedDocument) -> Vec<(usize, String, u32, u32)> {
     let violations = Plan::parse(Format::Json, plan.json()).unwrap_err().violations;
     let located = violations.into_iter().map(|violation| plan.locate(violation));
     located.map(|(source, found)| (source, found.field, found.line, found.column)).collect()

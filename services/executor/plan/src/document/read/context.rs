@@ -41,7 +41,7 @@ impl<'n> Reader<'n> {
         }
         labels_of(context.node, &LABELS, &mut draft.labels);
         let input = Input {
-            description: "Who asks for the plan, and where.".to_owned(),
+            description: "The context in which the plan was written: its user, session and environment.".to_owned(),
             schema: Some(json!({"type": "object"})),
             default: self.precise(Some(context.clone())),
         };

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     super::{
         fields::{Fields, Value},
-        group::{Group, Listed, ReadStep, offset_of},
+        group::{Group, ReadStep, StepsAndGroups, offset_of},
         tree::Kind,
     },
     Reader,
@@ -36,12 +36,12 @@ const OF_A_PLAN: [&str; 12] = [
 /// An entry of a list of steps.
 enum Entry<'n> {
     Step(Box<ReadStep<'n>>),
-    Group(Box<Group<'n>>, Listed<'n>),
+    Group(Box<Group<'n>>, StepsAndGroups<'n>),
 }
 
 impl<'n> Reader<'n> {
     /// A list of steps and groups. `within`: the positions of the groups that it stands in.
-    pub(super) fn steps(&mut self, steps: &[Value<'n>], within: &[usize]) -> Listed<'n> {
+    pub(super) fn steps(&mut self, steps: &[Value<'n>], within: &[usize]) -> StepsAndGroups<'n> {
         let mut read = Vec::with_capacity(steps.len());
         for (position, value) in steps.iter().enumerate() {
             let mut positions = within.to_vec();
@@ -56,7 +56,7 @@ impl<'n> Reader<'n> {
             });
         }
         self.order(&mut read, steps);
-        let mut listed = Listed::default();
+        let mut listed = StepsAndGroups::default();
         for (_, entry) in read {
             match entry {
                 Entry::Step(step) => listed.steps.push(*step),
@@ -79,7 +79,7 @@ impl<'n> Reader<'n> {
             steps: 0..0,
         };
         let Some(mut fields) = value.fields(&mut self.report, "an object with `id` and `steps`") else {
-            return (None, Entry::Group(Box::new(group), Listed::default()));
+            return (None, Entry::Group(Box::new(group), StepsAndGroups::default()));
         };
         group.id = fields.take(&mut self.report, "id").map_or_else(String::new, |id| id.text(&mut self.report));
         // For the people who read the plan.
@@ -117,7 +117,7 @@ impl<'n> Reader<'n> {
             value.refuse(&mut self.report, || {
                 format!("stands in {MAX_NESTED_GROUPS} other groups, which is the limit: let a group further out have its steps")
             });
-            return (order, Entry::Group(Box::new(group), Listed::default()));
+            return (order, Entry::Group(Box::new(group), StepsAndGroups::default()));
         }
         let within = self.steps(&steps, positions);
         (order, Entry::Group(Box::new(group), within))

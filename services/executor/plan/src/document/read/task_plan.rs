@@ -19,7 +19,7 @@ use crate::{
 use super::{
     super::{
         fields::{Fields, Value},
-        group::{Group, Listed, ReadStep},
+        group::{Group, ReadStep, StepsAndGroups},
         operation::operation_of,
         shapes::{first_bytes, scalar},
         tree::Kind,
@@ -81,7 +81,7 @@ impl<'n> Reader<'n> {
         let tasks = fields.take_either(&mut self.report, ["tasks", "Tasks"]);
         fields.finish(&mut self.report);
         let tasks = tasks.map_or_else(Vec::new, |tasks| tasks.list(&mut self.report, "tasks"));
-        let mut listed = Listed::default();
+        let mut listed = StepsAndGroups::default();
         for (position, task) in tasks.iter().enumerate() {
             self.task(task, position, &mut plan, &mut listed);
         }
@@ -111,7 +111,7 @@ impl<'n> Reader<'n> {
         (draft, places)
     }
 
-    fn task(&mut self, value: &Value<'n>, position: usize, plan: &mut TaskPlan<'n>, listed: &mut Listed<'n>) {
+    fn task(&mut self, value: &Value<'n>, position: usize, plan: &mut TaskPlan<'n>, listed: &mut StepsAndGroups<'n>) {
         let Some(mut fields) = value.fields(&mut self.report, "an object with `id` and `steps`") else { return };
         let id = self.task_id(&mut fields, ["id", "Id"]);
         for names in [["title", "Title"], ["description", "Description"]] {
@@ -132,7 +132,7 @@ impl<'n> Reader<'n> {
             value.refuse(&mut self.report, || "has no steps: a task has at least one".to_owned());
             return;
         }
-        let mut within = Listed::default();
+        let mut within = StepsAndGroups::default();
         for (place, step) in steps.iter().enumerate() {
             let Some(draft) = self.task_step(step, is_completed, plan) else { continue };
             let place = Place { positions: vec![position, place], of_plan: Places::default() };

@@ -1,7 +1,7 @@
 //! Violations in documents, by the author's names and with their places.
 
 use super::{REQUEST, assert_refused, one_step, read, violations};
-use crate::{Format, Plan, Planned};
+use crate::{Format, Plan, PlanPart};
 
 #[test]
 fn order_is_stable_and_given_by_all_or_none() {
@@ -223,7 +223,7 @@ steps:
 ";
     let mut calls = Vec::new();
     let checked = Plan::parse_with(Format::Auto, text, |planned| {
-        let Planned::Call(call) = planned else { panic!("no step waits") };
+        let PlanPart::Call(call) = planned else { panic!("no step waits") };
         calls.push((call.step.step, call.tool.to_owned(), call.arguments.is_some()));
         let problem = |pointer: &str| call.problem(pointer, "no".into());
         if call.tool == "taken" { Vec::new() } else { vec![problem("/tool")] }
@@ -326,7 +326,7 @@ steps:
     inputs: {nam: 1}
 ";
     let checked = Plan::parse_with(Format::Auto, text, |planned| match planned {
-        Planned::Call(call) if call.tool == "taken" => vec![call.problem("/tool", "no".into())],
+        PlanPart::Call(call) if call.tool == "taken" => vec![call.problem("/tool", "no".into())],
         _ => Vec::new(),
     });
     let found: Vec<_> = checked.unwrap_err().violations.into_iter().map(|it| (it.field, it.line)).collect();

@@ -8,10 +8,10 @@ use super::super::outside::Run;
 use super::super::picture::Fold;
 use super::super::{inputs, plans, tools};
 use super::evidence::SKEW;
-use super::one::One;
+use super::execution::ExecutionAudit;
 use crate::trace;
 
-impl<'a> One<'a, '_> {
+impl<'a> ExecutionAudit<'a, '_> {
     /// Invariants 2 and 12, and what the tool did for this call.
     pub(super) fn call(&mut self, name: &str, call: &Call<'a>, fold: &Fold) {
         let [end] = call.ends[..] else {

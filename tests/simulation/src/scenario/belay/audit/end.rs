@@ -8,11 +8,11 @@ use super::super::inputs::Inputs;
 use super::super::observed::ObservedExecution;
 use super::super::picture::Fold;
 use super::super::{documents, plans};
-use super::evidence::Kept;
-use super::one::One;
+use super::evidence::ExecutionEvidence;
+use super::execution::ExecutionAudit;
 use crate::trace;
 
-impl<'a> One<'a, '_> {
+impl<'a> ExecutionAudit<'a, '_> {
     /// Invariants 6 and 8, and 9 as far as possible without an audit log: every step ended, with an event.
     pub(super) fn totals(&mut self, fold: &Fold) {
         let picture = &fold.picture;
@@ -108,7 +108,7 @@ impl<'a> One<'a, '_> {
 
     /// Checks that nothing that was shown or acknowledged is lost. S2-NFR-005.
     pub(super) fn observations(&mut self) {
-        let kept: &'a Kept = self.kept;
+        let kept: &'a ExecutionEvidence = self.kept;
         let heard: &'a ObservedExecution = self.heard;
         for (sequence, event) in &heard.events {
             let place = usize::try_from(sequence - 1).ok();

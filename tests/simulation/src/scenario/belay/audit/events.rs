@@ -14,8 +14,8 @@ use super::super::plans;
 use super::super::promises::{self, Promises};
 use super::super::spending::Spending;
 use super::super::tools;
-use super::evidence::Kept;
-use super::one::One;
+use super::evidence::ExecutionEvidence;
+use super::execution::ExecutionAudit;
 use crate::trace;
 
 /// The limit of repetitions of a call, within one attempt, because of conflicts with other commits.
@@ -36,10 +36,10 @@ struct Conflicts {
     discarded: BTreeSet<String>,
 }
 
-impl<'a> One<'a, '_> {
+impl<'a> ExecutionAudit<'a, '_> {
     /// Checks the events one by one: invariants 1, 2, 5, and the server's snapshots in between (B-02).
     pub(super) fn replay(&mut self) -> Option<(Fold, BTreeMap<String, Call<'a>>)> {
-        let kept: &'a Kept = self.kept;
+        let kept: &'a ExecutionEvidence = self.kept;
         let heard: &'a ObservedExecution = self.heard;
         let mut fold = Fold::default();
         let mut calls = BTreeMap::<String, Call<'a>>::new();

@@ -5,10 +5,10 @@ use belay_proto::v1;
 use super::super::archive::Archive;
 use super::super::calls::Blobs;
 use super::super::client::Order;
-use super::super::damage::Damaged;
-use super::super::decisions::Stored;
-use super::super::forger::Repeated;
-use super::super::hosts::{Inventoried, Owners};
+use super::super::damage::DamagedCalls;
+use super::super::decisions::StoredData;
+use super::super::forger::RepeatedCalls;
+use super::super::hosts::{Owners, WorkspaceChanges};
 use super::super::observed::Observations;
 use super::super::outside::Outside;
 use crate::world::TICK;
@@ -18,7 +18,7 @@ pub(in super::super) const SKEW: i64 = TICK.as_micros() as i64;
 
 /// An execution on the server after the last restart.
 #[derive(Debug, Clone)]
-pub(in super::super) struct Kept {
+pub(in super::super) struct ExecutionEvidence {
     pub(in super::super) execution: v1::Execution,
     pub(in super::super) events: Vec<v1::ExecutionEvent>,
     /// The contents of its blobs, by their digests.
@@ -30,10 +30,10 @@ pub(in super::super) type Violations = Vec<String>;
 
 /// All inputs of the audit.
 pub(in super::super) struct Evidence<'a> {
-    pub(in super::super) stored: &'a Stored,
+    pub(in super::super) stored: &'a StoredData,
     pub(in super::super) observed: &'a Observations,
     pub(in super::super) outside: &'a Outside,
-    pub(in super::super) workspaces: &'a Inventoried,
+    pub(in super::super) workspaces: &'a WorkspaceChanges,
     /// Whether the runner has lost its ledger.
     pub(in super::super) ledger_lost: bool,
     pub(in super::super) orders: &'a [Order],
@@ -42,9 +42,9 @@ pub(in super::super) struct Evidence<'a> {
     /// The contents of the gate's lost stores.
     pub(in super::super) archive: &'a Archive,
     /// The calls whose rows in the ledger could not be read any more.
-    pub(in super::super) damaged: &'a Damaged,
+    pub(in super::super) damaged: &'a DamagedCalls,
     /// The calls that the attacker has made again.
-    pub(in super::super) repeated: &'a Repeated,
+    pub(in super::super) repeated: &'a RepeatedCalls,
     /// Whether an executor drives only what it is asked to.
     pub(in super::super) drives_some: bool,
 }

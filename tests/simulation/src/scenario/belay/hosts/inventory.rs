@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::super::workspaces::Change;
 
 /// The changes in each workspace.
-pub(in super::super) type Inventoried = BTreeMap<PathBuf, Vec<Change>>;
+pub(in super::super) type WorkspaceChanges = BTreeMap<PathBuf, Vec<Change>>;
 
 /// Reads the workspaces on the runner's disk, when requested, instead of running the runner.
 #[derive(Debug, Clone, Default)]
@@ -16,7 +16,7 @@ pub(in super::super) struct Inventory(Arc<Mutex<Stock>>);
 #[derive(Debug, Default)]
 pub(super) struct Stock {
     pub(super) is_due: bool,
-    pub(super) found: Option<Inventoried>,
+    pub(super) found: Option<WorkspaceChanges>,
 }
 
 impl Inventory {
@@ -35,7 +35,7 @@ impl Inventory {
     }
 
     /// Takes the inventory that was found.
-    pub(in super::super) fn take(&self) -> Option<Inventoried> {
+    pub(in super::super) fn take(&self) -> Option<WorkspaceChanges> {
         self.stock().found.take()
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use belay_journal::{JournalWriter as _, Opened, Refused, StoreError, StoreWrite};
+use belay_journal::{JournalWriter as _, OpenedStore, Refused, StoreError, StoreWrite};
 use belay_journal_memory::LostAnswers;
 use belay_journal_sqlite::SqliteWriter;
 use belay_sqlite::Location;
@@ -24,7 +24,7 @@ const JOURNAL: &str = "journal.db";
 pub(super) async fn open_journal(
     site: &Site,
     shared: &SharedJournal,
-) -> Result<Opened<SlowWriter<LostAnswers<SharedWriter>>>, StoreError> {
+) -> Result<OpenedStore<SlowWriter<LostAnswers<SharedWriter>>>, StoreError> {
     if site.bugs.restores_journal {
         restore_journal(site);
     }
@@ -51,7 +51,7 @@ pub(super) async fn open_journal(
         }
         Ok(journal)
     };
-    let Opened { store_id, stores, fence, .. } = shared.open(&site.bugs, open).await?;
+    let OpenedStore { store_id, stores, fence, .. } = shared.open(&site.bugs, open).await?;
     let seed = site.seed.wrapping_mul(53).wrapping_add(fence.cast_unsigned());
     let (journal, owners, checker) = (shared.clone(), site.owners.clone(), site.checker.clone());
     let taken = site.bugs.retains.then(|| site.taken.clone());
@@ -61,7 +61,7 @@ pub(super) async fn open_journal(
     let writer = LostAnswers::new(writer, seed, site.knobs.max_lost_answers)
         .until(|| turmoil::sim_elapsed().is_some_and(|elapsed| elapsed >= HORIZON));
     let (writer, reader) = slow(writer, shared.clone(), seed);
-    Ok(Opened { writer, client_reader: Arc::clone(&reader), reader, store_id, stores, fence })
+    Ok(OpenedStore { writer, client_reader: Arc::clone(&reader), reader, store_id, stores, fence })
 }
 
 /// Copies the executor's journal at its second start, and restores the copy at its fourth.

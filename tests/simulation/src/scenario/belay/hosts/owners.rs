@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belay_journal::{Committed, Done, ExecutionKey, StoreWrite};
+use belay_journal::{BatchOutcome, ExecutionKey, StoreWrite, StoreWriteOutcome};
 
 use super::super::bugs::Bugs;
 use super::super::shared_journal::is_fenced;
@@ -29,10 +29,10 @@ pub(in super::super) struct Write {
 
 /// The owners of the journal so far.
 #[derive(Debug, Clone, Default)]
-pub(in super::super) struct Owners(Arc<Mutex<Owned>>);
+pub(in super::super) struct Owners(Arc<Mutex<OwnerState>>);
 
 #[derive(Debug, Default)]
-pub(super) struct Owned {
+pub(super) struct OwnerState {
     pub(super) newest_fence: i64,
     pub(super) runners: u64,
     pub(super) gates: u64,
@@ -53,7 +53,7 @@ pub(super) struct Owned {
 }
 
 impl Owners {
-    pub(super) fn with<R>(&self, work: impl FnOnce(&mut Owned) -> R) -> R {
+    pub(super) fn with<R>(&self, work: impl FnOnce(&mut OwnerState) -> R) -> R {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -74,8 +74,8 @@ impl Owners {
     pub(in super::super) async fn remembering(
         &self,
         batch: &[StoreWrite],
-        commit: impl Future<Output = Committed>,
-    ) -> Committed {
+        commit: impl Future<Output = BatchOutcome>,
+    ) -> BatchOutcome {
         let last = batch.iter().rfind(|operation| is_fenced(operation)).cloned();
         let now = now_micros();
         self.with(|owned| {
@@ -99,7 +99,8 @@ impl Owners {
         let answers = commit.await?;
         self.with(|owned| {
             for (operation, answer) in batch.iter().zip(&answers) {
-                if let (StoreWrite::Create { execution, .. }, Ok(Done::Created(key))) = (operation, answer) {
+                if let (StoreWrite::Create { execution, .. }, Ok(StoreWriteOutcome::Created(key))) = (operation, answer)
+                {
                     let name = format!("namespaces/{}/executions/{}", execution.namespace, execution.id);
                     owned.names.insert(*key, name);
                 }

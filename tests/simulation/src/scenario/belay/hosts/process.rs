@@ -5,7 +5,7 @@ use std::future::{Future, pending};
 use std::path::Path;
 use std::time::Duration;
 
-use belay_service_kit::{Access, Hosted, Ids, Shutdown, host};
+use belay_service_kit::{Access, HostedServices, Ids, Shutdown, host};
 use belay_sqlite::{Location, Synchronous, Threads};
 use belay_telemetry::Telemetry;
 use tonic::transport::{Channel, Endpoint};
@@ -64,7 +64,7 @@ pub(super) fn no_spans(seed: u64) -> Telemetry {
     Telemetry::off(move |bytes| ids.fill(bytes))
 }
 
-pub(super) async fn serve(port: u16, service: Hosted, access: Access, shutdown: Shutdown) -> Outcome {
+pub(super) async fn serve(port: u16, service: HostedServices, access: Access, shutdown: Shutdown) -> Outcome {
     let incoming = net::listen(port).await?;
     host::serve(incoming, service.map_routes(kill_points::around), access, shutdown).await?;
     Ok(())

@@ -4,15 +4,15 @@ use std::error::Error;
 use std::sync::Arc;
 
 use belay_grant::{Keys, SigningKey};
-use belay_settings::{BudgetWindow, NamespaceBudget, NamespaceBudgets, Sourced};
+use belay_settings::{BudgetWindow, NamespaceBudget, NamespaceBudgets, ValueWithOrigin};
 
 use super::super::archive::Archive;
 use super::super::backup::Backup;
 use super::super::bugs::Bugs;
-use super::super::damage::Damaged;
+use super::super::damage::DamagedCalls;
 use super::super::knobs::Knobs;
 use super::super::outside::Outside;
-use super::super::retention::Taken;
+use super::super::retention::DeletedExecutions;
 use super::super::webhooks::Mailbox;
 use super::inventory::Inventory;
 use super::owners::Owners;
@@ -32,9 +32,9 @@ pub(in super::super) struct Site {
     pub(in super::super) inventory: Inventory,
     pub(in super::super) knobs: Knobs,
     pub(in super::super) archive: Archive,
-    pub(in super::super) damaged: Damaged,
+    pub(in super::super) damaged: DamagedCalls,
     /// Executions that retention has deleted.
-    pub(in super::super) taken: Taken,
+    pub(in super::super) taken: DeletedExecutions,
     /// Messages that the receiver of webhooks has got.
     pub(in super::super) mailbox: Mailbox,
     /// The backup that is put back.
@@ -53,10 +53,10 @@ impl Site {
             return NamespaceBudgets::default();
         }
         NamespaceBudgets(vec![NamespaceBudget {
-            namespace: Sourced::default_of("*".to_owned()),
-            window: Sourced::default_of(BudgetWindow::Day),
-            calls: Some(Sourced::default_of(1_000_000)),
-            output_bytes: Some(Sourced::default_of(OUTPUT_OF_A_DAY)),
+            namespace: ValueWithOrigin::default_of("*".to_owned()),
+            window: ValueWithOrigin::default_of(BudgetWindow::Day),
+            calls: Some(ValueWithOrigin::default_of(1_000_000)),
+            output_bytes: Some(ValueWithOrigin::default_of(OUTPUT_OF_A_DAY)),
         }])
     }
 

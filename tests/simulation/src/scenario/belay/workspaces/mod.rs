@@ -93,7 +93,7 @@ impl WorkspaceDirectories for ModelDirectories {
             return Err(OpenError::InUse { path: path.to_owned() });
         }
         // Removes the entry when dropped, whatever happens from here on.
-        let held = Held { path: path.to_owned(), open: Arc::clone(&self.open) };
+        let held = WorkspaceEntry { path: path.to_owned(), open: Arc::clone(&self.open) };
         self.outside.workspace(path);
         let files = Files::open(path).map_err(|source| failed("opening the log of", path, source))?;
         trace::detail(format_args!("workspace {} opens with {} changes", path.display(), files.changes().len()));
@@ -113,19 +113,19 @@ pub(super) fn changes(path: &Path) -> io::Result<Vec<Change>> {
 }
 
 /// An entry in the list of open workspaces.
-struct Held {
+struct WorkspaceEntry {
     path: PathBuf,
     open: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 
-impl Drop for Held {
+impl Drop for WorkspaceEntry {
     fn drop(&mut self) {
         lock(&self.open).remove(&self.path);
     }
 }
 
 struct Workspace {
-    held: Held,
+    held: WorkspaceEntry,
     flaw: Flaw,
     files: Arc<Mutex<Files>>,
     outside: Outside,

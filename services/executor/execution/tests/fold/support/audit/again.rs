@@ -1,4 +1,4 @@
-//! What runs again, what is undone, and changes of the plan.
+//! Retries, compensations, and changes of the plan.
 
 use super::*;
 
@@ -84,7 +84,7 @@ impl Audit {
         self.attempts_before.insert(step, attempts);
     }
 
-    /// What has started or ended is as it was; what is missing is left out.
+    /// Asserts that steps that have started or ended are unchanged, and that missing steps are skipped.
     pub(super) fn updated(&mut self, updated: &PlanUpdated) {
         assert!(!self.finished && self.stop.is_none());
         self.revision += 1;
@@ -178,12 +178,12 @@ impl Audit {
         self.undoing = Some((undoing, self.stop.take()));
     }
 
-    /// Whether a step undoes another since the execution began or went on.
+    /// Whether a step compensates another since the execution began or resumed.
     pub(super) fn is_being_undone(&self, undoes: usize) -> bool {
         self.undoing.as_ref().is_some_and(|(steps, _)| steps.contains(&undoes))
     }
 
-    /// What its plan's escalation has follow, now that everything has ended and a step has failed: `None` for another retry, which comes first.
+    /// Returns the end of the plan's escalation, now that everything has ended and a step has failed: `None` for another retry, which comes first.
     pub(super) fn escalates_to(&self) -> Option<Then> {
         assert!(self.open.is_empty() && self.waits.is_empty() && !self.failed.is_empty() && self.undoing.is_none());
         assert!(matches!(self.stop, None | Some(Stop::Error)) && !self.is_escalated);

@@ -8,11 +8,11 @@ use super::*;
 /// A step by its index, or the execution.
 type Account = Option<usize>;
 
-/// What is used and held.
+/// The amounts that are used and held.
 #[derive(Default)]
 pub(super) struct Accounts {
     spent: BTreeMap<Account, Amounts>,
-    /// What each operation in flight holds; `None` of a unit that is not limited.
+    /// The amounts that each operation in flight holds; `None` for a unit that is not limited.
     held: BTreeMap<OperationId, [Option<u64>; 2]>,
     reported: BTreeSet<(Account, usize, BudgetLevel)>,
     /// Calls that were sent after they had been approved.
@@ -109,7 +109,7 @@ impl Audit {
         assert!(self.accounts.reported.insert((account, unit, report.level)), "{report:?} again");
     }
 
-    /// What was reported of budgets that a change of the plan has changed may be reported again.
+    /// Allows reports again about budgets that a change of the plan has changed.
     pub(super) fn budgets_change(&mut self, plan: &Plan) {
         let before: BTreeMap<String, Option<Budget>> =
             self.plan.steps().iter().map(|step| (step.id().to_owned(), step.budget().copied())).collect();

@@ -15,7 +15,7 @@ impl Audit {
             OperationEvent::Held(requirement) => {
                 assert!(self.open.contains(id) && self.stop.is_none());
                 let (kind, digest) = (requirement.kind, requirement.subject_digest.clone());
-                let held = Held { kind: Some(kind), digest: digest.clone(), ..Held::default() };
+                let held = LastHold { kind: Some(kind), digest: digest.clone(), ..LastHold::default() };
                 let before = self.held.insert(id.clone(), held);
                 let again = before.is_none_or(|held| held.digest != digest && !held.waits());
                 assert!(again, "{id} was held twice for the same, or before a decision");

@@ -2,8 +2,8 @@
 
 use belay_journal::Page;
 
-/// A page, and how it was found.
-pub(super) struct Examined {
+/// A page, with the cost of finding it.
+pub(super) struct ExaminedPage {
     pub(super) page: Page,
     /// The number of rows that were read.
     pub(super) rows: usize,

@@ -8,7 +8,7 @@ use belay_journal::Transition;
 use crate::store::secrets::Secrets;
 
 /// An execution that was folded from its stored events.
-pub(crate) struct Replayed {
+pub(crate) struct ReplayedExecution {
     /// The execution.
     pub(crate) execution: Execution,
     /// The secrets to hide in it.

@@ -7,7 +7,7 @@ use crate::{Condition, StepProblem, Template};
 
 /// A part of a plan that is checked with knowledge that is not in the plan.
 #[derive(Clone, Copy, Debug)]
-pub enum Planned<'a> {
+pub enum PlanPart<'a> {
     /// The call of a step.
     Call(PlannedCall<'a>),
     /// The schema of a form.
@@ -35,7 +35,7 @@ pub enum Planned<'a> {
     },
 }
 
-impl<'a> Planned<'a> {
+impl<'a> PlanPart<'a> {
     /// The step that it belongs to.
     pub(crate) fn step(&self) -> PlannedStep<'a> {
         match self {

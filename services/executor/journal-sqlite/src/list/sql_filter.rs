@@ -6,22 +6,22 @@ use rusqlite::types::Value;
 /// The part of a filter that the database checks, so that it passes over most of what does not match without reading the whole row. It is never narrower
 /// than the filter, which every row that is read is held against.
 #[derive(Debug, Default)]
-pub(super) struct Narrowed {
+pub(super) struct SqlFilter {
     /// Conditions with `?` for each value.
     conditions: Vec<String>,
     pub(super) values: Vec<Value>,
 }
 
-impl Narrowed {
+impl SqlFilter {
     pub(super) fn by(query: &Query) -> Self {
-        let mut narrowed = Self::default();
+        let mut filter = Self::default();
         for any in &query.filter {
             let Some(columns) = any.0.iter().map(column).collect::<Option<Vec<_>>>() else { continue };
             let (conditions, values): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
-            narrowed.conditions.push(if conditions.is_empty() { "0".to_owned() } else { conditions.join(" OR ") });
-            narrowed.values.extend(values);
+            filter.conditions.push(if conditions.is_empty() { "0".to_owned() } else { conditions.join(" OR ") });
+            filter.values.extend(values);
         }
-        narrowed
+        filter
     }
 
     /// They follow other conditions; the parameter of their first value is `first`.

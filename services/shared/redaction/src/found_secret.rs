@@ -2,7 +2,7 @@
 
 /// A secret in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundSecret {
     /// The rule that found it: `github-token`, one of the operator's, or `literal` for a value that was given.
     pub rule: &'static str,
     /// Where it begins in the original, in bytes.
@@ -11,7 +11,7 @@ pub struct Found {
     pub end: usize,
 }
 
-impl Found {
+impl FoundSecret {
     /// The rule of a value that was given to the redactor.
     pub const LITERAL: &'static str = "literal";
 }

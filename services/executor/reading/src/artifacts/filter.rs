@@ -1,10 +1,10 @@
-//! Selection of the artifacts for a page.
+//! The filter that selects the artifacts for a page.
 
 use belay_execution::StepId;
 
-use super::{ArtifactId, Content, Entry, Made, Origin};
+use super::{Artifact, ArtifactId, Content, Entry, Origin};
 
-/// A kind of artifacts.
+/// A kind of artifact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Outputs of steps.
@@ -13,9 +13,9 @@ pub enum Kind {
     File,
 }
 
-/// Selects the artifacts that are listed.
+/// A filter of artifacts.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct ArtifactFilter {
     /// Only those of this step.
     pub step: Option<StepId>,
     /// Only those of this kind.
@@ -26,20 +26,20 @@ pub struct Wanted {
     pub after: Option<ArtifactId>,
 }
 
-impl Wanted {
-    /// Whether artifacts of the entry may be wanted: their paths, which may have secrets, are compared as they are shown.
+impl ArtifactFilter {
+    /// Whether artifacts of the entry may match: their paths, which may have secrets, are compared as they are shown.
     pub(super) fn may_have(&self, entry: &Entry) -> bool {
         let is_kind = match (&entry.origin, self.kind) {
             (Origin::Output { .. }, None | Some(Kind::Output)) => self.path_prefix.is_empty(),
             (Origin::Files(_), None | Some(Kind::File)) => true,
             (Origin::Output { .. }, Some(Kind::File)) | (Origin::Files(_), Some(Kind::Output)) => false,
         };
-        is_kind && self.step.as_ref().is_none_or(|wanted| *wanted == entry.step)
+        is_kind && self.step.as_ref().is_none_or(|step| *step == entry.step)
     }
 
-    /// Whether an artifact of which [`Wanted::may_have`] holds is wanted.
-    pub(super) fn has(&self, made: &Made) -> bool {
-        match &made.content {
+    /// Whether an artifact of which [`ArtifactFilter::may_have`] holds matches.
+    pub(super) fn has(&self, artifact: &Artifact) -> bool {
+        match &artifact.content {
             Content::Output(_) => true,
             Content::File(file) => file.path.starts_with(&self.path_prefix),
         }

@@ -2,15 +2,15 @@
 
 use belay_proto::v1::{self, execution_event::Kind};
 
-use super::super::damage::Damaged;
+use super::super::damage::DamagedCalls;
 use super::super::hosts::Owners;
 use super::super::observed::ObservedExecution;
 use super::super::outside::Run;
-use super::evidence::{Kept, Violations};
+use super::evidence::{ExecutionEvidence, Violations};
 
-pub(super) struct One<'a, 'v> {
+pub(super) struct ExecutionAudit<'a, 'v> {
     pub(super) name: &'a str,
-    pub(super) kept: &'a Kept,
+    pub(super) kept: &'a ExecutionEvidence,
     pub(super) heard: &'a ObservedExecution,
     pub(super) runs: &'a [Run],
     pub(super) owners: &'a Owners,
@@ -18,11 +18,11 @@ pub(super) struct One<'a, 'v> {
     pub(super) healed_at: Option<i64>,
     /// Whether an executor drives only what it is asked to.
     pub(super) drives_some: bool,
-    pub(super) damaged: &'a Damaged,
+    pub(super) damaged: &'a DamagedCalls,
     pub(super) violations: &'v mut Violations,
 }
 
-impl<'a> One<'a, '_> {
+impl<'a> ExecutionAudit<'a, '_> {
     pub(super) fn violation(&mut self, what: impl std::fmt::Display) {
         self.violations.push(format!("{}: {what}", self.name));
     }
