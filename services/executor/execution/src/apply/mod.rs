@@ -12,7 +12,7 @@ mod update;
 use crate::{
     Actor, Body, Control, Event, Execution, ExecutionEvent, ExecutionState, ExecutionTrigger, MAX_SIGNALS,
     OperationKey, StepId, StepKey, StepState, StepTrigger, Timestamp,
-    state::{AttemptEnd, PausedBy, StepRecord, Stop},
+    state::{AttemptEnd, PausedBy, Stop},
     steps,
     transitions::{execution_transition, step_transition},
     violation::{IllegalEvent, Violation},
@@ -209,7 +209,7 @@ impl Execution {
     /// Checks that a step's next operation has this position.
     pub(crate) fn check_is_next(&self, key: OperationKey) -> Result<(), Violation> {
         if key != self.next_operation(key.step) || !self.steps[key.step].needs_operation() {
-            let StepRecord { attempt, operations: last, .. } = self.steps[key.step];
+            let (attempt, last) = (self.steps[key.step].attempt, self.steps[key.step].operations);
             return Err(Violation::NotNextOperation { operation: self.operation_id(key), attempt, last });
         }
         self.check_can_start()
@@ -224,7 +224,8 @@ impl Execution {
         })?;
         self.update_step(step, |record| {
             if from == StepState::AwaitingApproval {
-                record.waited += time.since(record.since);
+                let since = record.since;
+                record.waited += time.since(since);
             }
             (record.state, record.since) = (to, time);
         });

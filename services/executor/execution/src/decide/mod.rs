@@ -7,9 +7,7 @@ use std::cell::Cell;
 
 use crate::{
     Action, Actor, Blobs, Body, DecideContext, ErrorClass, Event, Execution, ExecutionEvent, ExecutionState, Failure,
-    NoBlobs, OperationEvent, OperationKey, Progress, SkipReason, StepEvent, StepKey, Timestamp,
-    state::{StepRecord, Stop},
-    steps,
+    NoBlobs, OperationEvent, OperationKey, Progress, SkipReason, StepEvent, StepKey, Timestamp, state::Stop, steps,
     violation::IllegalEvent,
 };
 use belay_reasons as reasons;
@@ -278,11 +276,11 @@ impl Execution {
     }
 
     pub(crate) fn step_deadline(&self, step: StepKey) -> Option<Timestamp> {
-        let StepRecord { spec, started_at, waited, .. } = &self.steps[step];
+        let record = &self.steps[step];
         // That of a step that runs for each entry of a list is the limit of each.
-        let limit = spec.timeout().filter(|_| !self.steps[step].has_entries())?;
+        let limit = record.spec.timeout().filter(|_| !record.has_entries())?;
         // Time spent waiting for approval does not count towards the step's time limit.
-        Some((*started_at)?.saturating_add(limit + *waited))
+        Some(record.started_at?.saturating_add(limit + record.waited))
     }
 
     pub(crate) fn fail(&self, step: StepKey, failure: Failure) -> Body {

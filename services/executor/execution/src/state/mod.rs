@@ -21,7 +21,7 @@ pub(crate) use self::{
     cache::StepCache,
     index::Index,
     operation::Operations,
-    record::{AccountKey, AttemptEnd, DueReports, Items, OpenOperations, StepRecord, Steps},
+    record::{AccountKey, AttemptEnd, DueReports, OpenOperations, StepProgress, StepRecord, Steps},
     requests::Requests,
     signals::Signals,
 };
@@ -315,7 +315,7 @@ impl Execution {
 
     /// The position of the operation that a step requests next.
     pub(crate) fn next_operation(&self, step: StepKey) -> OperationKey {
-        let StepRecord { attempt, operations, .. } = self.steps[step];
+        let (attempt, operations) = (self.steps[step].attempt, self.steps[step].operations);
         OperationKey { step, attempt, number: operations + 1 }
     }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeSet, HashMap, hash_map::Entry},
-    ops::{Index, IndexMut},
+    ops::{Deref, DerefMut, Index, IndexMut},
     sync::Arc,
     time::Duration,
 };
@@ -78,7 +78,7 @@ impl Items {
     }
 }
 
-/// A step.
+/// A step: its place in the plan, and its progress.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StepRecord {
     pub(crate) id: StepId,
@@ -88,14 +88,23 @@ pub(crate) struct StepRecord {
     pub(crate) item: Option<Json>,
     /// The entries, for a step that runs for each entry of a list.
     pub(crate) items: Items,
-    /// The step that undoes what this one has done, once that is to be undone.
-    pub(crate) compensation: Option<StepKey>,
-    /// The number of the event with which it completed; 0 before that.
-    pub(crate) completed_by: u64,
     /// The steps that it depends on.
     pub(crate) dependencies: Vec<StepKey>,
     /// The steps that depend on it, ascending.
     pub(crate) dependents: Vec<StepKey>,
+    /// Its operations in flight; part of the index.
+    pub(crate) open: OpenOperations,
+    /// What its events have made of it. Its fields are read and written as those of the step.
+    progress: StepProgress,
+}
+
+/// The part of a step that only its events determine: a snapshot has it as it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StepProgress {
+    /// The step that undoes what this one has done, once that is to be undone.
+    pub(crate) compensation: Option<StepKey>,
+    /// The number of the event with which it completed; 0 before that.
+    pub(crate) completed_by: u64,
     pub(crate) state: StepState,
     pub(crate) attempt: u32,
     /// How many attempts had been made when it was last made to run again; 0 for a step that was not. Calls are named by their attempt, so the
@@ -146,8 +155,20 @@ pub(crate) struct StepRecord {
     pub(crate) authorization: Option<Box<Authorization>>,
     /// The account of its budget. That of a step of the plan has what is used for the entries of its list as well.
     pub(crate) account: Account,
-    /// Its operations in flight; part of the index.
-    pub(crate) open: OpenOperations,
+}
+
+impl Deref for StepRecord {
+    type Target = StepProgress;
+
+    fn deref(&self) -> &StepProgress {
+        &self.progress
+    }
+}
+
+impl DerefMut for StepRecord {
+    fn deref_mut(&mut self) -> &mut StepProgress {
+        &mut self.progress
+    }
 }
 
 impl StepRecord {
@@ -335,17 +356,10 @@ impl StepRecord {
             StepRole::Planned => spec.dependencies().len(),
             StepRole::Item { .. } | StepRole::Compensates { .. } => 0,
         };
-        Self {
-            id,
-            role,
-            item: None,
-            items: Items::default(),
+        let progress = StepProgress {
             compensation: None,
             completed_by: 0,
-            dependencies: Vec::new(),
-            dependents: Vec::new(),
             state: if open_dependencies == 0 { StepState::Ready } else { StepState::Pending },
-            spec,
             attempt: 0,
             attempts_before: 0,
             call: 0,
@@ -373,7 +387,17 @@ impl StepRecord {
             authorization: None,
             layer: String::new(),
             account: Account::default(),
+        };
+        Self {
+            id,
+            role,
+            item: None,
+            items: Items::default(),
+            dependencies: Vec::new(),
+            dependents: Vec::new(),
+            spec,
             open: OpenOperations::default(),
+            progress,
         }
     }
 
@@ -393,6 +417,16 @@ impl StepRecord {
         if let Some(cache) = &mut self.cache {
             (cache.used, cache.calls) = (None, Vec::new());
         }
+    }
+
+    /// Its progress.
+    pub(super) fn progress(&self) -> &StepProgress {
+        &self.progress
+    }
+
+    /// Replaces its progress, with that of a snapshot.
+    pub(super) fn set_progress(&mut self, progress: StepProgress) {
+        self.progress = progress;
     }
 
     /// Records the failure of an attempt.

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    Account, AttemptEnd, Authorization, Compensation, Execution, FailedAttempt, Items, Operation, PausedBy, Requests,
-    Signals, StepCache, StepKey, StepRecord, StepRole, Steps, Stop, Totals,
+    Account, Compensation, Execution, Operation, PausedBy, Requests, Signals, StepKey, StepProgress, StepRecord,
+    StepRole, Steps, Stop, Totals,
 };
-use crate::{Event, ExecutionState, Failure, IllegalEvent, Json, Payload, SkipReason, StepState, Timestamp};
+use crate::{Event, ExecutionState, Failure, IllegalEvent, Json, Timestamp};
 
 /// The version of snapshots. It changes with everything that their bytes have: a test compares them with those of this version.
-pub const SNAPSHOT_VERSION: u32 = 15;
+pub const SNAPSHOT_VERSION: u32 = 16;
 
 /// Why an execution cannot be restored from a snapshot. Its events still have everything.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -69,38 +69,9 @@ struct Snapshot {
 struct StepSnapshot {
     /// The role of a step that is not in the plan.
     added: Option<AddedRole>,
-    compensation: Option<StepKey>,
-    completed_by: u64,
+    progress: StepProgress,
     listed: Option<usize>,
     open_items: usize,
-    call: usize,
-    attempts_before_call: u32,
-    state: StepState,
-    attempt: u32,
-    attempts_before: u32,
-    operations: u32,
-    operations_before_purpose: u32,
-    questions: u32,
-    checked: usize,
-    conflicts: u32,
-    failed_during_commits: bool,
-    open_dependencies: usize,
-    started_at: Option<Timestamp>,
-    attempt_started_at: Option<Timestamp>,
-    ended_at: Option<Timestamp>,
-    not_before: Option<Timestamp>,
-    since: Timestamp,
-    waited: Duration,
-    output: Option<Payload>,
-    failure: Option<Box<Failure>>,
-    failed_attempts: Vec<FailedAttempt>,
-    skipped: Option<(SkipReason, Option<StepKey>)>,
-    to_skip: Option<(SkipReason, StepKey)>,
-    end: Option<AttemptEnd>,
-    cache: Option<Box<StepCache>>,
-    authorization: Option<Box<Authorization>>,
-    layer: String,
-    account: Account,
 }
 
 /// The role of a step that is not in the plan.
@@ -112,154 +83,20 @@ enum AddedRole {
 
 impl StepSnapshot {
     fn of(record: &StepRecord) -> Self {
-        // No field is left out without a word.
-        let StepRecord {
-            id: _,
-            spec: _,
-            role,
-            item,
-            items: Items { steps: _, listed, open: open_items },
-            compensation,
-            completed_by,
-            call,
-            attempts_before_call,
-            dependencies,
-            dependents: _,
-            open: _,
-            state,
-            attempt,
-            attempts_before,
-            operations,
-            operations_before_purpose,
-            questions,
-            checked,
-            conflicts,
-            failed_during_commits,
-            open_dependencies,
-            started_at,
-            attempt_started_at,
-            ended_at,
-            not_before,
-            since,
-            waited,
-            output,
-            failure,
-            failed_attempts,
-            skipped,
-            to_skip,
-            end,
-            cache,
-            authorization,
-            layer,
-            account,
-        } = record;
-        let added = match *role {
+        let added = match record.role {
             StepRole::Planned => None,
-            StepRole::Item { of, .. } => item.clone().map(|item| AddedRole::Item { of, item }),
+            StepRole::Item { of, .. } => record.item.clone().map(|item| AddedRole::Item { of, item }),
             StepRole::Compensates { step } => {
-                Some(AddedRole::Compensates { step, after: dependencies.first().copied() })
+                Some(AddedRole::Compensates { step, after: record.dependencies.first().copied() })
             }
         };
-        Self {
-            added,
-            compensation: *compensation,
-            completed_by: *completed_by,
-            listed: *listed,
-            open_items: *open_items,
-            call: *call,
-            attempts_before_call: *attempts_before_call,
-            state: *state,
-            attempt: *attempt,
-            attempts_before: *attempts_before,
-            operations: *operations,
-            operations_before_purpose: *operations_before_purpose,
-            questions: *questions,
-            checked: *checked,
-            conflicts: *conflicts,
-            failed_during_commits: *failed_during_commits,
-            open_dependencies: *open_dependencies,
-            started_at: *started_at,
-            attempt_started_at: *attempt_started_at,
-            ended_at: *ended_at,
-            not_before: *not_before,
-            since: *since,
-            waited: *waited,
-            output: output.clone(),
-            failure: failure.clone(),
-            failed_attempts: failed_attempts.clone(),
-            skipped: *skipped,
-            to_skip: *to_skip,
-            end: end.clone(),
-            cache: cache.clone(),
-            authorization: authorization.clone(),
-            layer: layer.clone(),
-            account: account.clone(),
-        }
+        Self { added, progress: record.progress().clone(), listed: record.items.listed, open_items: record.items.open }
     }
 
     fn restore(self, record: &mut StepRecord) {
-        let Self {
-            added: _,
-            compensation,
-            completed_by,
-            listed,
-            open_items,
-            call,
-            attempts_before_call,
-            state,
-            attempt,
-            attempts_before,
-            operations,
-            operations_before_purpose,
-            questions,
-            checked,
-            conflicts,
-            failed_during_commits,
-            open_dependencies,
-            started_at,
-            attempt_started_at,
-            ended_at,
-            not_before,
-            since,
-            waited,
-            output,
-            failure,
-            failed_attempts,
-            skipped,
-            to_skip,
-            end,
-            cache,
-            authorization,
-            layer,
-            account,
-        } = self;
+        let Self { added: _, progress, listed, open_items } = self;
         (record.items.listed, record.items.open) = (listed, open_items);
-        (record.compensation, record.completed_by) = (compensation, completed_by);
-        (record.call, record.attempts_before_call) = (call, attempts_before_call);
-        record.state = state;
-        record.attempt = attempt;
-        record.attempts_before = attempts_before;
-        (record.operations, record.operations_before_purpose, record.checked) =
-            (operations, operations_before_purpose, checked);
-        record.questions = questions;
-        record.conflicts = conflicts;
-        record.failed_during_commits = failed_during_commits;
-        record.open_dependencies = open_dependencies;
-        record.started_at = started_at;
-        record.attempt_started_at = attempt_started_at;
-        record.ended_at = ended_at;
-        record.not_before = not_before;
-        record.since = since;
-        record.waited = waited;
-        record.output = output;
-        record.failure = failure;
-        record.failed_attempts = failed_attempts;
-        record.skipped = skipped;
-        record.to_skip = to_skip;
-        record.end = end;
-        record.cache = cache;
-        (record.authorization, record.layer) = (authorization, layer);
-        record.account = account;
+        record.set_progress(progress);
     }
 }
 
