@@ -46,7 +46,7 @@ pub(crate) struct Resolved {
     pub(crate) blobs: HashMap<Arc<str>, Result<Value, String>>,
     /// What was asked about the conditions, checks and outputs of steps.
     pub(crate) evaluated: HashMap<Asked, Result<bool, NoAnswer>>,
-    /// FoundResult results of calls; `None` where there is none.
+    /// Earlier results of calls; `None` where there is none.
     pub(crate) earlier: HashMap<CallIdentity, Option<FoundResult>>,
 }
 

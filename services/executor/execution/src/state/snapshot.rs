@@ -15,7 +15,7 @@ use super::{
 use crate::{Event, ExecutionState, Failure, IllegalEvent, Json, Payload, SkipReason, StepState, Timestamp};
 
 /// The version of snapshots. It changes with everything that their bytes have: a test compares them with those of this version.
-pub const SNAPSHOT_VERSION: u32 = 15;
+pub const SNAPSHOT_VERSION: u32 = 16;
 
 /// Why an execution cannot be restored from a snapshot. Its events still have everything.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -46,6 +46,7 @@ struct Snapshot {
     last_time: Timestamp,
     started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
+    outputs: Option<Result<Payload, Failure>>,
     resumed_after_end_at: Option<Timestamp>,
     deadline: Option<Timestamp>,
     awaiting_since: Option<Timestamp>,
@@ -309,6 +310,7 @@ impl Execution {
             last_time,
             started_at,
             ended_at,
+            outputs,
             resumed_after_end_at,
             deadline,
             awaiting_since,
@@ -338,6 +340,7 @@ impl Execution {
             last_time: *last_time,
             started_at: *started_at,
             ended_at: *ended_at,
+            outputs: outputs.clone(),
             resumed_after_end_at: *resumed_after_end_at,
             deadline: *deadline,
             awaiting_since: *awaiting_since,
@@ -393,6 +396,7 @@ impl Execution {
             last_time,
             started_at,
             ended_at,
+            outputs,
             resumed_after_end_at,
             deadline,
             awaiting_since,
@@ -421,6 +425,7 @@ impl Execution {
             last_time,
             started_at,
             ended_at,
+            outputs,
             resumed_after_end_at,
             deadline,
             awaiting_since,

@@ -57,10 +57,7 @@ pub(crate) struct Reference {
 }
 
 /// What a reference can name of a step.
-const ROOTS: [&str; 6] = ["result", "results", "output", OUTPUTS, "state", "failure"];
-
-/// What a command has appended to the file for its outputs: a member of its result.
-const OUTPUTS: &str = "outputs";
+const ROOTS: [&str; 6] = ["result", "results", "output", "outputs", "state", "failure"];
 
 /// One step down into a value.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,6 +111,7 @@ impl Reference {
             "" => StepValue::Input,
             "state" => StepValue::State,
             "results" => StepValue::Results,
+            "outputs" => StepValue::Outputs,
             "failure" => StepValue::Failure,
             _ => StepValue::Result,
         }
@@ -133,9 +131,7 @@ impl Reference {
             } else {
                 write!(f, "{}.{}", self.step, self.root)?;
             }
-            // It is written in the place of `result.outputs`.
-            let begin = depth.min(usize::from(self.root == OUTPUTS));
-            for accessor in &self.path[begin..depth] {
+            for accessor in &self.path[..depth] {
                 match accessor {
                     Accessor::Index(index) => write!(f, "[{index}]")?,
                     Accessor::Name(name) if !name.is_empty() && name.chars().all(is_name_char) => write!(f, ".{name}")?,
@@ -358,7 +354,7 @@ impl<'a> Scanner<'a> {
             }
             Accessor::Index(_) => return Err(Fault::Path),
         };
-        let mut path = if root == OUTPUTS { vec![Accessor::Name(OUTPUTS.to_owned())] } else { Vec::new() };
+        let mut path = Vec::new();
         while !self.at_end() {
             path.push(self.accessor()?);
         }

@@ -47,6 +47,25 @@ impl Template {
         Ok(resolved)
     }
 
+    /// The same, with null in the place of each string in which a reference leads nowhere and nothing takes its place.
+    ///
+    /// # Errors
+    /// [`Unresolved::TooLarge`] when what the references bring in has more than [`MAX_RESOLVED_BYTES`].
+    pub fn resolve_or_null<'a>(
+        &self,
+        output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
+    ) -> Result<Value, Unresolved> {
+        let mut resolved = self.source.clone();
+        let mut room = MAX_RESOLVED_BYTES;
+        for site in &self.sites {
+            *slot(&mut resolved, &site.path) = match site.resolve(Absent::Final, output, &mut room) {
+                Err(Unresolved::Missing { .. }) => Value::Null,
+                value => value?,
+            };
+        }
+        Ok(resolved)
+    }
+
     /// The value with every reference replaced that leads somewhere, and whether others remain: a string with one of those is as it was written. What
     /// the references bring in takes its bytes from `room`; one for which there is too little remains.
     pub fn resolve_known<'a>(
@@ -172,7 +191,8 @@ fn find<'a>(
 ) -> Result<Cow<'a, Value>, Unresolved> {
     let missing = |found: String| Unresolved::Missing { path: reference.to_string(), found };
     let step = reference.step();
-    match output(step, reference.value()).ok_or_else(|| missing(format!("step `{step}` has no output")))? {
+    let what = if reference.value() == StepValue::Outputs { "outputs" } else { "output" };
+    match output(step, reference.value()).ok_or_else(|| missing(format!("step `{step}` has no {what}")))? {
         Cow::Borrowed(value) => descend(value, reference).map(Cow::Borrowed).map_err(missing),
         Cow::Owned(value) if reference.path().is_empty() => Ok(Cow::Owned(value)),
         Cow::Owned(value) => descend(&value, reference).map(|found| Cow::Owned(found.clone())).map_err(missing),

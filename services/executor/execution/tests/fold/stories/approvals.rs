@@ -431,7 +431,7 @@ fn what_cannot_be_is_refused() {
     );
     assert!(refusal(&asked, by_mode).starts_with("nobody was asked"));
 
-    assert_eq!(refusal(&approved, decision), "it was decided about `a` 1.1 before");
+    assert_eq!(refusal(&approved, decision), "`a` 1.1 is already decided");
     let mut held_again = approved.clone();
     accept(&mut held_again, &again);
     assert_eq!(refusal(&held_again, completed), "`a` 1.1 was held, and nobody has approved it");
