@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Error, Map, Value};
 
 /// The fields whose type is `Payload`.
-const PAYLOADS: [&str; 13] = [
+const PAYLOADS: [&str; 14] = [
     "afterValue",
     "answer",
     "arguments",
@@ -17,6 +17,7 @@ const PAYLOADS: [&str; 13] = [
     "forEach",
     "inputs",
     "output",
+    "outputs",
     "payload",
     "result",
     "schema",

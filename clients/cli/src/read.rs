@@ -18,7 +18,12 @@ pub(crate) async fn execution(client: &mut Client, name: &str, format: Format) -
     let request = GetExecutionRequest { name: name.to_owned(), view: ExecutionView::Full.into() };
     let mut execution = client.get_execution(request).await?.into_inner();
     match format {
-        Format::Json | Format::Jsonl => execution.steps = steps(client, name).await?,
+        Format::Json | Format::Jsonl => {
+            execution.steps = steps(client, name).await?;
+            if let Some(outputs) = &mut execution.outputs {
+                with_value(client, name, outputs).await?;
+            }
+        }
         Format::Text => {
             let has_failed = |step: &&mut Step| step.state() == State::Failed || !step.failed_attempts.is_empty();
             for found in execution.steps.iter_mut().filter(has_failed).take(FAILED_IN_FULL) {

@@ -6,11 +6,12 @@ mod steps;
 
 use std::time::Duration;
 
-use belay_proto::v1::{Execution, execution, waiting_reason};
+use belay_proto::v1::{Execution, execution, payload::Content, waiting_reason};
+use serde_json::Value;
 
 use self::steps::{failed_attempts, step_row};
 use super::{
-    text::{Line, Style, table},
+    text::{Line, Style, shorten, table},
     time, words,
 };
 use crate::{
@@ -39,6 +40,7 @@ pub(crate) fn full(execution: &Execution, is_driven: bool, now: Duration) -> Vec
         lines.extend(table(&execution.steps.iter().map(|step| step_row(step, now)).collect::<Vec<_>>()));
     }
     lines.extend(execution.steps.iter().flat_map(failed_attempts));
+    lines.extend(outputs(execution));
     if let (true, Some(failure)) = (execution.steps.is_empty(), &execution.failure) {
         lines.push(Line::default().and(Style::Bad, words::failure(failure)));
     }
@@ -53,6 +55,32 @@ pub(crate) fn full(execution: &Execution, is_driven: bool, now: Duration) -> Vec
     }
     lines.push(next::line(next_command(execution, is_driven)));
     lines
+}
+
+/// The longest value of an output that is shown, in characters.
+const MAX_OUTPUT_CHARS: usize = 200;
+
+/// The outputs that the plan declares, a row each, or why there are none; nothing while it has none.
+fn outputs(execution: &Execution) -> Vec<Line> {
+    if let Some(failure) = &execution.outputs_failure {
+        return vec![Line::default().and(Style::Warn, format!("no outputs: {}", words::failure(failure)))];
+    }
+    let heading = || Line::default().and(Style::Strong, "outputs");
+    match execution.outputs.as_ref().and_then(|outputs| outputs.content.as_ref()) {
+        Some(Content::Json(text)) => {
+            let Ok(Value::Object(outputs)) = serde_json::from_str(text) else { return Vec::new() };
+            let row = |(name, value): (String, Value)| {
+                let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                vec![(Style::Strong, name), (Style::Plain, shorten(&shown, MAX_OUTPUT_CHARS))]
+            };
+            std::iter::once(heading()).chain(table(&outputs.into_iter().map(row).collect::<Vec<_>>())).collect()
+        }
+        Some(Content::Blob(blob)) => {
+            let command = about(&["executions", "result"], &execution.name, &[]);
+            vec![heading().and(Style::Plain, format!("  {} bytes, which `{command}` prints", blob.size_bytes))]
+        }
+        None => Vec::new(),
+    }
 }
 
 fn facts(execution: &Execution) -> Vec<Vec<(Style, String)>> {

@@ -15,7 +15,7 @@ use belay_text::is_plain;
 /// The fields of the contract that only the services need.
 const INTERNAL: [&str; 2] = ["shard", "etag"];
 /// The fields of the contract whose type is `Failure`.
-const FAILURES: [&str; 2] = ["failure", "cause"];
+const FAILURES: [&str; 3] = ["failure", "cause", "outputsFailure"];
 
 /// A message that cannot be written as JSON.
 #[derive(Debug)]

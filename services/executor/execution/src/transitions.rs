@@ -32,6 +32,11 @@ impl ExecutionState {
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Partial | Self::Failed | Self::Cancelled | Self::TimedOut)
     }
+
+    /// Whether an execution that has ended so has the outputs of its plan: it has come to its end, with what has completed.
+    pub fn has_outputs(self) -> bool {
+        matches!(self, Self::Completed | Self::Partial)
+    }
 }
 
 /// The state of a step.

@@ -41,6 +41,7 @@ pub enum Violation {
     #[error("the execution keeps {MAX_SIGNALS} signals that no step has taken")] TooManySignals,
     #[error("something can proceed without a decision")] MayProceed,
     #[error("the steps have ended otherwise: {totals:?}")] OtherTotals { totals: Totals },
+    #[error("an execution has outputs when its plan declares some and it ended COMPLETED or PARTIAL, and otherwise none")] OtherOutputs,
     #[error("no such report is due: {0:?}")] ReportNotDue(Box<BudgetReport>),
 
     // Changes of the plan, and steps that run again.

@@ -29,6 +29,9 @@ pub struct PlanDraft {
     /// The values that an execution is started with, by their names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub inputs: BTreeMap<String, Input>,
+    /// The result of an execution, by the names of its parts: values whose strings may hold templates.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outputs: BTreeMap<String, Value>,
     /// The steps, in the plan's order.
     pub steps: Vec<StepDraft>,
     /// Whether the first failed step stops the execution.

@@ -14,14 +14,20 @@ pub const MAX_INPUT_CHARS: usize = 64;
 /// The most bytes of all inputs together, as compact JSON.
 pub const MAX_INPUT_BYTES: usize = 256 * 1024;
 
+/// The most outputs that a plan declares.
+pub const MAX_OUTPUTS: usize = 100;
+
+/// The longest name of an output, in characters.
+pub const MAX_OUTPUT_CHARS: usize = 64;
+
 /// The maximum size of a plan in bytes: of its text, and of all its fields together. Well below the limit of one message (16 MiB), so that the
 /// error can name the field.
 pub const MAX_PLAN_BYTES: usize = 4 * 1024 * 1024;
 
-/// The maximum size of one step's arguments in bytes, as compact JSON: the size up to which values are inline in an event.
+/// The maximum size of one step's arguments, and of a plan's outputs, in bytes, as compact JSON: the size up to which values are inline in an event.
 pub const MAX_ARGUMENT_BYTES: usize = 32 * 1024;
 
-/// The maximum size of one step's arguments in bytes, as compact JSON, with references resolved. A reference of a dozen bytes can insert a large
+/// The maximum size of one step's arguments, and of a plan's outputs, in bytes, as compact JSON, with references resolved. A reference of a dozen bytes can insert a large
 /// output, many times.
 pub const MAX_RESOLVED_BYTES: usize = 4 * 1024 * 1024;
 

@@ -46,6 +46,8 @@ pub struct Plan {
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) dry_run: bool,
     pub(crate) inputs: BTreeMap<String, Input>,
+    /// An object; `None` when the plan declares none.
+    pub(crate) outputs: Option<Template>,
     pub(crate) steps: Vec<Arc<StepSpec>>,
     /// By step: the steps that depend on it, ascending.
     pub(crate) dependents: Vec<Vec<usize>>,
@@ -148,6 +150,11 @@ impl Plan {
     /// The values that an execution is started with, by their names.
     pub fn inputs(&self) -> &BTreeMap<String, Input> {
         &self.inputs
+    }
+
+    /// The values that are the result of an execution, by their names: an object whose strings may hold templates; `None` when the plan declares none.
+    pub fn outputs(&self) -> Option<&Template> {
+        self.outputs.as_ref()
     }
 
     /// The steps, in the plan's order. A step may depend on a later one.

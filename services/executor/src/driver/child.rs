@@ -338,11 +338,9 @@ impl Driver {
                 continue;
             }
             messages.retain(|message| message.from != row.key);
-            let end = self
-                .registry
-                .reading
-                .follower
-                .look(&name, |seen| Some((seen.execution.last_sequence(), end_of(&name, seen.execution)?)));
+            let end = self.registry.reading.follower.look(&name, |seen| {
+                Some((seen.execution.last_sequence(), end_of(&name, seen.execution, &seen.redactor())?))
+            });
             // One that was retried since its row was read sends another end.
             if let Some((revision, end)) = end.await.map_err(Exit::Unreadable)? {
                 ended.push(EndedChild { id: name.id, end: Some((TakenMessage { from: row.key, revision }, end)) });
@@ -368,10 +366,14 @@ impl Driver {
             let (end, spent) = match end {
                 None => (ChildEnd::Failed { failure: lost(&name) }, None),
                 // A person has cancelled it, or another principal.
-                Some(ChildResult { end: ChildEnd::Cancelled, spent }) if !self.execution.is_stopping() => {
+                Some(ChildResult { end: ChildEnd::Cancelled, spent, .. }) if !self.execution.is_stopping() => {
                     (ChildEnd::Failed { failure: cancelled(&name) }, Some(spent))
                 }
-                Some(ChildResult { end, spent }) => (end, Some(spent)),
+                Some(ChildResult { end, secrets, spent }) => {
+                    // What the child hides, this execution hides as well, under whichever name it has it.
+                    self.secrets.mark(secrets);
+                    (end, Some(spent))
+                }
             };
             let child = self.execution.operation_id(operation);
             let body = Body::Operation { id: child, event: OperationEvent::Ended(OperationEnd::Child { end, spent }) };

@@ -1,11 +1,12 @@
 //! The end of an execution that carries out the plan of a step, as its parent records it.
 
 use belay_defects::{Defect, is_planted};
-use belay_execution::{ChildEnd, ErrorClass, Execution, ExecutionState, Failure, Json, StepRole, StepState};
+use belay_execution::{ChildEnd, ErrorClass, Execution, ExecutionState, Failure, Json, Payload, StepRole, StepState};
 use belay_proto::payload::MAX_INLINE_BYTES;
 use belay_reasons as reasons;
+use belay_redaction::Redactor;
 
-use crate::{names::ExecutionName, owned::messages::ChildResult};
+use crate::{names::ExecutionName, owned::messages::ChildResult, store::secrets};
 
 /// The failure of a step whose child was created and is not in the store any more.
 pub(super) fn lost(name: &ExecutionName) -> Failure {
@@ -23,12 +24,17 @@ pub(super) fn cancelled(name: &ExecutionName) -> Failure {
     Failure::new(ErrorClass::Cancelled, reasons::CHILD_CANCELLED, message)
 }
 
-/// The result of a child, for its parent; `None` when it has not ended.
-pub(super) fn end_of(name: &ExecutionName, execution: &Execution) -> Option<ChildResult> {
-    Some(ChildResult { end: how_ended(name, execution)?, spent: execution.spent() })
+/// The result of a child, whose secrets this redactor hides, for its parent; `None` when it has not ended.
+pub(super) fn end_of(name: &ExecutionName, execution: &Execution, redactor: &Redactor) -> Option<ChildResult> {
+    let end = how_ended(name, execution)?;
+    let secrets = match &end {
+        ChildEnd::Completed { output } => secrets::found_in(redactor, output),
+        ChildEnd::Failed { .. } | ChildEnd::Cancelled => Vec::new(),
+    };
+    Some(ChildResult { end, secrets, spent: execution.spent() })
 }
 
-/// How a child has ended; `None` when it has not. Its output is that of the steps on which no other depends.
+/// How a child has ended; `None` when it has not. Its output has the outputs that its plan declares, or else those of the steps on which no other depends.
 fn how_ended(name: &ExecutionName, execution: &Execution) -> Option<ChildEnd> {
     let failed = |class, reason, message: String| ChildEnd::Failed { failure: Failure::new(class, reason, message) };
     match execution.state() {
@@ -56,6 +62,27 @@ fn how_ended(name: &ExecutionName, execution: &Execution) -> Option<ChildEnd> {
 }
 
 fn output_of(name: &ExecutionName, execution: &Execution) -> Result<Json, String> {
+    match execution.outputs() {
+        Some(outputs) => declared(name, outputs),
+        None => of_last_steps(name, execution),
+    }
+}
+
+/// The outputs that the plan declares.
+fn declared(name: &ExecutionName, outputs: Result<&Payload, &Failure>) -> Result<Json, String> {
+    let outputs =
+        outputs.map_err(|failure| format!("The execution `{}` has no outputs: {}", name.id, failure.message))?;
+    outputs.inline().cloned().ok_or_else(|| {
+        format!(
+            "The outputs of `{}` have {} bytes, and the limit for the output of a step that carries out a plan is {MAX_INLINE_BYTES}: let its steps \
+             write files, and let the outputs name their paths.",
+            name.id,
+            outputs.size()
+        )
+    })
+}
+
+fn of_last_steps(name: &ExecutionName, execution: &Execution) -> Result<Json, String> {
     let plan = execution.plan();
     let mut outputs = serde_json::Map::new();
     let mut size = 0;
@@ -75,5 +102,13 @@ fn output_of(name: &ExecutionName, execution: &Execution) -> Result<Json, String
         })?;
         outputs.insert(step.id().as_str().to_owned(), json.value());
     }
-    Ok(Json::canonical(&serde_json::json!({"execution": name.to_string(), "outputs": outputs})))
+    let output = serde_json::json!({"execution": name.to_string(), "outputs": outputs});
+    if belay_json::is_too_deep(&output) {
+        return Err(format!(
+            "The outputs of the last steps of `{}` are nested deeper than {} levels together: end the plan with a step that returns less.",
+            name.id,
+            belay_json::MAX_DEPTH
+        ));
+    }
+    Ok(Json::canonical(&output))
 }

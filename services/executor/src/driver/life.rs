@@ -113,7 +113,7 @@ impl Driver {
         let parent = row.parent.as_ref().map(|parent| parent.execution);
         // It has nothing to do.
         let end = parent.filter(|_| summary.ended);
-        let child = end.and_then(|_| Some((name.id.clone(), end_of(&name, &execution)?)));
+        let child = end.and_then(|_| Some((name.id.clone(), end_of(&name, &execution, secrets.redactor())?)));
         let (revision, content) = (transition.last_sequence(), InboxContent::ChildEnded);
         let sent = end.into_iter().map(|to| InboxMessage { to, revision, content }).collect();
         let inbox = InboxChanges { sent, taken: Vec::new() };

@@ -405,9 +405,9 @@ impl Driver {
             feed: Some(Arc::clone(&self.feed)),
             events: self.feed.is_followed().then(|| (Arc::clone(&events), self.secrets.redactor().clone())),
             end: (summary.ended && self.feed.is_awaited()).then(|| Arc::from(self.summarize())),
-            child: end
-                .filter(|_| !is_planted(Defect::StaleView))
-                .and_then(|_| Some((self.name.id.clone(), child_end::end_of(&self.name, &self.execution)?))),
+            child: end.filter(|_| !is_planted(Defect::StaleView)).and_then(|_| {
+                Some((self.name.id.clone(), child_end::end_of(&self.name, &self.execution, self.secrets.redactor())?))
+            }),
         };
         match self.commit_with_usage(Write { operation, push: Some(push) }, &changes).await {
             Ok(Ok(_)) => {}

@@ -166,7 +166,7 @@ mod tests {
             [(ExecutionState::Completed, 1), (ExecutionState::Failed, 2), (ExecutionState::Completed, 6)]
         {
             let duration = Duration::from_secs(seconds);
-            let finished = Finished { state, totals: Totals::default(), failure: None, duration };
+            let finished = Finished { state, totals: Totals::default(), failure: None, duration, outputs: None };
             measures.record(&[Fact::Finished(&finished)]);
         }
         assert_eq!(value("executor.executions.success_rate"), Some(2.0 / 3.0));

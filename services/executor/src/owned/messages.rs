@@ -44,6 +44,8 @@ pub(crate) struct EndedChild {
 pub(crate) struct ChildResult {
     /// How it ended.
     pub(crate) end: ChildEnd,
+    /// The values in its output that are secrets of the child.
+    pub(crate) secrets: Vec<String>,
     /// The amounts that its calls have used.
     pub(crate) spent: Amounts,
 }

@@ -257,6 +257,14 @@ impl Sealer {
     }
 }
 
+/// The values in an output that a redactor hides wherever they stand, and not only for the name of their member.
+pub(crate) fn found_in(redactor: &Redactor, output: &Json) -> Vec<String> {
+    let (mut shown, mut found) = (output.as_str().to_owned(), Vec::new());
+    hide::hide(redactor, Text::Json(&mut shown), &mut found);
+    found.retain(|value| !redactor.redact_json::<&str>(&value.as_str().into(), &[]).hidden.is_empty());
+    found
+}
+
 /// A message with its secrets hidden.
 pub(crate) fn shown<M: Texts>(redactor: &Redactor, mut message: M) -> M {
     message.texts(&mut |text| hide::show(redactor, text));

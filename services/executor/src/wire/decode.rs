@@ -277,6 +277,11 @@ fn decode_finished(finished: v1::ExecutionFinished, sequence: i64, lacks: Lacks<
         },
         failure: finished.failure.map(failure_from).transpose().map_err(unknown)?,
         duration: duration(finished.duration),
+        outputs: match (finished.outputs_failure, finished.outputs) {
+            (Some(failure), _) => Some(Err(failure_from(failure).map_err(unknown)?)),
+            (None, None) => None,
+            (None, outputs) => Some(Ok(payload_from(outputs, "the outputs of an execution").map_err(unknown)?)),
+        },
     })
 }
 

@@ -231,6 +231,8 @@ fn finished_message(finished: &Finished) -> v1::ExecutionFinished {
         failure: finished.failure.as_ref().map(failure),
         next_stage: next_stage.into(),
         duration: Some(belay_proto::duration(finished.duration)),
+        outputs: finished.outputs.as_ref().and_then(|outputs| outputs.as_ref().ok()).map(payload),
+        outputs_failure: finished.outputs.as_ref().and_then(|outputs| outputs.as_ref().err()).map(failure),
     }
 }
 

@@ -195,7 +195,15 @@ pub(super) fn workspace_fields(workspace: &Workspace) -> (String, String) {
 pub(crate) fn full(name: &ExecutionName, execution: &Execution) -> v1::Execution {
     let steps = execution.steps().map(|view| step(name, execution, view, StepDetails::Brief)).collect();
     let inputs = (!execution.plan().inputs().is_empty()).then(|| v1::Payload::of_json(execution.inputs().to_string()));
-    v1::Execution { plan: Some(plan_message(execution.plan())), steps, inputs, ..brief(name, execution) }
+    let outputs = execution.outputs();
+    v1::Execution {
+        plan: Some(plan_message(execution.plan())),
+        steps,
+        inputs,
+        outputs: outputs.and_then(Result::ok).map(payload),
+        outputs_failure: outputs.and_then(Result::err).map(failure),
+        ..brief(name, execution)
+    }
 }
 
 /// The BASIC view: everything but the plan and the steps.

@@ -164,6 +164,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
         id: message.id,
         description: message.description,
         inputs,
+        outputs: outputs_from(message.outputs, &mut violations),
         steps,
         stop_on_error: message.stop_on_error,
         parallelism,
@@ -526,6 +527,7 @@ fn draft_message(draft: PlanDraft) -> v1::Plan {
         id: draft.id,
         description: draft.description,
         inputs: draft.inputs.into_iter().map(input_message).collect(),
+        outputs: outputs_message(draft.outputs),
         steps: draft.steps.into_iter().map(step_message).collect(),
         stop_on_error: draft.stop_on_error,
         parallelism: i32::try_from(draft.parallelism).unwrap_or(i32::MAX),
@@ -600,6 +602,25 @@ fn inputs_from(inputs: Vec<v1::PlanInput>, violations: &mut Vec<Violation>) -> B
         }
     }
     read
+}
+
+fn outputs_message(outputs: BTreeMap<String, serde_json::Value>) -> Option<v1::Payload> {
+    let outputs: serde_json::Map<_, _> = outputs.into_iter().collect();
+    (!outputs.is_empty()).then(|| v1::Payload::of_json(serde_json::Value::Object(outputs).to_string()))
+}
+
+/// Outputs from a message, by their names, with what could not be read.
+fn outputs_from(outputs: Option<v1::Payload>, violations: &mut Vec<Violation>) -> BTreeMap<String, serde_json::Value> {
+    let before = violations.len();
+    match arguments_from(outputs, "outputs".into(), violations) {
+        serde_json::Value::Object(outputs) => outputs.into_iter().collect(),
+        _ => {
+            if violations.len() == before {
+                violations.push(violation("outputs".into(), "must be an object with a value for each output"));
+            }
+            BTreeMap::new()
+        }
+    }
 }
 
 fn step_message(step: StepDraft) -> v1::StepSpec {

@@ -238,6 +238,10 @@ table! {
     "The outputs of the steps for all entries of a list are too large to be one list, which would be the output of their step. What they did is done."
     "Let the steps write files, and return only what later steps need."
 
+    OUTPUTS_TOO_LARGE Calls 30 false [InvalidResult] []
+    "The `outputs` of a plan are too large, or read too much of what its steps returned. The execution has ended as it would without them, and has none; a step that carries out the plan fails."
+    "Let the steps write files, and let the outputs name the paths, or smaller parts of the results. `belay executions retry ID --from STEP --plan FILE` computes them anew."
+
     RESOLVED_AS_FAILED Calls 1 false [OutcomeUnknown] []
     "The outcome of a call was unknown, and a person found out that it had failed (`belay executions resolve --failed`)."
     "The message has what the person wrote. Start a plan with what is left to do."

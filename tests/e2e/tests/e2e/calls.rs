@@ -59,10 +59,10 @@ fn ten_calls_have_their_results_in_order_and_only_what_failed_is_made_again() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(!home.path("w/a.txt").exists(), "a call that had completed was made again");
     let (_, result) = home.json(&["executions", "result", "ten"]);
-    let results = result["outputs"]["look"].as_array().unwrap_or_else(|| panic!("{result:#}"));
+    let results = result["stepOutputs"]["look"].as_array().unwrap_or_else(|| panic!("{result:#}"));
     assert_eq!(results[..7], [0, 1, 2, 3, 4, 5, 6].map(|n| json!(n)), "{result:#}");
     assert_eq!(results[7]["content"], "now", "{result:#}");
-    assert_eq!(result["outputs"]["told"], 6, "{result:#}");
+    assert_eq!(result["stepOutputs"]["told"], 6, "{result:#}");
     let why = home.run(["why", "ten"]);
     assert_eq!(why.code, 0, "{why:?}");
 }
@@ -194,7 +194,7 @@ fn the_calls_of_a_step_have_one_effect() {
     let (_, result) = home.json(&["executions", "result", "whole"]);
     let (_, execution) = home.json(&["executions", "get", "whole"]);
     assert_eq!(execution["steps"][0]["stepId"], "make", "{execution:#}");
-    assert!(result["outputs"]["after"].to_string().contains("a.txt"), "{result:#}");
+    assert!(result["stepOutputs"]["after"].to_string().contains("a.txt"), "{result:#}");
     until(|| fs::read_dir(home.path("w/.belay/layers")).unwrap().next().is_none().then_some(()));
     drop(server);
 }

@@ -153,7 +153,7 @@ fn a_result_has_the_shape_that_its_planner_expects() {
     let waited = home.run(["executions", "result", "e1", "--wait", "-o", "json"]);
     assert_eq!(waited.code, 30);
     let own: Value = serde_json::from_str(&waited.out).unwrap();
-    assert_eq!((&own["result"], &own["outputs"]["make"]), (&json!(4), &json!({"n": 4})));
+    assert_eq!((&own["result"], &own["stepOutputs"]["make"]), (&json!(4), &json!({"n": 4})));
 }
 
 /// S4-26, S4-27: an execution that was cancelled or ran out of time has a result, too.

@@ -144,6 +144,11 @@ fn the_limits_are_those_of_the_reader() {
         let inputs: serde_json::Map<_, _> = (0..count).map(|number| (name(number), json!({}))).collect();
         json!({"id": "p", "inputs": inputs, "steps": steps(1)["steps"]})
     };
+    let outputs = |count: usize, chars: usize| {
+        let name = |number: usize| format!("{number:0chars$}");
+        let outputs: serde_json::Map<_, _> = (0..count).map(|number| (name(number), json!("${s0.result}"))).collect();
+        json!({"id": "p", "outputs": outputs, "steps": steps(1)["steps"]})
+    };
     let list = |entries: usize| call(json!({"for_each": vec![1; entries]}));
     let fallback = |calls: usize| call(json!({"fallback": vec![json!({"tool": "u"}); calls]}));
     let calls = |count: usize| {
@@ -195,6 +200,8 @@ fn the_limits_are_those_of_the_reader() {
         ),
         ("inputs", inputs(limits::MAX_INPUTS, 1), inputs(limits::MAX_INPUTS + 1, 1)),
         ("the name of an input", inputs(1, limits::MAX_INPUT_CHARS), inputs(1, limits::MAX_INPUT_CHARS + 1)),
+        ("outputs", outputs(limits::MAX_OUTPUTS, 1), outputs(limits::MAX_OUTPUTS + 1, 1)),
+        ("the name of an output", outputs(1, limits::MAX_OUTPUT_CHARS), outputs(1, limits::MAX_OUTPUT_CHARS + 1)),
         ("attempts", retry(json!({"max_attempts": attempts})), retry(json!({"max_attempts": attempts + 1}))),
         ("no attempts", retry(json!({"maxAttempts": 1})), retry(json!({"maxAttempts": 0}))),
         (
@@ -246,6 +253,8 @@ fn every_limit_stands_in_the_schema() {
         ("MAX_INPUTS", limits::MAX_INPUTS as u64),
         ("MAX_INPUT_CHARS", limits::MAX_INPUT_CHARS as u64),
         ("MAX_INPUT_BYTES", limits::MAX_INPUT_BYTES as u64),
+        ("MAX_OUTPUTS", limits::MAX_OUTPUTS as u64),
+        ("MAX_OUTPUT_CHARS", limits::MAX_OUTPUT_CHARS as u64),
         ("MAX_ARGUMENT_BYTES", limits::MAX_ARGUMENT_BYTES as u64),
         ("MAX_RESOLVED_BYTES", limits::MAX_RESOLVED_BYTES as u64),
         ("MAX_DEPTH", limits::MAX_DEPTH as u64),

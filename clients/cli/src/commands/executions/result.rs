@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use belay_proto::v1::ExecutionEvent;
+use belay_proto::v1::{ExecutionEvent, Payload};
+use serde_json::Value;
 
 use crate::{
     args::{ExecutionArg, Format, execution_help},
@@ -15,15 +16,16 @@ use crate::{
     history::{self, ReadEnd},
     lookup, names, next, read,
     render::{
+        json,
         logs::{self, StepOutput},
         result::{self, Calls, RecordedExecution, Shape},
-        text::{Line, Style},
+        text::{Line, PrintableText, Style},
         tracked_execution::TrackedExecution,
         words,
     },
 };
 
-/// Print the result of an execution: the output of its last step, or of its last steps where none depends on the others
+/// Print the result of an execution: the outputs that its plan declares, or the output of its last step, or of its last steps where none depends on the others
 ///
 /// With `--as`, the result as other planners expect it, as JSON. Exits as the execution ended; of one that has not ended, prints what there is so far.
 #[derive(clap::Args, Debug)]
@@ -97,6 +99,15 @@ async fn recorded(
 /// The outputs as programs printed them; a heading above each where there are several.
 fn text(context: &Context, recorded: &RecordedExecution, tracked: &TrackedExecution) -> Result<(), Failure> {
     let screen = context.screen;
+    if let Some(outputs) = recorded.execution.outputs.as_ref().and_then(Payload::as_json) {
+        let outputs: Value = serde_json::from_str(outputs).unwrap_or_default();
+        screen.print_text(&PrintableText::of_program(&json::text(&outputs, true)))?;
+        return Ok(());
+    }
+    if let Some(failure) = &recorded.execution.outputs_failure {
+        screen.say(&Line::default().and(Style::Warn, format!("no outputs: {}", words::failure(failure))));
+        return Ok(());
+    }
     let last = result::last_completed(&recorded.execution);
     if last.is_empty() {
         let state = words::execution_state(recorded.execution.state());

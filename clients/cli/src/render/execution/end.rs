@@ -6,7 +6,7 @@ use belay_proto::v1::{EffectSummary, Execution, Step, execution, step::State};
 use belay_reasons as reasons;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{next_command, took_in_words};
+use super::{next_command, outputs, took_in_words};
 use crate::{
     exit::Exit,
     failure::Report,
@@ -46,6 +46,7 @@ pub(crate) fn summary(execution: &Execution, now: Duration) -> Vec<Line> {
     };
     let mut lines = vec![headline(execution, mark, &what), Line::new(format!("  {}", place(execution)))];
     lines.extend(unattended(execution));
+    lines.extend(outputs(execution));
     let command = match is_over(state) {
         true => about(&["executions", "get"], &execution.name, &[]),
         false => next_command(execution, true),
@@ -125,6 +126,7 @@ pub(crate) fn report(execution: &Execution) -> Report {
     let mut report = Report::new(&code, message).exit(Exit::of_execution(execution));
     report.heading.push(headline(execution, mark, &what));
     report.heading.extend(failed_steps(execution, &code));
+    report.heading.extend(outputs(execution));
     report.details.push(place(execution));
     report.details.extend(words::trace_id(execution).map(|trace| format!("trace {trace}")));
     report.retryable = failure.is_some_and(|failure| failure.retryable);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use belay_proto::v1::{
-    ErrorClass, Execution, Failure, LastOutput, SkipReason, Step, StepAttempt, StepTotals, ToolStepDetail,
-    TraceContext, WaitingReason, execution, step, step::State, waiting_reason,
+    BlobRef, ErrorClass, Execution, Failure, LastOutput, Payload, SkipReason, Step, StepAttempt, StepTotals,
+    ToolStepDetail, TraceContext, WaitingReason, execution, payload::Content, step, step::State, waiting_reason,
 };
 use pbjson_types::Timestamp;
 
@@ -224,4 +224,36 @@ fn a_good_end_is_short() {
         screen(&summary(&completed, NOW)),
         "✓ quickstart completed in 12s · 3 completed\n  execution e1 in /w\nnext: belay executions get e1\n"
     );
+}
+
+/// The outputs of the plan stand below the steps, and in the last lines of a run, each on a line.
+#[test]
+fn the_outputs_of_the_plan_are_shown() {
+    let outputs = format!(r#"{{"all":[1,"x"],"long":"{}","none":null,"version":"1.4"}}"#, "y".repeat(300));
+    let payload = |content| Some(Payload { content: Some(content) });
+    let ended = Execution {
+        outputs: payload(Content::Json(outputs)),
+        failure: None,
+        state: execution::State::Completed.into(),
+        ..failed()
+    };
+    let shown = format!(
+        "outputs\n\x20 all      [1,\"x\"]\n\x20 long     {}…\n\x20 none     null\n\x20 version  1.4\nnext: ",
+        "y".repeat(199)
+    );
+    for screen in [screen(&full(&ended, true, NOW)), screen(&summary(&ended, NOW))] {
+        assert!(screen.contains(&shown), "{screen}");
+    }
+    let blob = BlobRef { size_bytes: 70_000, ..Default::default() };
+    let large = Execution { outputs: payload(Content::Blob(blob)), ..ended.clone() };
+    let shown = "outputs  70000 bytes, which `belay executions result e1` prints\n";
+    assert!(screen(&summary(&large, NOW)).contains(shown), "{}", screen(&summary(&large, NOW)));
+    let failure =
+        Failure { message: "too large".to_owned(), reason: "OUTPUTS_TOO_LARGE".to_owned(), ..Default::default() };
+    let refused = Execution { outputs: None, outputs_failure: Some(failure), ..ended };
+    let shown = "no outputs: too large (OUTPUTS_TOO_LARGE)\n";
+    assert!(screen(&summary(&refused, NOW)).contains(shown), "{}", screen(&summary(&refused, NOW)));
+    let partial = Execution { outputs_failure: refused.outputs_failure, ..failed() };
+    let heading = report(&partial).heading;
+    assert!(screen(&heading).contains(shown), "{}", screen(&heading));
 }

@@ -64,12 +64,13 @@ fn belay(RecordedExecution { execution, .. }: &RecordedExecution) -> Result<Valu
         plan_id: execution.plan_id.clone(),
         totals: execution.totals,
         failure: execution.failure.clone(),
+        outputs_failure: execution.outputs_failure.clone(),
         ..Execution::default()
     };
     let mut all = json::of(&head)?;
     all["result"] = final_result(execution).unwrap_or_default();
     let outputs: Map<String, Value> =
         completed(execution).map(|step| (step.step_id.clone(), output(step).unwrap_or_default())).collect();
-    all["outputs"] = outputs.into();
+    all["stepOutputs"] = outputs.into();
     Ok(all)
 }

@@ -91,8 +91,12 @@ pub(crate) fn last_completed(execution: &Execution) -> Vec<&Step> {
     completed(execution).filter(|step| step.item.is_none() && !used.contains(&step.step_id)).collect()
 }
 
-/// The output of the last completed step; of several, an object with the output of each by its id. `None` while no step has completed.
+/// The outputs that the plan declares. Without them the output of the last completed step; of several, an object with the output of each by its id. `None` while
+/// no step has completed, and where the declared outputs are refused.
 pub(crate) fn final_result(execution: &Execution) -> Option<Value> {
+    if execution.outputs.is_some() || execution.outputs_failure.is_some() {
+        return execution.outputs.as_ref().map(value);
+    }
     match last_completed(execution).as_slice() {
         [] => None,
         [only] => Some(output(only).unwrap_or_default()),

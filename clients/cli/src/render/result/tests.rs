@@ -437,8 +437,14 @@ fn the_own_shape_has_the_result_and_every_output() {
     recorded.execution.totals = Some(StepTotals { total: 5, completed: 1, ..StepTotals::default() });
     let result = of(&recorded, Shape::Belay).unwrap();
     assert_eq!((&result["state"], &result["result"]), (&json!("STATE_FAILED"), &json!({"content": "x"})));
-    assert_eq!(result["outputs"], json!({"a": {"content": "x"}}));
+    assert_eq!(result["stepOutputs"], json!({"a": {"content": "x"}}));
     assert_eq!((&result["failure"]["code"], &result["totals"]["total"]), (&json!("TOOL_FAILED"), &json!(5)));
+    recorded.execution.outputs = Some(Payload::of_json(r#"{"post":"y"}"#));
+    assert_eq!(of(&recorded, Shape::Belay).unwrap()["result"], json!({"post": "y"}), "what the plan declares");
+    recorded.execution.outputs = None;
+    recorded.execution.outputs_failure = Some(Failure::default());
+    let refused = of(&recorded, Shape::Belay).unwrap();
+    assert_eq!((&refused["result"], &refused["outputsFailure"]["retryable"]), (&Value::Null, &json!(false)));
     let mut nothing = blog_post();
     nothing.execution.steps.clear();
     assert_eq!(of(&nothing, Shape::Belay).unwrap()["result"], Value::Null);

@@ -162,8 +162,13 @@ impl Execution {
                 if !self.has_nothing_left() || finished.totals != self.totals {
                     return Err(Violation::OtherTotals { totals: self.totals });
                 }
+                let may_have_outputs = finished.state.has_outputs() && self.plan().outputs().is_some();
+                if finished.outputs.is_some() != may_have_outputs {
+                    return Err(Violation::OtherOutputs);
+                }
                 self.paused = None;
                 self.ended_at = Some(time);
+                self.outputs.clone_from(&finished.outputs);
             }
         }
         Ok(())

@@ -85,7 +85,7 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
         });
     }
     if has_ended {
-        (execution.stop, execution.ended_at) = (None, None);
+        (execution.stop, execution.ended_at, execution.outputs) = (None, None, None);
         execution.resumed_after_end_at = Some(time);
         execution.forget_compensation();
     }

@@ -3,9 +3,10 @@
 use belay_reasons as reasons;
 
 use crate::{
-    Body, ErrorClass, Execution, ExecutionEvent, ExecutionState, Failure, Finished, SkipReason, StepEvent, StepKey,
-    StepState, Timestamp, Totals,
+    Blobs, Body, ErrorClass, Execution, ExecutionEvent, ExecutionState, Failure, Finished, SkipReason, StepEvent,
+    StepKey, StepState, Timestamp, Totals,
     state::{StepRecord, Stop},
+    steps,
 };
 
 impl Execution {
@@ -91,7 +92,8 @@ impl Execution {
         by.is_some_and(|by| self.steps[by].id == record.id)
     }
 
-    pub(super) fn finish(&self, now: Timestamp) -> Body {
+    /// The end of the execution, with the outputs of its plan; `None` while a blob that they need is not at hand.
+    pub(super) fn finish(&self, now: Timestamp, blobs: &dyn Blobs) -> Option<Body> {
         let Totals { total, completed, failed, .. } = self.totals;
         // An execution that was stopped too late to stop anything has completed: the totals decide.
         let undoes = |record: &StepRecord| record.state == StepState::Completed && self.undoes_completed(record);
@@ -107,12 +109,17 @@ impl Execution {
             _ if completed > undone && !self.plan().stop_on_error() => ExecutionState::Partial,
             _ => ExecutionState::Failed,
         };
-        ExecutionEvent::Finished(Box::new(Finished {
+        let outputs = match self.plan().outputs().filter(|_| state.has_outputs()) {
+            Some(outputs) => Some(steps::outputs::of_plan(self, outputs, blobs)?),
+            None => None,
+        };
+        let finished = Finished {
             state,
             totals: self.totals,
             failure: self.first_failure.clone(),
             duration: now.since(self.created_at),
-        }))
-        .into()
+            outputs,
+        };
+        Some(ExecutionEvent::Finished(Box::new(finished)).into())
     }
 }

@@ -145,7 +145,7 @@ impl Execution {
             return escalated;
         }
         match self.undone() {
-            steps if steps.is_empty() => vec![self.finish(now)],
+            steps if steps.is_empty() => self.finish(now, blobs).into_iter().collect(),
             // Nothing starts while it is paused.
             _ if self.paused.is_some() => Vec::new(),
             steps => vec![ExecutionEvent::CompensationStarted { steps }.into()],

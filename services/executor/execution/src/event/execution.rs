@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use belay_plan::Plan;
 
-use crate::{Allotment, Amounts, BudgetReport, ExecutionState, Failure, Json, OperationId, StepId, Timestamp, Totals};
+use crate::{
+    Allotment, Amounts, BudgetReport, ExecutionState, Failure, Json, OperationId, Payload, StepId, Timestamp, Totals,
+};
 
 /// An event of an execution as a whole.
 #[derive(Clone, Debug, PartialEq)]
@@ -223,4 +225,6 @@ pub struct Finished {
     pub failure: Option<Failure>,
     /// From acceptance to the end.
     pub duration: Duration,
+    /// The outputs that its plan declares, or why there are none; `None` when the plan declares none or the execution has not come to its end.
+    pub outputs: Option<Result<Payload, Failure>>,
 }

@@ -127,6 +127,7 @@ impl Body {
             Self::Operation { event, .. } => event.blob(),
             Self::Step { event: StepEvent::ItemsCollected { output }, .. } => output.blob(),
             Self::Step { event: StepEvent::CachedResultUsed { result, .. }, .. } => result.blob(),
+            Self::Execution(ExecutionEvent::Finished(finished)) => finished.outputs.as_ref()?.as_ref().ok()?.blob(),
             Self::Execution(_) | Self::Step { .. } => None,
         }
     }

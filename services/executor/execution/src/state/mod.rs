@@ -33,7 +33,9 @@ pub use self::{
     step_view::StepView,
     waiting::Waiting,
 };
-use crate::{Actor, Created, ExecutionState, Failure, Json, OperationId, StepId, Timestamp, ToolFacts, Totals};
+use crate::{
+    Actor, Created, ExecutionState, Failure, Json, OperationId, Payload, StepId, Timestamp, ToolFacts, Totals,
+};
 
 /// An execution. Created from events and changed only by events.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +56,8 @@ pub struct Execution {
     pub(crate) last_time: Timestamp,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) ended_at: Option<Timestamp>,
+    /// The outputs of its plan, or why it has none.
+    pub(crate) outputs: Option<Result<Payload, Failure>>,
     /// When it last resumed after its end.
     pub(crate) resumed_after_end_at: Option<Timestamp>,
     /// When its time limit ends it.
@@ -156,6 +160,7 @@ impl Execution {
             last_time: time,
             started_at: None,
             ended_at: None,
+            outputs: None,
             resumed_after_end_at: None,
             deadline,
             awaiting_since: None,
@@ -271,6 +276,11 @@ impl Execution {
     /// The failure of the first step that failed.
     pub fn first_failure(&self) -> Option<&Failure> {
         self.first_failure.as_ref()
+    }
+
+    /// The outputs that its plan declares, or why it has none; `None` while it has not ended, when it has not come to its end, and when the plan declares none.
+    pub fn outputs(&self) -> Option<Result<&Payload, &Failure>> {
+        self.outputs.as_ref().map(Result::as_ref)
     }
 
     /// The principal that started it.

@@ -12,7 +12,7 @@ use super::{
     Account, Compensation, Execution, Operation, PausedBy, Requests, Signals, StepKey, StepProgress, StepRecord,
     StepRole, Steps, Stop, Totals,
 };
-use crate::{Event, ExecutionState, Failure, IllegalEvent, Json, Timestamp};
+use crate::{Event, ExecutionState, Failure, IllegalEvent, Json, Payload, Timestamp};
 
 /// The version of snapshots. It changes with everything that their bytes have: a test compares them with those of this version.
 pub const SNAPSHOT_VERSION: u32 = 16;
@@ -46,6 +46,7 @@ struct Snapshot {
     last_time: Timestamp,
     started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
+    outputs: Option<Result<Payload, Failure>>,
     resumed_after_end_at: Option<Timestamp>,
     deadline: Option<Timestamp>,
     awaiting_since: Option<Timestamp>,
@@ -148,6 +149,7 @@ impl Execution {
             last_time,
             started_at,
             ended_at,
+            outputs,
             resumed_after_end_at,
             deadline,
             awaiting_since,
@@ -177,6 +179,7 @@ impl Execution {
             last_time: *last_time,
             started_at: *started_at,
             ended_at: *ended_at,
+            outputs: outputs.clone(),
             resumed_after_end_at: *resumed_after_end_at,
             deadline: *deadline,
             awaiting_since: *awaiting_since,
@@ -232,6 +235,7 @@ impl Execution {
             last_time,
             started_at,
             ended_at,
+            outputs,
             resumed_after_end_at,
             deadline,
             awaiting_since,
@@ -260,6 +264,7 @@ impl Execution {
             last_time,
             started_at,
             ended_at,
+            outputs,
             resumed_after_end_at,
             deadline,
             awaiting_since,

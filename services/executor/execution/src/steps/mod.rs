@@ -12,7 +12,7 @@ pub(crate) mod child;
 pub(crate) mod condition;
 pub(crate) mod for_each;
 mod layers;
-mod outputs;
+pub(crate) mod outputs;
 pub(crate) mod question;
 mod request;
 pub(crate) mod tool;

@@ -5,13 +5,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use belay_plan::StepValue;
+use belay_plan::{StepKind, StepValue, Template};
 use belay_reasons as reasons;
 use serde_json::Value;
 
 use crate::{
-    BlobRef, BlobValue, Blobs, ErrorClass, Execution, Failure, MAX_READ_BYTES, Payload, StepKey, StepRole, StepState,
-    state::StepRecord,
+    BlobRef, BlobValue, Blobs, ErrorClass, Execution, Failure, Json, MAX_READ_BYTES, Payload, StepKey, StepRole,
+    StepState, state::StepRecord,
 };
 
 /// The values that templates read, by their kind and the id of their step.
@@ -36,6 +36,16 @@ pub(super) fn values<'a>(
     named: impl Iterator<Item = (&'a str, StepValue)>,
     blobs: &'a dyn Blobs,
 ) -> Result<Option<Values<'a>>, Failure> {
+    values_at(execution, Some(step), named, blobs)
+}
+
+/// The same of templates that belong to a step, or to the plan.
+fn values_at<'a>(
+    execution: &'a Execution,
+    step: Option<StepKey>,
+    named: impl Iterator<Item = (&'a str, StepValue)>,
+    blobs: &'a dyn Blobs,
+) -> Result<Option<Values<'a>>, Failure> {
     let mut outputs = Values::default();
     let mut reader = Reader { blobs, read: BTreeSet::new(), bytes: 0, is_wanted: false };
     for (id, what) in named {
@@ -47,19 +57,26 @@ pub(super) fn values<'a>(
             continue;
         }
         if what == StepValue::Item {
-            let step = execution.steps[step].compensates().unwrap_or(step);
-            if let Some(item) = item(&execution.steps[step]) {
+            let step = step.map(|step| execution.steps[step].compensates().unwrap_or(step));
+            if let Some(item) = step.and_then(|step| item(&execution.steps[step])) {
                 outputs.insert(id, what, Cow::Owned(item));
             }
             continue;
         }
-        let Some(key) = named_by(execution, step, id) else { continue };
+        let named = step.map_or_else(|| execution.steps.key(id), |step| named_by(execution, step, id));
+        let Some(key) = named else { continue };
         let record = &execution.steps[key];
+        // What a step has returned that has failed since is for the steps that run then, and no result of the plan.
+        let output = record.output.as_ref().filter(|_| step.is_some() || record.state == StepState::Completed);
         let value = match what {
             StepValue::State => Some(Cow::Owned(record.state.word().into())),
             StepValue::Failure => Some(Cow::Owned(failure(record))),
-            StepValue::Result => match &record.output {
+            StepValue::Result => match output {
                 Some(output) => reader.value(id, output)?,
+                None => None,
+            },
+            StepValue::Outputs => match output {
+                Some(output) => reader.value(id, output)?.and_then(|value| outputs_in(record, value)),
                 None => None,
             },
             StepValue::Results => results(execution, key, &mut reader)?.map(Cow::Owned),
@@ -70,6 +87,37 @@ pub(super) fn values<'a>(
         }
     }
     Ok((!reader.is_wanted).then_some(outputs))
+}
+
+/// The outputs in the result of a step: what its command has appended is a member of it; the outputs of its plan are all of it.
+fn outputs_in<'a>(record: &StepRecord, result: Cow<'a, Value>) -> Option<Cow<'a, Value>> {
+    let is_declared = matches!(record.spec.kind(), StepKind::Plan(step) if step.plan.outputs().is_some());
+    if is_declared && !record.has_entries() {
+        return Some(result);
+    }
+    match result {
+        Cow::Borrowed(result) => result.get("outputs").map(Cow::Borrowed),
+        Cow::Owned(mut result) => result.get_mut("outputs").map(|outputs| Cow::Owned(outputs.take())),
+    }
+}
+
+/// The outputs of the plan: what its templates make of what the steps have. A text in which a reference leads nowhere is null, so that a plan with steps
+/// that may not run has outputs; `None` while a blob is not at hand.
+pub(crate) fn of_plan(
+    execution: &Execution,
+    outputs: &Template,
+    blobs: &dyn Blobs,
+) -> Option<Result<Payload, Failure>> {
+    let too_large =
+        |message| Failure::new(ErrorClass::InvalidResult, reasons::OUTPUTS_TOO_LARGE, format!("outputs: {message}"));
+    let values = match values_at(execution, None, outputs.values(), blobs) {
+        Ok(values) => values?,
+        Err(failure) if failure.class == ErrorClass::InvalidArguments => return Some(Err(too_large(failure.message))),
+        Err(failure) => return Some(Err(failure)),
+    };
+    let resolved = outputs.resolve_or_null(&|id, what| values.get(id, what));
+    let resolved = resolved.map_err(|unresolved| too_large(unresolved.to_string()));
+    Some(resolved.map(|outputs| blobs.payload(Json::canonical(&outputs))))
 }
 
 /// Reads outputs, up to a number of bytes of those that are blobs, and of all that entries of lists have.
@@ -109,7 +157,7 @@ impl<'a> Reader<'a> {
         }
         let message = format!(
             "The templates read more than {MAX_READ_BYTES} bytes of outputs, which is the limit, with that of step `{id}`: read \
-             fewer outputs in one step."
+             fewer of them in one place."
         );
         Err(Failure::new(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, message))
     }

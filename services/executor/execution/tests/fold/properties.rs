@@ -1,6 +1,9 @@
 //! Any plan, any answers, any interference: the rules hold.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use belay_execution::{
     Actor, ApprovalMode, Body, Created, DecideContext, Decision, ErrorClass, Event, Execution, ExecutionState, Json,
@@ -430,6 +433,16 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
     steps
 }
 
+/// Outputs that name what the steps that read others have, and how they end.
+fn outputs(seeds: &[Seed]) -> BTreeMap<String, Value> {
+    let reads = seeds.iter().enumerate().filter(|(_, seed)| seed.reads);
+    let outputs = reads.flat_map(|(place, _)| {
+        ["result", "state", "result.n"]
+            .map(|what| (format!("{place}-{}", what.len()), json!(format!("${{s{place}.{what}}}"))))
+    });
+    outputs.collect()
+}
+
 fn has_entries(step: &StepDraft) -> bool {
     step.for_each.is_some() || matches!(step.kind, StepKindDraft::Calls { .. })
 }
@@ -445,6 +458,7 @@ fn plans() -> impl Strategy<Value = PlanDraft> {
     let more = (capacity, option::weighted(0.3, escalation), option::weighted(0.3, budgets(8)));
     let parts = (vec(seeds(), 1..=MAX_STEPS), prop::bool::weighted(0.3), 0_u32..=4, limits(60), more);
     parts.prop_map(|(seeds, stop_on_error, parallelism, timeout, (capacity, escalation, budget))| PlanDraft {
+        outputs: outputs(&seeds),
         budget,
         escalation,
         id: "any".to_owned(),

@@ -156,7 +156,13 @@ fn after_a_call_was_discarded() {
 fn at_the_end() {
     let play = story("a; b after a").play();
     let finished = |state, totals| {
-        ExecutionEvent::Finished(Box::new(Finished { state, totals, failure: None, duration: Duration::ZERO }))
+        ExecutionEvent::Finished(Box::new(Finished {
+            state,
+            totals,
+            failure: None,
+            duration: Duration::ZERO,
+            outputs: None,
+        }))
     };
     let totals = Totals { total: 2, completed: 2, ..Totals::default() };
     let state = play.state();

@@ -165,7 +165,7 @@ fn everything(now: &Execution) -> Vec<Body> {
     ];
     bodies.extend(states.map(|state| {
         let (totals, failure, duration) = (now.totals(), None, Duration::ZERO);
-        ExecutionEvent::Finished(Box::new(Finished { state, totals, failure, duration })).into()
+        ExecutionEvent::Finished(Box::new(Finished { state, totals, failure, duration, outputs: None })).into()
     }));
     let ended = now.steps().filter(|step| step.state().is_terminal()).map(|step| step.id().clone());
     let retried =

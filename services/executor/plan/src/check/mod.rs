@@ -1,6 +1,7 @@
 //! Checks a draft and makes a plan of it. The caller passes the checks that need the tool catalogue. Nothing is quadratic in the size of the plan.
 
 mod graph;
+mod outputs;
 mod step;
 
 pub use step::is_signal_name;
@@ -211,6 +212,7 @@ fn nested(
     for (position, step) in draft.steps.iter().enumerate() {
         parts.push(checker.step(position, step, &draft.steps));
     }
+    let outputs = checker.outputs(&draft);
     for (step, (part, of_step)) in parts.iter().zip(&draft.steps).enumerate() {
         let planned = part.planned(step, of_step).into_iter();
         let planned = planned
@@ -283,6 +285,7 @@ fn nested(
         labels: draft.labels,
         dry_run: draft.dry_run,
         inputs: draft.inputs.clone(),
+        outputs,
         steps: draft.steps.into_iter().zip(parts).map(|(step, part)| Arc::new(part.complete(step))).collect(),
         dependents,
         index,
@@ -410,8 +413,7 @@ impl<'d> Checker<'d> {
         }
         for (name, input) in inputs {
             let path = path.key(name.clone());
-            let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-            if name.is_empty() || name.len() > MAX_INPUT_CHARS || !name.bytes().all(allowed) {
+            if !is_value_name(name, MAX_INPUT_CHARS) {
                 self.rule(&path, || {
                     format!(
                         "`{}` is not the name of an input: that is 1 to {MAX_INPUT_CHARS} letters, digits, `-` and `_`",
@@ -524,6 +526,12 @@ pub(crate) fn id_problem(id: &str, longest: usize) -> Option<String> {
     (!is_id).then(|| format!("`{}` is not an id: an id is {}{}", shown(id), shape(), look_alikes(id)))
 }
 
+/// Whether an input or an output may have this name.
+fn is_value_name(name: &str, longest: usize) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    !name.is_empty() && name.len() <= longest && name.bytes().all(allowed)
+}
+
 fn step_path(position: usize) -> FieldPath {
     FieldPath::root().key("steps").index(position)
 }
@@ -563,8 +571,14 @@ fn plan_size(draft: &PlanDraft) -> usize {
         let values = [&input.schema, &input.default].into_iter().flatten();
         name.len() + input.description.len() + values.map(json_size).sum::<usize>()
     });
+    let outputs = draft.outputs.iter().map(|(name, value)| name.len() + json_size(value));
     let resources = draft.resources.keys().map(String::len);
-    draft.id.len() + draft.description.len() + inputs.sum::<usize>() + resources.sum::<usize>() + steps.sum::<usize>()
+    draft.id.len()
+        + draft.description.len()
+        + inputs.sum::<usize>()
+        + outputs.sum::<usize>()
+        + resources.sum::<usize>()
+        + steps.sum::<usize>()
 }
 
 #[cfg(test)]

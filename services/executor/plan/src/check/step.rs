@@ -17,7 +17,6 @@ pub use wait::is_signal_name;
 use crate::{
     RunWhen, StepDraft,
     limits::{MAX_DESCRIPTION_CHARS, MAX_STEP_ID_CHARS},
-    path::shown,
 };
 
 use self::part::{Part, Site};
@@ -84,15 +83,7 @@ impl Checker<'_> {
                 self.input(&field, input);
                 continue;
             }
-            if let Some(dotted) = reference.dotted_step().filter(|dotted| self.index.contains_key(dotted.as_str())) {
-                let (step, dotted) = (shown(reference.step()), shown(&dotted));
-                self.rule(&field, || {
-                    format!(
-                        "`${{{reference}}}` could mean the step `{step}` or the step `{dotted}`: write `${{[\"{step}\"].result}}` or \
-                         `${{[\"{dotted}\"].result}}`"
-                    )
-                });
-            }
+            self.unambiguous(&field, reference);
             let explain = "`${…}` names a step of this plan; `$${` stands for the text `${`, and `verbatim` takes a whole argument as it is";
             dependencies.extend(self.dependency(&field, position, reference.step(), steps, explain));
         }

@@ -166,6 +166,9 @@ impl<'n> Reader<'n> {
         if let Some(inputs) = fields.take_exactly("inputs") {
             draft.inputs = self.inputs(&inputs);
         }
+        if let Some(outputs) = fields.take_exactly("outputs") {
+            draft.outputs = self.outputs(&outputs);
+        }
         if let Some(memory) = fields.take(&mut self.report, "memory") {
             self.memory(&memory, &mut draft.inputs);
         }

@@ -1,7 +1,11 @@
 //! The draft that a plan can be made of again.
 
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
 use super::{Plan, StepSpec, calls::OtherCall, checks::Check};
-use crate::{OnError, PlanDraft, RetryPolicy, StepDraft};
+use crate::{OnError, PlanDraft, RetryPolicy, StepDraft, Template};
 
 impl Plan {
     /// The plan as a draft; [`Plan::new`] and [`Plan::stored`] make the same plan of it.
@@ -10,6 +14,7 @@ impl Plan {
             id: self.id.clone(),
             description: self.description.clone(),
             inputs: self.inputs.clone(),
+            outputs: self.outputs.as_ref().map(outputs_of).unwrap_or_default(),
             steps: self.steps.iter().map(|step| step.to_draft()).collect(),
             stop_on_error: self.stop_on_error,
             parallelism: u32::try_from(self.parallelism).expect("it came from a u32"),
@@ -24,6 +29,12 @@ impl Plan {
             dry_run: self.dry_run,
         }
     }
+}
+
+/// The outputs as they were written.
+fn outputs_of(template: &Template) -> BTreeMap<String, Value> {
+    let written = template.source().as_object().into_iter().flatten();
+    written.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 impl StepSpec {

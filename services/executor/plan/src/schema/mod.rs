@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use crate::{
     AuditLevel,
     limits::{
-        MAX_ALLOWED_COMMANDS, MAX_ATTEMPTS, MAX_DURATION, MAX_ESCALATIONS, MAX_GROUP_DEPENDENCIES, MAX_ID_CHARS,
-        MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_LABEL_BYTES, MAX_LABEL_KEY_BYTES,
-        MAX_LABELS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_PROGRAM_BYTES, MAX_RESOURCE_CHARS,
-        MAX_SCHEMA_BYTES, MAX_STEPS,
+        MAX_ALLOWED_COMMANDS, MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_DURATION, MAX_ESCALATIONS, MAX_GROUP_DEPENDENCIES,
+        MAX_ID_CHARS, MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_LABEL_BYTES,
+        MAX_LABEL_KEY_BYTES, MAX_LABELS, MAX_OUTPUT_CHARS, MAX_OUTPUTS, MAX_PARALLELISM, MAX_PLAN_BYTES,
+        MAX_PLAN_RESOURCES, MAX_PROGRAM_BYTES, MAX_RESOURCE_CHARS, MAX_SCHEMA_BYTES, MAX_STEPS,
     },
 };
 use parts::{absent, budget, duration, id, object, optional, present};
@@ -104,6 +104,15 @@ fn plan() -> Value {
             "maxProperties": MAX_INPUTS,
             "propertyNames": {"pattern": "^[A-Za-z0-9_-]+$", "maxLength": MAX_INPUT_CHARS},
             "additionalProperties": {"anyOf": [{"$ref": "#/$defs/input"}, {"type": "null"}]},
+        })),
+        "outputs": optional(json!({
+            "description": format!(
+                "The result of an execution, and of the step that carries out the plan: values by their names, in which templates name what steps returned. At most {MAX_ARGUMENT_BYTES} bytes as JSON."
+            ),
+            "type": "object",
+            "maxProperties": MAX_OUTPUTS,
+            "propertyNames": {"pattern": "^[A-Za-z0-9_-]+$", "maxLength": MAX_OUTPUT_CHARS},
+            "additionalProperties": {"not": {"type": "null"}},
         })),
         "retry_defaults": optional(json!({
             "description": "How often steps are tried that say nothing of it themselves, by the tool that they call, or `plan` for those with a plan of their own.",

@@ -1,6 +1,6 @@
 //! Arguments that name outputs of other steps: `${STEP.result.path}`.
 //!
-//! `STEP` is a step's id, the first part of the path is `result` (or `output`: the same thing), `results`, `state` or `failure`, and then come `.name`, `[0]` or
+//! `STEP` is a step's id, the first part of the path is `result` (or `output`: the same thing), `outputs`, `results`, `state` or `failure`, and then come `.name`, `[0]` or
 //! `["odd key"]`. `${a.result ?? b.result ?? 0}` is the first that leads somewhere and not to null, else the JSON value at its end. A string that is exactly one reference takes the type of what it names; inside a longer string the value is written
 //! out, strings as they are and everything else as compact JSON. `$${` stands for a literal `${`. Keys of objects and the arguments that a
 //! step lists as verbatim are never templates, and what a reference brings in is never looked at for further references.

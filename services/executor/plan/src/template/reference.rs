@@ -115,6 +115,7 @@ impl Reference {
             "" => StepValue::Input,
             "state" => StepValue::State,
             "results" => StepValue::Results,
+            "outputs" => StepValue::Outputs,
             "failure" => StepValue::Failure,
             _ => StepValue::Result,
         }
@@ -134,9 +135,7 @@ impl Reference {
             } else {
                 write!(f, "{}.{}", self.step, self.root)?;
             }
-            // It is written in the place of `result.outputs`.
-            let begin = depth.min(usize::from(self.root == OUTPUTS));
-            for accessor in &self.path[begin..depth] {
+            for accessor in &self.path[..depth] {
                 match accessor {
                     Accessor::Index(index) => write!(f, "[{index}]")?,
                     Accessor::Name(name) if !name.is_empty() && name.chars().all(is_name_char) => write!(f, ".{name}")?,
@@ -359,7 +358,7 @@ impl<'a> Scanner<'a> {
             }
             Accessor::Index(_) => return Err(Fault::Path),
         };
-        let mut path = if root == OUTPUTS { vec![Accessor::Name(OUTPUTS.to_owned())] } else { Vec::new() };
+        let mut path = Vec::new();
         while !self.at_end() {
             path.push(self.accessor()?);
         }

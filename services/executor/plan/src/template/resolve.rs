@@ -51,10 +51,35 @@ impl Template {
         for site in &self.sites {
             *slot(&mut resolved, &site.path) = site.resolve(Absent::Final, output, &mut room)?;
         }
+        self.flat(resolved)
+    }
+
+    /// The resolved value, unless the references have made it deeper than JSON is read.
+    fn flat(&self, resolved: Value) -> Result<Value, UnresolvedReference> {
         if !self.sites.is_empty() && is_too_deep(&resolved) {
             return Err(UnresolvedReference::TooDeep);
         }
         Ok(resolved)
+    }
+
+    /// The same, with null in the place of each string in which a reference leads nowhere and nothing takes its place.
+    ///
+    /// # Errors
+    /// [`UnresolvedReference::TooLarge`] when what the references bring in has more than [`MAX_RESOLVED_BYTES`], [`UnresolvedReference::TooDeep`] when it makes
+    /// the value deeper than JSON is read.
+    pub fn resolve_or_null<'a>(
+        &self,
+        output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
+    ) -> Result<Value, UnresolvedReference> {
+        let mut resolved = self.source.clone();
+        let mut room = MAX_RESOLVED_BYTES;
+        for site in &self.sites {
+            *slot(&mut resolved, &site.path) = match site.resolve(Absent::Final, output, &mut room) {
+                Err(UnresolvedReference::Missing { .. }) => Value::Null,
+                value => value?,
+            };
+        }
+        self.flat(resolved)
     }
 
     /// The value with every reference replaced that leads somewhere, and whether others remain: a string with one of those is as it was written. What
@@ -182,7 +207,8 @@ fn find<'a>(
 ) -> Result<Cow<'a, Value>, UnresolvedReference> {
     let missing = |found: String| UnresolvedReference::Missing { path: reference.to_string(), found };
     let step = reference.step();
-    match output(step, reference.value()).ok_or_else(|| missing(format!("step `{step}` has no output")))? {
+    let what = if reference.value() == StepValue::Outputs { "outputs" } else { "output" };
+    match output(step, reference.value()).ok_or_else(|| missing(format!("step `{step}` has no {what}")))? {
         Cow::Borrowed(value) => descend(value, reference).map(Cow::Borrowed).map_err(missing),
         Cow::Owned(value) if reference.path().is_empty() => Ok(Cow::Owned(value)),
         Cow::Owned(value) => descend(&value, reference).map(|found| Cow::Owned(found.clone())).map_err(missing),

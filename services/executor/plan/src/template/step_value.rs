@@ -5,6 +5,8 @@
 pub enum StepValue {
     /// `result` or `output`: its output.
     Result,
+    /// `outputs`: the outputs of its plan, where that declares some, or those that its command has appended: a member of its result.
+    Outputs,
     /// `results`: what became of each entry of its list, or of each of its calls: a list of objects with `state`, `value`, which is null unless the entry
     /// has completed, and `failure`, which is null unless it has failed.
     Results,

@@ -9,7 +9,11 @@ use crate::limits::MAX_RESOLVED_BYTES;
 /// Resolves a template where each field of `outputs` is the output of the step of that name.
 fn resolve(template: &Value, outputs: &Value) -> Result<Value, String> {
     let template = Template::parse(template).expect("the template can be read");
-    template.resolve(&|step, _| outputs.get(step).map(Cow::Borrowed)).map_err(|error| error.to_string())
+    let value = |step: &str, what| match what {
+        StepValue::Outputs => outputs.get(step)?.get("outputs"),
+        _ => outputs.get(step),
+    };
+    template.resolve(&|step, what| value(step, what).map(Cow::Borrowed)).map_err(|error| error.to_string())
 }
 
 fn refusal(text: &str) -> String {
@@ -269,7 +273,33 @@ fn outputs_are_read_by_their_name() {
     let missing = resolve("${b.outputs.versoin}").unwrap_err().to_string();
     assert!(missing.starts_with("Cannot resolve path: b.outputs.versoin"), "{missing}");
     let template = Template::parse(&json!("${b.outputs.version}")).unwrap();
-    assert_eq!(template.values().collect::<Vec<_>>(), [("b", StepValue::Result)]);
+    assert_eq!(template.values().collect::<Vec<_>>(), [("b", StepValue::Outputs)]);
+}
+
+/// A text in which a reference leads nowhere is null as a whole; what stands beside it is as it would be.
+#[test]
+fn what_leads_nowhere_is_null() {
+    let output = |step: &str, value: StepValue| -> Option<Cow<'static, Value>> {
+        match (step, value) {
+            ("there", StepValue::Result) => Some(Cow::Owned(json!({"n": 7, "none": null}))),
+            ("skipped", StepValue::State) => Some(Cow::Owned("skipped".into())),
+            _ => None,
+        }
+    };
+    let template = json!({
+        "n": "${there.result.n}", "none": "${there.result.none}", "typo": "${there.result.m}",
+        "skipped": "${skipped.result.path}", "text": "at ${skipped.result.path} or ${there.result.n}", "state": "${skipped.state}",
+        "default": "${skipped.result.path ?? \"/\"}", "deep": ["${skipped.result}", {"n": "${there.result.n}!"}], "constant": [1, "$${x}"],
+    });
+    let resolved = Template::parse(&template).unwrap().resolve_or_null(&output).unwrap();
+    let expected = json!({
+        "n": 7, "none": null, "typo": null, "skipped": null, "text": null, "state": "skipped", "default": "/", "deep": [null, {"n": "7!"}],
+        "constant": [1, "${x}"],
+    });
+    assert_eq!(resolved, expected);
+    let large = |_: &str, _| Some(Cow::Owned(json!("x".repeat(MAX_RESOLVED_BYTES / 2))));
+    let template = Template::parse(&json!(["${a.result}", "${a.result}"])).unwrap();
+    assert!(matches!(template.resolve_or_null(&large), Err(UnresolvedReference::TooLarge { .. })));
 }
 
 /// The value after `??` takes the place of a reference that leads nowhere or to null, and keeps its type.

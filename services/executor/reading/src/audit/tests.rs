@@ -75,7 +75,7 @@ fn an_execution_leaves_entries_of_its_start_and_its_end() {
     let ended = |state, failure| {
         let totals = Totals { total: 3, completed: 1, failed: 1, skipped: 1, cancelled: 0 };
         let duration = Duration::from_secs(75);
-        of(ExecutionEvent::Finished(Box::new(Finished { state, totals, failure, duration })).into())
+        of(ExecutionEvent::Finished(Box::new(Finished { state, totals, failure, duration, outputs: None })).into())
     };
     let failed = ended(ExecutionState::Failed, Some(refused()));
     assert_eq!((failed.severity, failed.level), (Severity::Error, AuditLevel::Minimal));

@@ -140,7 +140,8 @@ mod tests {
     #[test]
     fn each_end_is_finished_and_some_are_failed() {
         let of = |state| {
-            let finished = Finished { state, totals: Totals::default(), failure: None, duration: Duration::ZERO };
+            let finished =
+                Finished { state, totals: Totals::default(), failure: None, duration: Duration::ZERO, outputs: None };
             happened(&[Fact::Finished(&finished)])
         };
         for state in [ExecutionState::Completed, ExecutionState::Cancelled] {

@@ -150,8 +150,10 @@ fn events_come_back_as_they_were() {
         spent: Amounts { calls: 0, output_bytes: 6 },
     };
     let totals = Totals { total: 2, completed: 1, failed: 1, ..Totals::default() };
-    let finished =
-        Finished { state: ExecutionState::Partial, totals, failure: Some(failure()), duration: Duration::from_secs(1) };
+    let finished = |outputs| {
+        let (state, duration) = (ExecutionState::Partial, Duration::from_secs(1));
+        ExecutionEvent::Finished(Box::new(Finished { state, totals, failure: Some(failure()), duration, outputs }))
+    };
     let signal = SignalReceived { signal: "go".into(), payload: result() };
     let bodies = [
         ExecutionEvent::Created(Box::new(created)).into(),
@@ -203,7 +205,10 @@ fn events_come_back_as_they_were() {
         ExecutionEvent::Recovered { in_doubt: vec![id()] }.into(),
         ExecutionEvent::DeadlineExceeded.into(),
         ExecutionEvent::AwaitingApproval.into(),
-        ExecutionEvent::Finished(Box::new(finished)).into(),
+        finished(None).into(),
+        finished(Some(Ok(result().into()))).into(),
+        finished(Some(Ok(blob.clone()))).into(),
+        finished(Some(Err(failure()))).into(),
         step(StepEvent::Started),
         step(StepEvent::RetryScheduled {
             failure: failure(),

@@ -25,6 +25,7 @@ id: golden
 parallelism: 8
 timeout: 9h
 budget: {calls: 12, output_bytes: 1000000}
+outputs: {good: '${good.result}', never: '${never.result}', denied: '${denied.state}'}
 steps:
   - {id: good, tool: noop, arguments: {output: 9007199254740993}}
   - {id: flaky, tool: noop, retry: {max_attempts: 2, backoff: [1s]}}

@@ -9,6 +9,7 @@ fn a_plan_comes_back_as_it_was() {
         audit_level: verbose
         resources: {db: 3}
         budget: {calls: 10, output_bytes: 1000000, on_exhausted: fail}
+        outputs: {n: '${a.result.n}', all: ['${l.results}', '$${x}', 9007199254740993]}
         escalation: {retries: 2, backoff: [10s, 1m], then: pause}
         on_error: {TRANSIENT: use_cache}
         steps:
@@ -65,6 +66,7 @@ fn invalid_fields_of_a_message_are_named() {
     let message = v1::Plan {
         id: "p".into(),
         parallelism: -1,
+        outputs: Some(v1::Payload::of_json("[1]")),
         steps: vec![step.clone(), v1::StepSpec { kind: Some(tool), depends_on: vec!["nowhere".into()], ..step }],
         ..v1::Plan::default()
     };
@@ -74,9 +76,10 @@ fn invalid_fields_of_a_message_are_named() {
         .into_iter()
         .map(|violation| violation.field)
         .collect();
-    let unread = ["steps[0].kind", "steps[0].timeout", "steps[1].tool.arguments", "steps[1].timeout", "parallelism"];
-    assert_eq!(fields[..5], unread);
-    assert_eq!(fields[5..], ["steps[1].id", "steps[1].depends_on[0]"], "and everything else, at once");
+    let unread =
+        ["steps[0].kind", "steps[0].timeout", "steps[1].tool.arguments", "steps[1].timeout", "parallelism", "outputs"];
+    assert_eq!(fields[..6], unread);
+    assert_eq!(fields[6..], ["steps[1].id", "steps[1].depends_on[0]"], "and everything else, at once");
 }
 
 #[test]

@@ -39,7 +39,8 @@ fn the_audit_log_names_states_reasons_and_causes_as_the_contract_does() {
         ExecutionState::Cancelled,
         ExecutionState::TimedOut,
     ] {
-        let finished = Finished { state, totals: Totals::default(), failure: None, duration: Duration::ZERO };
+        let finished =
+            Finished { state, totals: Totals::default(), failure: None, duration: Duration::ZERO, outputs: None };
         let body = ExecutionEvent::Finished(Box::new(finished)).into();
         assert_eq!(field(body, "state"), super::super::state_word(state));
     }

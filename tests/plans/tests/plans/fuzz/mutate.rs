@@ -129,7 +129,7 @@ pub(super) enum TreeMutation {
 }
 
 /// Names of fields, and some that are none.
-const NAMES: [&str; 38] = [
+const NAMES: [&str; 39] = [
     "id",
     "stepId",
     "title",
@@ -141,6 +141,7 @@ const NAMES: [&str; 38] = [
     "arguments",
     "params",
     "inputs",
+    "outputs",
     "depends_on",
     "dependencies",
     "run_when",

@@ -328,6 +328,7 @@ async fn read_blobs(name: &str, events: &[v1::ExecutionEvent], observed: &Observ
             Some(Kind::ToolCallRequested(requested)) => requested.arguments.as_ref(),
             Some(Kind::ToolCallCompleted(completed)) => completed.result.as_ref(),
             Some(Kind::StepItemsCollected(collected)) => collected.output.as_ref(),
+            Some(Kind::ExecutionFinished(finished)) => finished.outputs.as_ref(),
             _ => None,
         };
         let Some(Payload::Blob(blob)) = payload.and_then(|payload| payload.content.as_ref()) else { continue };

@@ -281,6 +281,7 @@ fn of_plan(plan: &v1::Plan) -> Value {
         "timeout": plan.timeout.as_ref().map(of_duration),
         "escalation": escalation,
         "inputs": inputs.collect::<Map<String, Value>>(),
+        "outputs": plan.outputs.as_ref().map(|outputs| json_of(Some(outputs))),
         "resources": resources.collect::<Map<String, Value>>(),
     }))
 }

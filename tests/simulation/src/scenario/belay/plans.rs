@@ -20,6 +20,8 @@ pub(super) fn generate(random: &mut StdRng, id: String) -> v1::Plan {
     let count = random.random_range(1..=8);
     v1::Plan {
         inputs: Vec::new(),
+        // Not by chance, so that what the seeds have found before they find again.
+        outputs: (count == 3).then(|| outputs(count)),
         id,
         description: String::new(),
         steps: (0..count).map(|index| step(random, index)).collect(),
@@ -35,6 +37,15 @@ pub(super) fn generate(random: &mut StdRng, id: String) -> v1::Plan {
         on_error: Vec::new(),
         budget: None,
     }
+}
+
+/// Outputs of a plan with so many steps: the result of each, and how it ended.
+fn outputs(count: usize) -> v1::Payload {
+    let of_step = |index: usize| {
+        ["result", "state"].map(|what| (format!("{what}-{index}"), json!(format!("${{s{index}.{what}}}"))))
+    };
+    let outputs: serde_json::Map<String, Value> = (0..count).flat_map(of_step).collect();
+    v1::Payload::of_json(Value::Object(outputs).to_string())
 }
 
 /// A plan of 4 to 8 steps that all append to one file at once.
@@ -203,6 +214,7 @@ fn bound_attempts(step: &mut v1::StepSpec, most: i32) {
 fn add_plan(random: &mut StdRng, step: &mut v1::StepSpec, deeper: usize) {
     let mut own = generate(random, format!("plan-of-{}", step.id));
     own.steps.truncate(2);
+    own.outputs = own.outputs.map(|_| outputs(own.steps.len()));
     let inputs = inputs::add_to_child(random, step, &mut own);
     if deeper > 0 {
         let place = random.random_range(0..own.steps.len());

@@ -6,8 +6,8 @@ use std::{
 };
 
 use belay_execution::{
-    BlobRef, BlobValue, Blobs, Body, ConditionResult, DecideContext, Execution, Json, OperationEnd, OperationEvent,
-    OperationId, OperationKind, Payload, Receipt, RequiredAction, StepState, ToolCallEnd, Work,
+    BlobRef, BlobValue, Blobs, Body, ConditionResult, DecideContext, Execution, ExecutionState, Json, OperationEnd,
+    OperationEvent, OperationId, OperationKind, Payload, Receipt, RequiredAction, StepState, ToolCallEnd, Work,
 };
 use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde_json::{Value, json};
@@ -118,6 +118,43 @@ fn a_template_reads_out_of_blobs_once_they_are_at_hand() {
     );
 }
 
+/// The outputs of a plan read out of blobs before the execution ends, and become one themselves when they are too large to be inline.
+#[test]
+fn outputs_of_a_plan_read_out_of_blobs() {
+    let told = |outputs: Value| {
+        let mut blobs = Memory::default();
+        let mut execution = story("a").outputs(outputs).rehearse().execution;
+        execution.advance_with(CONTEXT, &blobs);
+        let value = json!({"text": "a".repeat(MAX_INLINE), "n": 1});
+        let output = blobs.payload(Json::canonical(&value));
+        complete(&mut execution, "a", output);
+        execution.advance_with(CONTEXT, &blobs);
+        assert!(!execution.state().is_terminal(), "it does not end without them");
+        assert_eq!(blobs.get(), 1);
+        let events = execution.advance_with(CONTEXT, &blobs);
+        assert!(execution.state().is_terminal());
+        let outputs = execution.outputs().unwrap().unwrap().clone();
+        assert_eq!(events.last().unwrap().body.blob(), outputs.blob(), "the event names the blob");
+        (outputs, blobs.stored.into_inner())
+    };
+    let (outputs, _) = told(json!({"n": "${a.result.n}"}));
+    assert_eq!(outputs.inline().unwrap().value(), json!({"n": 1}));
+    let (outputs, stored) = told(json!({"text": "${a.result.text}"}));
+    assert_eq!(stored[&*outputs.blob().unwrap().digest], json!({"text": "a".repeat(MAX_INLINE)}));
+}
+
+/// Outputs that need a damaged blob are none: the execution ends as it would, and says why.
+#[test]
+fn outputs_that_need_a_damaged_blob_are_refused() {
+    let blobs = Memory { is_damaged: true, ..Memory::default() };
+    let mut execution = story("a").outputs(json!({"n": "${a.result.n}"})).rehearse().execution;
+    execution.advance_with(CONTEXT, &blobs);
+    complete(&mut execution, "a", Payload::Blob(BlobRef { digest: "lost".into(), size: 1, redacted: false }));
+    execution.advance_with(CONTEXT, &blobs);
+    let failure = execution.outputs().unwrap().unwrap_err();
+    assert_eq!((execution.state(), failure.reason.as_str()), (ExecutionState::Completed, "BLOB_DAMAGED"));
+}
+
 /// B-09, B-21: a blob that cannot be read is named, and nothing stands in for it.
 #[test]
 fn a_step_that_needs_a_damaged_blob_fails_and_names_it() {
@@ -146,7 +183,7 @@ fn what_one_step_reads_is_bounded() {
         let c = execution.step(execution.step_key("c").unwrap());
         let message = c.failure().map(|failure| failure.message.as_str());
         let expected = "The templates read more than 67108864 bytes of outputs, which is the limit, with that of step `b`: read fewer \
-                        outputs in one step.";
+                        of them in one place.";
         assert_eq!(message, fails.then_some(expected));
     }
 }

@@ -16,6 +16,7 @@ mod forking;
 mod joins;
 mod on_error;
 mod order;
+mod outputs;
 mod pausing;
 mod readers;
 mod recovery;

@@ -78,6 +78,7 @@ pub(crate) fn edited(plan: &Plan, words: &str) -> Plan {
         ("drop", Some(place)) => {
             draft.steps.remove(place);
             draft.steps.iter_mut().for_each(|step| step.depends_on.retain(|on| on.step != id));
+            draft.outputs.retain(|_, value| !value.to_string().contains(&format!("${{{id}.")));
         }
         ("rename", Some(place)) => draft.steps[place].title = "another".to_owned(),
         ("recall", Some(place)) => {

@@ -68,6 +68,12 @@ impl Story {
         self
     }
 
+    /// The result of the execution, by the names of its parts.
+    pub(crate) fn outputs(mut self, outputs: Value) -> Self {
+        self.plan.outputs = outputs.as_object().cloned().into_iter().flatten().collect();
+        self
+    }
+
     pub(crate) fn stop_on_error(mut self) -> Self {
         self.plan.stop_on_error = true;
         self

@@ -122,7 +122,7 @@ impl Checker<'_> {
     }
 
     /// An object with templates as far as it can be read, and whether it is valid.
-    pub(super) fn object(
+    pub(in crate::check) fn object(
         &mut self,
         path: &FieldPath,
         arguments: &serde_json::Value,

@@ -45,6 +45,17 @@ impl Checker<'_> {
             self.refuse(path, || format!("`{}` is the step itself, which cannot wait for its own result", shown(id)));
             return None;
         }
+        self.named_step(path, id, steps, explain)
+    }
+
+    /// The step that an id names, unless it does not exist.
+    pub(in crate::check) fn named_step(
+        &mut self,
+        path: &FieldPath,
+        id: &str,
+        steps: &[StepDraft],
+        explain: &str,
+    ) -> Option<usize> {
         let found = self.index.get(id).copied();
         if found.is_none() && self.places.groups.contains(id) {
             self.refuse(path, || {
@@ -103,8 +114,19 @@ impl Checker<'_> {
             });
             return;
         }
+        self.results_of_entries(field, reference, steps);
+    }
+
+    /// A reference to what became of each entry names a step that has entries.
+    pub(in crate::check) fn results_of_entries(
+        &mut self,
+        field: &FieldPath,
+        reference: &Reference,
+        steps: &[StepDraft],
+    ) {
+        let id = shown(reference.step());
         let named = self.index.get(reference.step()).map(|&position| &steps[position]);
-        if named.is_some_and(|named| !named.has_entries()) {
+        if reference.value() == StepValue::Results && named.is_some_and(|named| !named.has_entries()) {
             self.rule(field, || {
                 format!(
                     "`${{{reference}}}` is what became of each entry, and `{id}` has neither `for_each` nor `calls`: name `${{{id}.result}}`, or \
@@ -112,6 +134,20 @@ impl Checker<'_> {
                 )
             });
         }
+    }
+
+    /// A reference names one step, however ids with dots are read.
+    pub(in crate::check) fn unambiguous(&mut self, field: &FieldPath, reference: &Reference) {
+        let Some(dotted) = reference.dotted_step().filter(|dotted| self.index.contains_key(dotted.as_str())) else {
+            return;
+        };
+        let (step, dotted) = (shown(reference.step()), shown(&dotted));
+        self.rule(field, || {
+            format!(
+                "`${{{reference}}}` could mean the step `{step}` or the step `{dotted}`: write `${{[\"{step}\"].result}}` or \
+                 `${{[\"{dotted}\"].result}}`"
+            )
+        });
     }
 
     /// Reports a cycle at the field where its first step names its second.

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde_json::Value as Json;
+
 use crate::{
     Backoff, Budget, Escalation, Input, OnError, OnExhausted, RecoveryStrategy, StepDraft, Then,
     check::retry_problems,
@@ -39,6 +41,21 @@ impl<'n> Reader<'n> {
             read.insert(entry.key.name.clone(), input);
         }
         read
+    }
+
+    /// The values of the plan's outputs, by their names.
+    pub(super) fn outputs(&mut self, outputs: &Value<'n>) -> BTreeMap<String, Json> {
+        let Some(entries) = outputs.node.entries() else {
+            outputs.refuse(&mut self.report, || {
+                "must be an object with a value for each output, such as {version: \"${STEP.result}\"}".to_owned()
+            });
+            return BTreeMap::new();
+        };
+        let read = entries.iter().map(|entry| {
+            let value = Value { path: outputs.path.key(entry.key.name.clone()), node: &entry.value };
+            (entry.key.name.clone(), self.precise(Some(value)).unwrap_or_default())
+        });
+        read.collect()
     }
 
     /// The working memory that other planners hand over with a plan: an input, so that templates read it and a start may give another.

@@ -1,6 +1,7 @@
 //! An execution as it has ended: its totals, its plan and inputs, and that nothing that was shown is lost.
 
 use belay_proto::v1::{self, execution, execution_event::Kind, step};
+use serde_json::Value;
 
 use super::super::calls::json;
 use super::super::client::is_terminal;
@@ -66,6 +67,7 @@ impl<'a> ExecutionAudit<'a, '_> {
         if !fits {
             self.violation(format_args!("it ended as {:?} with {counted:?}", finished.state()));
         }
+        self.outputs(fold, finished);
         trace::count(match finished.state() {
             E::Completed => "executions completed",
             E::Partial => "executions partial",
@@ -73,6 +75,41 @@ impl<'a> ExecutionAudit<'a, '_> {
             E::Cancelled => "executions cancelled",
             _ => "executions timed out",
         });
+    }
+
+    /// The outputs are what the plan declares of its steps as they have ended, and what readers get; those of a step that has not completed are null.
+    fn outputs(&mut self, fold: &Fold, finished: &v1::ExecutionFinished) {
+        use step::State as S;
+        let is_over = matches!(finished.state(), execution::State::Completed | execution::State::Partial);
+        let declared =
+            fold.plan.outputs.as_ref().filter(|_| is_over).map(|outputs| json(Some(outputs), &self.kept.blobs));
+        if finished.outputs.is_some() != declared.is_some() || finished.outputs_failure.is_some() {
+            self.violation(format_args!("it ended as {:?}, and its outputs are {finished:?}", finished.state()));
+        }
+        let (Some(Value::Object(declared)), Some(outputs)) = (declared, &finished.outputs) else { return };
+        let resolved = declared.into_iter().map(|(name, template)| {
+            let text = template.as_str().unwrap_or_default().trim_matches(['$', '{', '}']);
+            let (step, what) = text.split_once('.').unwrap_or_default();
+            let place = fold.plan.steps.iter().position(|planned| planned.id == step);
+            let step = place.map(|place| &fold.picture.steps[place]);
+            let state = match step.map(v1::Step::state) {
+                Some(S::Completed) => "completed",
+                Some(S::Failed) => "failed",
+                Some(S::Skipped) => "skipped",
+                _ => "cancelled",
+            };
+            let output = step.filter(|_| state == "completed").and_then(|step| step.output.as_ref());
+            (name, if what == "state" { state.into() } else { json(output, &self.kept.blobs) })
+        });
+        let (expected, found) = (Value::Object(resolved.collect()), json(Some(outputs), &self.kept.blobs));
+        if found != expected {
+            self.violation(format_args!("its outputs are {found}, and its steps have {expected}"));
+        }
+        let shown = self.kept.execution.outputs.as_ref();
+        if shown != Some(outputs) {
+            self.violation(format_args!("its outputs are {outputs:?}, and a reader gets {shown:?}"));
+        }
+        trace::count("outputs of plans");
     }
 
     /// The plan is the requested one.
@@ -87,7 +124,9 @@ impl<'a> ExecutionAudit<'a, '_> {
             self.violation("its plan is not the one that was asked for");
         }
         let terms = |plan: &v1::Plan| plan.steps.iter().map(documents::terms).collect::<Vec<_>>();
-        let of_plan = |plan: &v1::Plan| (plan.escalation.clone(), plan.resources.clone(), plan.stop_on_error);
+        let of_plan = |plan: &v1::Plan| {
+            (plan.escalation.clone(), plan.resources.clone(), plan.stop_on_error, plan.outputs.clone())
+        };
         if let Some(Kind::ExecutionCreated(created)) = self.kept.events.first().and_then(|event| event.kind.as_ref()) {
             let plan = created.plan.clone().unwrap_or_default();
             let (has, wants) = (terms(&plan), terms(asked));

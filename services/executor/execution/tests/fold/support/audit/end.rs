@@ -34,6 +34,36 @@ impl Audit {
             _ => ExecutionState::Failed,
         };
         assert_eq!(finished.state, expected);
+        self.outputs(finished);
+    }
+
+    /// An execution has outputs when its plan declares some and it has come to its end. Those that name a step's result are null unless the step has
+    /// completed, and those that name its state say how it ended.
+    fn outputs(&self, finished: &Finished) {
+        let has_ended = matches!(finished.state, ExecutionState::Completed | ExecutionState::Partial);
+        assert_eq!(finished.outputs.is_some(), has_ended && self.plan.outputs().is_some());
+        let Some(Ok(outputs)) = &finished.outputs else { return };
+        let outputs = outputs.inline().expect("nothing here is large").value();
+        let declared = self.plan.outputs().expect("they are declared").source().as_object().expect("an object");
+        assert!(outputs.as_object().expect("an object").keys().eq(declared.keys()));
+        for (name, template) in declared {
+            let text = template.as_str().and_then(|text| text.strip_prefix("${")?.strip_suffix('}'));
+            let Some((step, what)) = text.and_then(|text| text.split_once('.')) else { continue };
+            let step = self.ids.iter().position(|id| id == step).expect("a step of the plan");
+            let state = match () {
+                () if self.completed.contains(&step) => "completed",
+                () if self.failed.contains(&step) => "failed",
+                () if self.skipped.contains_key(&step) => "skipped",
+                () => "cancelled",
+            };
+            match what {
+                "state" => assert_eq!(outputs[name], state, "{name}"),
+                "result" => {
+                    assert!(outputs[name].is_null() || state == "completed", "{name} of a step that is {state}")
+                }
+                _ => {}
+            }
+        }
     }
 
     pub(super) fn dependencies_ended(&self, step: usize) -> bool {
