@@ -290,7 +290,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_acknowledging_before_the_commit",
         run: belay::acknowledging_before_the_commit,
-        expect: Expect::Found { violation: "is gone", first: 4, within: 200 },
+        expect: Expect::Found { violation: "is gone", first: 2, within: 200 },
     },
     Scenario {
         name: "belay_forgetting_calls",
@@ -300,7 +300,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_applying_before_the_row",
         run: belay::applying_before_the_row,
-        expect: Expect::Found { violation: "is in place, and the call ended", first: 2, within: 200 },
+        expect: Expect::Found { violation: "is in place, and the call ended", first: 3, within: 200 },
     },
     Scenario {
         name: "belay_staging_without_sync",
@@ -315,12 +315,12 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_journal_without_sync",
         run: belay::journal_without_sync,
-        expect: Expect::Found { violation: "is gone", first: 1, within: 200 },
+        expect: Expect::Found { violation: "is gone", first: 0, within: 200 },
     },
     Scenario {
         name: "belay_ledger_without_sync",
         run: belay::ledger_without_sync,
-        expect: Expect::Found { violation: "executed again", first: 45, within: 200 },
+        expect: Expect::Found { violation: "executed again", first: 14, within: 200 },
     },
     Scenario {
         name: "belay_acknowledgement_not_retried",
@@ -345,7 +345,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_wall_clock_timers",
         run: belay::wall_clock_timers,
-        expect: Expect::Found { violation: "stuck", first: 4, within: 200 },
+        expect: Expect::Found { violation: "stuck", first: 6, within: 200 },
     },
     Scenario {
         name: "belay_expired_grant_drops_effect",
@@ -375,7 +375,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_lost_answer_trusted",
         run: belay::lost_answer_trusted,
-        expect: Expect::Found { violation: "is gone", first: 6, within: 200 },
+        expect: Expect::Found { violation: "is gone", first: 11, within: 200 },
     },
     Scenario {
         name: "belay_lost_wake_up",
@@ -385,7 +385,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_unrecorded_child_deleted",
         run: belay::unrecorded_child_deleted,
-        expect: Expect::Found { violation: "had recorded its end", first: 7, within: 200 },
+        expect: Expect::Found { violation: "had recorded its end", first: 4, within: 200 },
     },
     Scenario {
         name: "belay_lost_child_started_again",
@@ -425,7 +425,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_stale_look",
         run: belay::stale_look,
-        expect: Expect::Found { violation: "had ended, and another answer", first: 4, within: 200 },
+        expect: Expect::Found { violation: "had ended, and another answer", first: 21, within: 200 },
     },
     Scenario {
         name: "belay_unordered_collection",
