@@ -239,7 +239,7 @@ table! {
     "Let the steps write files, and return only what later steps need."
 
     OUTPUTS_TOO_LARGE Calls 30 false [InvalidResult] []
-    "The `outputs` of a plan are too large, or read too much of what its steps returned. The execution has ended as it would without them, and has none; a step that carries out the plan fails."
+    "The `outputs` of a plan are too large or nested too deep, or read too much of what its steps returned. The execution has ended as it would without them, and has none; a step that carries out the plan fails."
     "Let the steps write files, and let the outputs name the paths, or smaller parts of the results. `belay executions retry ID --from STEP --plan FILE` computes them anew."
 
     RESOLVED_AS_FAILED Calls 1 false [OutcomeUnknown] []

@@ -300,6 +300,10 @@ fn what_leads_nowhere_is_null() {
     let large = |_: &str, _| Some(Cow::Owned(json!("x".repeat(MAX_RESOLVED_BYTES / 2))));
     let template = Template::parse(&json!(["${a.result}", "${a.result}"])).unwrap();
     assert!(matches!(template.resolve_or_null(&large), Err(UnresolvedReference::TooLarge { .. })));
+    let deep = |_: &str, _| Some(Cow::Owned((1..belay_json::MAX_DEPTH).fold(json!(1), |inner, _| json!([inner]))));
+    let resolve = |value: Value| Template::parse(&value).unwrap().resolve_or_null(&deep);
+    assert!(resolve(json!("${a.result}")).is_ok());
+    assert!(matches!(resolve(json!([["${a.result}"]])), Err(UnresolvedReference::TooDeep)));
 }
 
 /// The value after `??` takes the place of a reference that leads nowhere or to null, and keeps its type.
