@@ -26,6 +26,8 @@ pub(super) struct Observations {
     gate_remembers: bool,
     /// Whether the executor keeps its journal.
     journal_remembers: bool,
+    /// Whether an executor may be replaced without noticing it.
+    replaces_executors: bool,
     damaged: DamagedCalls,
     /// Executions that retention has deleted.
     taken: DeletedExecutions,
@@ -124,6 +126,12 @@ impl Observations {
     ) -> Self {
         let checker = checker.clone();
         Self { checker, gate_remembers, journal_remembers, damaged, taken, backup, has_reader, ..Self::default() }
+    }
+
+    /// The same, of a run in which an executor may be replaced without noticing it.
+    #[must_use]
+    pub(super) fn of_replaced_executors(self, replaces_executors: bool) -> Self {
+        Self { replaces_executors, ..self }
     }
 
     /// Whether there is one that only reads the executor's journal.
@@ -247,9 +255,12 @@ impl Observations {
         }
         let mut observed = self.state();
         let asked = observed.approvals.entry(name.clone()).or_default();
-        // An executor that has lost the answer with its journal, or that it had cancelled the form, asks again.
-        let is_asked_again = |before| {
-            !self.journal_remembers && matches!(before, approval::State::Answered | approval::State::Cancelled)
+        // An executor that has lost the answer with its journal, or that it had cancelled the form, asks again. So does one that was replaced and does not
+        // know that its successor has withdrawn the form: both have one store, by whose position the gate would tell them apart. It is withdrawn again.
+        let is_asked_again = |before| match before {
+            approval::State::Answered => !self.journal_remembers,
+            approval::State::Cancelled => !self.journal_remembers || self.replaces_executors,
+            _ => false,
         };
         let may_become = |before, after| may_become(before, after) || is_asked_again(before);
         let later = asked.shown.range(revision + 1..).find(|(_, later)| !may_become(state, later.state()));

@@ -52,7 +52,8 @@ pub(super) fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
         taken.clone(),
         backup.clone(),
         bugs.reads_beside(),
-    );
+    )
+    .of_replaced_executors(bugs.replaces_executors);
     let policies = policy::generate(&mut random);
     let mut knobs = Knobs::generate(&mut random, seed);
     if bugs.retains {
