@@ -38,13 +38,20 @@ pub fn entries(list: Value, source: &str) -> Result<Vec<Value>, String> {
                 format!("{}: {message}.", FieldPath::root().key("for_each").join(&field))
             });
         }
-        Value::Object(_) => "an object",
+        other => kind_of(&other),
+    };
+    Err(format!("for_each: `{source}` is {kind}, and must be a list."))
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
         Value::String(_) => "text",
-    };
-    Err(format!("for_each: `{source}` is {kind}, and must be a list."))
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
 }
 
 /// The problems of a matrix as it is written: whatever is a reference is known when its step starts.
@@ -80,7 +87,7 @@ fn combinations(matrix: &Value) -> Result<Vec<Value>, Problem> {
     let path = FieldPath::root().key(MATRIX);
     let Value::Object(fields) = matrix else { return Err(not_a_matrix(path)) };
     let list = |name: &str, value: &'_ Value| {
-        let message = || "must be a list".to_owned();
+        let message = || format!("is {}, and must be a list", kind_of(value));
         value.as_array().cloned().ok_or_else(|| problem(path.key(name.to_owned()), message()))
     };
     let mut dimensions: Vec<(&str, Vec<Value>)> = Vec::new();
@@ -219,8 +226,8 @@ mod tests {
         for (matrix, refused) in [
             (json!([1]), "for_each.matrix: must be an object"),
             (json!({}), "for_each.matrix: must be an object"),
-            (json!({"os": "linux"}), "for_each.matrix.os: must be a list."),
-            (json!({"os": ["linux"], "include": {}}), "for_each.matrix.include: must be a list."),
+            (json!({"os": "linux"}), "for_each.matrix.os: is text, and must be a list."),
+            (json!({"os": ["linux"], "include": {}}), "for_each.matrix.include: is an object, and must be a list."),
             (
                 json!({"os": ["linux"], "exclude": [1]}),
                 "for_each.matrix.exclude[0]: must be an object with values by name.",

@@ -96,7 +96,7 @@ fn a_matrix_is_read_when_its_step_starts() {
             .map(|(os, version)| format!(r#"{{"all":{{"os":"{os}","version":{version}}}}}"#))
     );
     for (versions, message) in [
-        (json!(3), "for_each.matrix.version: must be a list."),
+        (json!(3), "for_each.matrix.version: is a number, and must be a list."),
         (
             json!(vec![0; 5_001]),
             "for_each.matrix: has more than 10000 combinations: leave out values, or give each entry more to do.",
