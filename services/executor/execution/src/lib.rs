@@ -10,6 +10,7 @@
 //! |---|---|
 //! | what can happen | `event/`, one file a family |
 //! | what an execution remembers | `state/` |
+//! | the rules of a log | `violation.rs` |
 //! | what an event changes | `apply/`, and the `apply` of each kind of step |
 //! | what follows | `decide/`, and the `next` of each kind of step |
 //! | a kind of step | `steps/`, one file each |
