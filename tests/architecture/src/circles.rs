@@ -171,15 +171,19 @@ fn circles<'a>(imports: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> Vec<BTreeSet<&
     found
 }
 
+/// The scenario of the whole system: what clients and people do, the records of that, and the audits of both still name each other.
+const SCENARIO: &str = "tests/simulation/src/scenario/belay/";
+
 #[test]
-fn no_files_of_the_product_import_each_other_in_a_circle() {
-    let folders =
-        house::crates().into_iter().map(|member| member.folder).filter(|folder| !folder.starts_with("tests/"));
+fn no_files_import_each_other_in_a_circle() {
+    let folders = house::crates().into_iter().map(|member| member.folder);
     let (mut found, mut why) = (BTreeSet::new(), String::new());
     for folder in folders {
         let modules = Modules::of(&folder);
         let imports = modules.imports();
-        for circle in circles(&imports) {
+        for circle in
+            circles(&imports).into_iter().filter(|circle| !circle.iter().all(|file| file.starts_with(SCENARIO)))
+        {
             for file in &circle {
                 let within: Vec<_> = imports[file].intersection(&circle).collect();
                 why.push_str(&format!("{file} imports {within:?}\n"));

@@ -10,14 +10,11 @@ mod table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use self::table::{Row, Status};
+use self::table::{FilesByRequirement, Row, Status};
 use crate::{house, source};
 
 const PAGE: &str = "docs/requirements.md";
 const IDS: &str = include_str!("requirements/ids.txt");
-
-/// For each id the test files that name it.
-type FilesByRequirement = BTreeMap<String, BTreeSet<String>>;
 
 /// The part of a source file that tests.
 ///

@@ -11,7 +11,8 @@ use tonic::Code;
 
 use crate::{
     readers::refused,
-    soak::{CheckResult, Soak, Wrong, id},
+    soak::Soak,
+    wrong::{CheckResult, Wrong, id},
 };
 
 /// An execution that has ended, as three readers see it.

@@ -14,6 +14,7 @@ mod pressure;
 mod readers;
 mod server;
 mod soak;
+mod wrong;
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -21,11 +22,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    pressure::Pressure,
-    server::Server,
-    soak::{Soak, Wrong},
-};
+use crate::{pressure::Pressure, server::Server, soak::Soak, wrong::Wrong};
 
 /// The duration without `--minutes`.
 const MINUTES: f64 = 2.0;

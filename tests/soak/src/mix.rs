@@ -11,7 +11,8 @@ use tonic::Code;
 use crate::{
     check::{self, CommandEnd},
     readers::{refused, wait_for},
-    soak::{CheckResult, Soak, Wrong, id},
+    soak::Soak,
+    wrong::{CheckResult, Wrong, id},
 };
 
 /// The longest time that one execution of the mix takes.

@@ -9,7 +9,8 @@ use rand::{Rng as _, rngs::SmallRng};
 use tokio::{task::JoinHandle, time::Instant};
 use tonic::{Code, Status};
 
-use crate::soak::{CheckResult, Soak, Wrong, id};
+use crate::soak::Soak;
+use crate::wrong::{CheckResult, Wrong, id};
 
 /// The delay between the requests of one reader.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
-use crate::soak::Wrong;
+use crate::wrong::Wrong;
 
 /// Commands and the declared tool need no approval, except for what they change in `asked`.
 const POLICY: &str = "

@@ -11,21 +11,15 @@ use std::{
 };
 
 use belay_e2e::{Client, Person};
-use belay_proto::v1;
 use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use tokio::sync::Notify;
 use tonic::{Code, Response, Status};
 
 use crate::server::{Server, StoppedServer};
-
-/// The result of a comparison.
-pub(crate) type CheckResult<T = ()> = Result<T, Box<Wrong>>;
+use crate::wrong::Wrong;
 
 /// The number of executions that readers choose from.
 const MAX_RECENT: usize = 64;
-
-/// The number of events that a report shows.
-const SHOWN_EVENTS: usize = 24;
 
 /// How often a request is sent again.
 const MAX_RETRIES: usize = 500;
@@ -44,30 +38,7 @@ const COUNTED: [&str; 7] = [
     "updates watched",
 ];
 
-/// A difference: an execution, a step of it where there is one, and the events that say otherwise.
-#[derive(Debug)]
-pub(crate) struct Wrong {
-    execution: String,
-    step: String,
-    what: String,
-    events: Vec<String>,
-}
-
 impl Wrong {
-    /// A difference without events.
-    pub(crate) fn new(execution: &str, step: &str, what: String) -> Self {
-        Self { execution: id(execution).to_owned(), step: step.to_owned(), what, events: Vec::new() }
-    }
-
-    /// The same with the last events of the step, or of the execution when it is about none.
-    pub(crate) fn with(mut self, events: &[v1::ExecutionEvent]) -> Self {
-        let is_about = |event: &&v1::ExecutionEvent| self.step.is_empty() || event.step_id == self.step;
-        let about: Vec<_> = events.iter().filter(is_about).collect();
-        let shown = about.iter().skip(about.len().saturating_sub(SHOWN_EVENTS));
-        self.events = shown.map(|event| shown_event(event)).collect();
-        self
-    }
-
     /// The text that a person reads.
     pub(crate) fn shown(&self, server: &StoppedServer) -> String {
         let Self { execution, step, what, events } = self;
@@ -90,18 +61,6 @@ impl Wrong {
         }
         text
     }
-}
-
-/// An event in one line of at most 300 characters.
-fn shown_event(event: &v1::ExecutionEvent) -> String {
-    let kind = event.kind.as_ref().map_or_else(String::new, |kind| format!("{kind:?}"));
-    let line = format!("{} {} {}.{} {kind}", event.sequence, event.step_id, event.attempt, event.operation);
-    line.chars().take(300).collect()
-}
-
-/// The last part of a name.
-pub(crate) fn id(name: &str) -> &str {
-    name.rsplit('/').next().unwrap_or_default()
 }
 
 /// A run of the soak.

@@ -1,9 +1,12 @@
 //! The two parts of docs/requirements.md: rows `| id | what must hold | status |`, which people write, and then the rows `| id | shown by |`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{FilesByRequirement, ids};
+use super::ids;
+
+/// For each id the test files that name it.
+pub(super) type FilesByRequirement = BTreeMap<String, BTreeSet<String>>;
 
 /// The heading of the second part. Everything after it is generated.
 const SHOWN_BY: &str = "## Shown by";

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::TestOutcome;
+use super::outcome::TestOutcome;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]

@@ -2,7 +2,7 @@
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-use super::TestOutcome;
+use super::outcome::TestOutcome;
 
 /// Reads the test cases: their names are what stands around them, from the outside in.
 pub(super) fn parse(text: &str) -> Result<Vec<(String, TestOutcome)>, String> {

@@ -1,6 +1,6 @@
 //! Output of `cargo test`: which program runs, then a line for each of its tests.
 
-use super::TestOutcome;
+use super::outcome::TestOutcome;
 
 /// Reads the lines. Tests are named by their program's source file and their own path.
 pub(super) fn parse(text: &str) -> Vec<(String, TestOutcome)> {

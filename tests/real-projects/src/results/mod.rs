@@ -3,6 +3,7 @@
 mod go;
 mod junit;
 mod libtest;
+mod outcome;
 mod tap;
 
 use std::{
@@ -12,6 +13,8 @@ use std::{
 };
 
 use serde::Deserialize;
+
+pub use self::outcome::TestOutcome;
 
 /// How a runner writes its results.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -25,17 +28,6 @@ pub enum Format {
     Libtest,
     /// The Test Anything Protocol.
     Tap,
-}
-
-/// How one test ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TestOutcome {
-    /// It passed.
-    Passed,
-    /// It failed.
-    Failed,
-    /// It did not run.
-    Skipped,
 }
 
 /// The results of one run of a suite.

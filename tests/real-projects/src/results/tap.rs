@@ -1,6 +1,6 @@
 //! The Test Anything Protocol, as tape and libuv write it.
 
-use super::TestOutcome;
+use super::outcome::TestOutcome;
 
 /// Reads the outermost lines. The running number is left out, because it depends on what ran before. tape puts the name of a test into a
 /// comment before its assertions; libuv puts ` - ` before the name of each test, and what the test printed into comments after it.

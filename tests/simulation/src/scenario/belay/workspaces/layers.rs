@@ -7,8 +7,9 @@ use belay_workspace::{CommitError, Digest, IoFailure, LayerPlace, OwnChanges, Vi
 use serde::{Deserialize, Serialize};
 
 use super::files::{Files, Op};
+use super::support::{conflict, failed};
 use super::view::ModelView;
-use super::{conflict, failed};
+
 use crate::trace;
 
 /// A staged or kept layer.

@@ -7,13 +7,14 @@
 
 mod files;
 mod layers;
+mod support;
 mod view;
 
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use belay_tool_runner::{StagedEffect, View, WorkspaceDirectories, WorkspaceDirectory};
 use belay_workspace::{
@@ -23,6 +24,7 @@ use belay_workspace::{
 pub(super) use self::files::{Change, contents};
 use self::files::{Files, Op};
 use self::layers::Layer;
+use self::support::{conflict, failed, lock};
 pub(super) use self::view::ModelView;
 use super::outside::Outside;
 use crate::{disk, machine, trace};
@@ -51,15 +53,6 @@ impl ModelDirectories {
     pub(super) fn new(flaw: Flaw, outside: &Outside) -> Self {
         Self { flaw, outside: outside.clone(), open: Arc::default() }
     }
-}
-
-/// Every change is one insertion: a panic elsewhere leaves nothing half-done.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn failed(doing: &'static str, path: impl AsRef<Path>, source: io::Error) -> IoFailure {
-    IoFailure { doing, path: path.as_ref().display().to_string(), source }
 }
 
 impl WorkspaceDirectories for ModelDirectories {
@@ -137,10 +130,6 @@ type Plan = Vec<(String, Option<Digest>)>;
 fn plan(staged: &StagedEffect) -> Result<Plan, CommitError> {
     let unreadable = |error: serde_json::Error| failed("reading the plan of commit", &staged.id, error.into());
     Ok(serde_json::from_str(&staged.plan).map_err(unreadable)?)
-}
-
-fn conflict<'a>(paths: impl IntoIterator<Item = &'a str>) -> Vec<RelPath> {
-    paths.into_iter().map(|path| RelPath::parse(path).expect("a path of a view")).collect()
 }
 
 impl Workspace {

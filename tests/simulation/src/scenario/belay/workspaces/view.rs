@@ -11,7 +11,7 @@ use belay_workspace::{
 };
 
 use super::files::{Files, Op};
-use super::lock;
+use super::support::lock;
 
 /// The mode of every file.
 const MODE: u32 = 0o644;
