@@ -1,4 +1,10 @@
-use super::*;
+use belay_plan::Plan;
+use belay_proto::v1::{self, step_spec::Kind};
+
+use super::{
+    read::{checked_plan_from, stored_plan_from},
+    write::{plan_message, stored_plan_message},
+};
 
 #[test]
 fn a_plan_comes_back_as_it_was() {
