@@ -272,7 +272,11 @@ tools:
     let refused = run("production", 3);
     assert_eq!(refused["failure"]["code"], "PRECONDITION_FAILED", "{refused:#}");
     let message = refused["failure"]["message"].as_str().unwrap();
-    assert!(message.contains("before the tool `deploy` runs") && message.contains("arguments.score > 3"), "{message}");
+    assert!(
+        message.contains("A precondition of the tool `deploy` does not hold")
+            && message.contains("arguments.score > 3"),
+        "{message}"
+    );
     let refused = run("production", 10);
     assert_eq!(refused["failure"]["code"], "POSTCONDITION_FAILED", "{refused:#}");
     assert_eq!(fs::read_to_string(home.path("w/deployed")).unwrap(), "2\n", "nothing else was kept");

@@ -114,8 +114,15 @@ fn approvals(evidence: &Evidence<'_>, gone: &BTreeMap<String, Deletion>, calls: 
             }
             continue;
         };
+        // By an executor that was replaced: see `saw_approval`.
+        let asked_again = |before| {
+            evidence.observed.replaces_executors()
+                && now.kind() == v1::approval_need::Kind::Form
+                && matches!(before, approval::State::Answered | approval::State::Cancelled)
+        };
         for (revision, shown) in &asked.shown {
-            if *revision > now.revision || !may_become(shown.state(), now.state()) {
+            let may_become = may_become(shown.state(), now.state()) || asked_again(shown.state());
+            if *revision > now.revision || !may_become {
                 violations
                     .push(format!("{name} was {:?} at revision {revision}, which is gone: {now:?}", shown.state()));
             }

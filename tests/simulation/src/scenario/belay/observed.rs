@@ -128,6 +128,11 @@ impl Observations {
         Self { checker, gate_remembers, journal_remembers, damaged, taken, backup, has_reader, ..Self::default() }
     }
 
+    /// Whether an executor may be replaced without noticing it.
+    pub(super) fn replaces_executors(&self) -> bool {
+        self.replaces_executors
+    }
+
     /// The same, of a run in which an executor may be replaced without noticing it.
     #[must_use]
     pub(super) fn of_replaced_executors(self, replaces_executors: bool) -> Self {
@@ -256,10 +261,11 @@ impl Observations {
         let mut observed = self.state();
         let asked = observed.approvals.entry(name.clone()).or_default();
         // An executor that has lost the answer with its journal, or that it had cancelled the form, asks again. So does one that was replaced and does not
-        // know that its successor has withdrawn the form: both have one store, by whose position the gate would tell them apart. It is withdrawn again.
+        // know that its successor has withdrawn the form, or has recorded its answer: both have one store, by whose position the gate would tell them apart. It is withdrawn again.
         let is_asked_again = |before| match before {
-            approval::State::Answered => !self.journal_remembers,
-            approval::State::Cancelled => !self.journal_remembers || self.replaces_executors,
+            approval::State::Answered | approval::State::Cancelled => {
+                !self.journal_remembers || self.replaces_executors
+            }
             _ => false,
         };
         let may_become = |before, after| may_become(before, after) || is_asked_again(before);

@@ -43,11 +43,12 @@ pub(in super::super) struct Site {
     pub(in super::super) number: u64,
 }
 
-/// How many bytes of output a namespace may use in a day: more than all calls return, and as much as 4 calls hold.
-const OUTPUT_OF_A_DAY: u64 = 4 * 32 * 1024;
+/// How many bytes of output a namespace may use in a day: more than all calls return, also where forks and retries of nested plans return large values
+/// again and again, and as much as 32 calls hold. A namespace that has used it up waits for the next day, which no run lasts.
+const OUTPUT_OF_A_DAY: u64 = 32 * 32 * 1024;
 
 impl Site {
-    /// The budget of each namespace: so many calls that none is refused, and as much output as few calls hold.
+    /// The budget of each namespace: so many calls that none is refused, and as much output as some calls hold.
     pub(super) fn budgets(&self) -> NamespaceBudgets {
         if !self.bugs.has_budgets() || self.seed.is_multiple_of(2) {
             return NamespaceBudgets::default();
