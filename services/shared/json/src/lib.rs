@@ -56,16 +56,18 @@ pub fn read_bytes(bytes: &[u8]) -> Result<Value, InvalidJson> {
     }
 }
 
+/// Whether a value has at most so many levels of arrays and objects.
+pub fn has_levels(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(items) => levels > 0 && items.iter().all(|item| has_levels(item, levels - 1)),
+        Value::Object(members) => levels > 0 && members.values().all(|member| has_levels(member, levels - 1)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
+}
+
 /// Whether a value is nested deeper than [`MAX_DEPTH`], so that readers of its text would refuse it.
 pub fn is_too_deep(value: &Value) -> bool {
-    fn fits(value: &Value, levels: usize) -> bool {
-        match value {
-            Value::Array(items) => levels > 0 && items.iter().all(|item| fits(item, levels - 1)),
-            Value::Object(members) => levels > 0 && members.values().all(|member| fits(member, levels - 1)),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
-        }
-    }
-    !fits(value, MAX_DEPTH)
+    !has_levels(value, MAX_DEPTH)
 }
 
 /// The same for the text of a value.

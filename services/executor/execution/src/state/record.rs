@@ -94,7 +94,7 @@ pub(crate) struct StepRecord {
     pub(crate) dependents: Vec<StepKey>,
     /// Its operations in flight; part of the index.
     pub(crate) open: OpenOperations,
-    /// What its events have made of it. Its fields are read and written as those of the step.
+    /// The part that its events determine. Its fields are read and written as those of the step.
     progress: StepProgress,
 }
 

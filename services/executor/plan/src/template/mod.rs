@@ -20,7 +20,7 @@ pub use condition::{Condition, ConditionValues};
 use reference::Piece;
 pub(crate) use reference::{Choice, Reference};
 pub use resolve::UnresolvedReference;
-pub(crate) use resolve::json_size;
+pub(crate) use resolve::{json_size, type_name};
 pub use step_value::StepValue;
 
 /// A JSON value whose strings may name outputs of steps. Every reference in it is well-formed; whether the steps exist is the plan's

@@ -42,44 +42,45 @@ pub enum UnresolvedReference {
 impl Template {
     /// The value with every reference replaced. `output` gives what a step has, `None` when it has none. What it gives
     /// is taken as it is: text in it that looks like a reference stays text.
+    ///
+    /// # Errors
+    /// The reference that leads nowhere or brings in too much, or [`UnresolvedReference::TooDeep`].
     pub fn resolve<'a>(
         &self,
         output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
     ) -> Result<Value, UnresolvedReference> {
-        let mut resolved = self.source.clone();
-        let mut room = MAX_RESOLVED_BYTES;
-        for site in &self.sites {
-            *slot(&mut resolved, &site.path) = site.resolve(Absent::Final, output, &mut room)?;
-        }
-        self.flat(resolved)
-    }
-
-    /// The resolved value, unless the references have made it deeper than JSON is read.
-    fn flat(&self, resolved: Value) -> Result<Value, UnresolvedReference> {
-        if !self.sites.is_empty() && is_too_deep(&resolved) {
-            return Err(UnresolvedReference::TooDeep);
-        }
-        Ok(resolved)
+        self.resolve_with(output, Err)
     }
 
     /// The same, with null in the place of each string in which a reference leads nowhere and nothing takes its place.
     ///
     /// # Errors
-    /// [`UnresolvedReference::TooLarge`] when what the references bring in has more than [`MAX_RESOLVED_BYTES`], [`UnresolvedReference::TooDeep`] when it makes
-    /// the value deeper than JSON is read.
+    /// [`UnresolvedReference::TooLarge`] when the references bring in more than [`MAX_RESOLVED_BYTES`], [`UnresolvedReference::TooDeep`] when the value becomes
+    /// deeper than JSON is read.
     pub fn resolve_or_null<'a>(
         &self,
         output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
     ) -> Result<Value, UnresolvedReference> {
-        let mut resolved = self.source.clone();
-        let mut room = MAX_RESOLVED_BYTES;
+        self.resolve_with(output, |unresolved| match unresolved {
+            UnresolvedReference::Missing { .. } => Ok(Value::Null),
+            UnresolvedReference::TooLarge { .. } | UnresolvedReference::TooDeep => Err(unresolved),
+        })
+    }
+
+    /// The value with every reference replaced; `otherwise` gives the value of a string in which one cannot be.
+    fn resolve_with<'a>(
+        &self,
+        output: &dyn Fn(&str, StepValue) -> Option<Cow<'a, Value>>,
+        otherwise: impl Fn(UnresolvedReference) -> Result<Value, UnresolvedReference>,
+    ) -> Result<Value, UnresolvedReference> {
+        let (mut resolved, mut room) = (self.source.clone(), MAX_RESOLVED_BYTES);
         for site in &self.sites {
-            *slot(&mut resolved, &site.path) = match site.resolve(Absent::Final, output, &mut room) {
-                Err(UnresolvedReference::Missing { .. }) => Value::Null,
-                value => value?,
-            };
+            *slot(&mut resolved, &site.path) = site.resolve(Absent::Final, output, &mut room).or_else(&otherwise)?;
         }
-        self.flat(resolved)
+        if !self.sites.is_empty() && is_too_deep(&resolved) {
+            return Err(UnresolvedReference::TooDeep);
+        }
+        Ok(resolved)
     }
 
     /// The value with every reference replaced that leads somewhere, and whether others remain: a string with one of those is as it was written. What
@@ -260,7 +261,8 @@ fn dead_end(value: &Value, accessor: &Accessor, place: &str) -> String {
     }
 }
 
-fn type_name(value: &Value) -> &'static str {
+/// The type of a value, for messages.
+pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

@@ -50,7 +50,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Map<String, Value>, String> {
         }
         let named = if line.trim_start().starts_with('{') {
             match belay_json::read(line) {
-                Ok(value) if !is_flat(&value, MAX_DEPTH) => {
+                Ok(value) if !belay_json::has_levels(&value, MAX_DEPTH) => {
                     return Err(format!(
                         "has JSON in line {number} that is nested deeper than {MAX_DEPTH} levels: flatten it"
                     ));
@@ -80,15 +80,6 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Map<String, Value>, String> {
         }
     }
     Ok(outputs)
-}
-
-/// Whether a value has at most so many levels.
-fn is_flat(value: &Value, levels: usize) -> bool {
-    match value {
-        Value::Array(items) => levels > 0 && items.iter().all(|item| is_flat(item, levels - 1)),
-        Value::Object(members) => levels > 0 && members.values().all(|member| is_flat(member, levels - 1)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
-    }
 }
 
 fn is_name(name: &str) -> bool {

@@ -262,12 +262,10 @@ impl Observations {
         let asked = observed.approvals.entry(name.clone()).or_default();
         // An executor that has lost the answer with its journal, or that it had cancelled the form, asks again. So does one that was replaced and does not
         // know that its successor has withdrawn the form, or has recorded its answer: both have one store, by whose position the gate would tell them apart. It is withdrawn again.
-        let is_asked_again = |before| match before {
-            approval::State::Answered | approval::State::Cancelled => {
-                !self.journal_remembers || self.replaces_executors
-            }
-            _ => false,
-        };
+        let is_form = approval.kind() == v1::approval_need::Kind::Form;
+        let may_be_lost = !self.journal_remembers || self.replaces_executors && is_form;
+        let is_asked_again =
+            |before| may_be_lost && matches!(before, approval::State::Answered | approval::State::Cancelled);
         let may_become = |before, after| may_become(before, after) || is_asked_again(before);
         let later = asked.shown.range(revision + 1..).find(|(_, later)| !may_become(state, later.state()));
         let earlier = asked.shown.range(..revision).find(|(_, earlier)| !may_become(earlier.state(), state));
@@ -307,7 +305,7 @@ impl Observations {
         }
     }
 
-    /// Whether what has ended may resume from before that: a backup has been put back, or will be.
+    /// Whether an execution that has ended may resume from before its end: a backup has been put back, or will be.
     pub(super) fn end_may_be_gone(&self) -> bool {
         self.execution_may_be_gone() || self.backup.is_due()
     }

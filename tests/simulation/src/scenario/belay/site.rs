@@ -35,12 +35,12 @@ pub(super) const SITE: fault::Site = fault::Site {
 pub(super) const HORIZON: Duration = Duration::from_secs(4);
 /// Every execution must end within this time after the last fault, unless tools run: retries and forks of nested lists begin late and take long.
 pub(super) const MAX_RECOVERY: Duration = Duration::from_secs(60);
-/// How often that time begins again while tools run.
-pub(super) const MAX_EXTENSIONS: usize = 4;
+/// How often that time begins again while tools run: lists of nested plans, retried and forked, one call after the other, have taken 18 minutes.
+pub(super) const MAX_EXTENSIONS: usize = 40;
 /// A tool runs within this time where something continues.
 pub(super) const RECENTLY: Duration = Duration::from_secs(10);
 /// The auditor has read everything within this time, one thing after the other: some seeds make hundreds of executions, each with approvals.
 pub(super) const MAX_READING: Duration = Duration::from_secs(300);
 
 /// The limit of simulated time, longer than any run.
-pub(super) const MAX_DURATION: Duration = Duration::from_secs(600);
+pub(super) const MAX_DURATION: Duration = Duration::from_secs(4000);

@@ -55,7 +55,7 @@ fn outputs_of_steps_that_have_not_completed_are_null() {
     assert_eq!(ended(failed), (ExecutionState::Partial, expected));
 }
 
-/// What a step has returned that failed its check is no result of the plan, although a step that runs then may read it.
+/// The result of a step that failed its check is not read by outputs, although a step that runs then may read it.
 #[test]
 fn what_a_failed_step_has_returned_is_no_output() {
     let mut told = story("a; b; alarm after a")
@@ -95,7 +95,7 @@ fn a_retry_computes_the_outputs_anew() {
     assert_eq!(outputs(&play.execution), json!({"a": "completed", "b": "completed"}));
 }
 
-/// What became of each entry of a list, and what a person has given in the place of an output.
+/// The results of the entries of a list, and an output that a person has given.
 #[test]
 fn outputs_name_results_of_entries_and_given_outputs() {
     let told =

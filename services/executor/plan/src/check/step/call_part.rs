@@ -1,4 +1,4 @@
-//! What is known of a call that has been checked.
+//! Calls that have been checked, with the parts of them that could be read.
 
 use crate::{CallDraft, CallPlace, PlanPart, PlannedCall, PlannedStep, Template, ToolStep, plan::OtherCall};
 

@@ -1,4 +1,4 @@
-//! What is known of a step's kind that has been checked, by kind.
+//! Kinds of steps that have been checked, with the parts of them that could be read.
 
 use std::sync::Arc;
 
