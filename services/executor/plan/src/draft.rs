@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::{Budget, Escalation, OnError, RetryPolicy, duration, recovery, template::json_size, timestamp};
+use crate::{Budget, CallDraft, Escalation, OnError, RetryPolicy, StepKindDraft, duration, recovery};
 
 /// An unchecked plan. `Plan::new` checks it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -175,26 +175,6 @@ pub struct StepDraft {
     pub kind: StepKindDraft,
 }
 
-/// An unchecked call: one of a step's `calls`, one that takes the place of a step's own, or one that undoes what that has done.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CallDraft {
-    /// The tool's name, or one of its aliases.
-    pub tool: String,
-    /// The arguments, as those of the step's own call.
-    pub arguments: Value,
-    /// The names of arguments that are taken verbatim.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub verbatim: Vec<String>,
-}
-
-impl CallDraft {
-    /// The bytes of everything in it that an author can make long.
-    pub(crate) fn size(&self) -> usize {
-        self.tool.len() + json_size(&self.arguments) + self.verbatim.iter().map(String::len).sum::<usize>()
-    }
-}
-
 /// An unchecked check before or after a step's call. Exactly one of the fields is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -344,137 +324,4 @@ impl StepDraft {
         };
         by_run_when || self.depends_on.iter().flat_map(Dependency::outcomes).any(|named| named == Outcome::Skipped)
     }
-}
-
-/// How what several calls of a step change becomes the workspace's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Effects {
-    /// Each call commits its own effect when it ends.
-    #[default]
-    PerCall,
-    /// The calls have one effect, which is committed when all of them have completed, or not at all.
-    PerStep,
-}
-
-impl Effects {
-    /// The names, as authors write them.
-    pub(crate) const WORDS: [(&'static str, Self); 2] = [("per_call", Self::PerCall), ("per_step", Self::PerStep)];
-
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// The work that an unchecked step does.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum StepKindDraft {
-    /// A single call of one tool.
-    Tool {
-        /// The tool's name, or one of its aliases.
-        tool: String,
-        /// The arguments: an object, whose strings may hold templates, except in the arguments named in `verbatim`.
-        arguments: Value,
-    },
-    /// Several calls of tools, side by side.
-    Calls {
-        /// The calls, in the order of their results.
-        calls: Vec<CallDraft>,
-        /// How what they change becomes the workspace's.
-        #[serde(default, skip_serializing_if = "Effects::is_default")]
-        effects: Effects,
-    },
-    /// A wait.
-    Wait {
-        /// The event that it waits for.
-        wait: WaitDraft,
-    },
-    /// An execution of another plan.
-    Plan {
-        /// The other plan.
-        plan: Box<PlanDraft>,
-        /// The values of the other plan's inputs: an object, whose strings may hold templates.
-        #[serde(default = "no_inputs", skip_serializing_if = "is_empty")]
-        inputs: Value,
-    },
-}
-
-impl StepKindDraft {
-    /// Whether it calls tools itself.
-    pub(crate) fn calls_tool(&self) -> bool {
-        match self {
-            Self::Tool { .. } | Self::Calls { .. } => true,
-            Self::Wait { .. } | Self::Plan { .. } => false,
-        }
-    }
-
-    /// The bytes of everything in it that an author can make long; `of_plan` measures a plan.
-    pub(crate) fn size(&self, of_plan: impl Fn(&PlanDraft) -> usize) -> usize {
-        match self {
-            Self::Tool { tool, arguments } => tool.len() + json_size(arguments),
-            Self::Calls { calls, .. } => calls.iter().map(CallDraft::size).sum(),
-            Self::Plan { plan, inputs } => of_plan(plan) + json_size(inputs),
-            Self::Wait { wait } => wait.size(),
-        }
-    }
-
-    /// The name of its kind where a plan says how often steps of a kind are tried: the tool, `calls` or `plan`. `None` for a step without attempts.
-    pub(crate) fn retried_as(&self) -> Option<&str> {
-        match self {
-            Self::Tool { tool, .. } => Some(tool),
-            Self::Calls { .. } => Some("calls"),
-            Self::Plan { .. } => Some("plan"),
-            Self::Wait { .. } => None,
-        }
-    }
-}
-
-fn no_inputs() -> Value {
-    Value::Object(serde_json::Map::new())
-}
-
-fn is_empty(inputs: &Value) -> bool {
-    inputs.as_object().is_some_and(serde_json::Map::is_empty)
-}
-
-/// The event that an unchecked step waits for. Exactly one of the fields is set.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WaitDraft {
-    /// For this long.
-    #[serde(default, rename = "for", with = "duration::option", skip_serializing_if = "Option::is_none")]
-    pub duration: Option<Duration>,
-    /// Until this point in time: microseconds since the Unix epoch; serialised as RFC 3339.
-    #[serde(default, with = "timestamp::option", skip_serializing_if = "Option::is_none")]
-    pub until: Option<i64>,
-    /// For a signal of this name; none when empty.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub signal: String,
-    /// For a person's answer to this form.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub form: Option<FormDraft>,
-}
-
-impl WaitDraft {
-    /// The bytes of everything in it that an author can make long.
-    fn size(&self) -> usize {
-        let form = self.form.as_ref();
-        let form = form.map_or(0, |form| form.title.len() + form.description.len() + json_size(&form.schema));
-        self.signal.len() + form
-    }
-}
-
-/// An unchecked form that a person answers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FormDraft {
-    /// The question, in one line; may hold templates. The step's title when empty.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub title: String,
-    /// Information that a person needs to answer; may hold templates.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub description: String,
-    /// The JSON Schema of the answer: an object without templates.
-    pub schema: Value,
 }

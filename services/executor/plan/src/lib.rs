@@ -16,6 +16,7 @@ mod draft;
 mod duration;
 mod error;
 mod escalation;
+mod kinds;
 pub mod limits;
 mod matrix;
 mod nearest;
@@ -31,18 +32,13 @@ pub use budget::{Budget, OnExhausted};
 pub use check::{is_signal_name, label_problem};
 pub use derived_id::{compensated_step, compensation_id, entry_id, planned_step};
 pub use document::{ComposedDocument, EXECUTOR_STAGE_COMMANDS, Format, NamedPlan, PlanText, refused_name};
-pub use draft::{
-    AuditLevel, CONTEXT_INPUT, CallDraft, CheckDraft, Dependency, Effects, FormDraft, Input, Outcome, PlanDraft,
-    RunWhen, StepDraft, StepKindDraft, WaitDraft,
-};
+pub use draft::{AuditLevel, CONTEXT_INPUT, CheckDraft, Dependency, Input, Outcome, PlanDraft, RunWhen, StepDraft};
 pub use error::{InvalidPlan, StepProblem, Violation};
 pub use escalation::{Escalation, Then};
+pub use kinds::*;
 pub use matrix::entries;
 pub use nearest::nearest;
-pub use plan::{
-    COMMAND_TOOL, COMMIT_TOOL, CallPlace, CallsStep, Check, CheckPlace, FormSpec, Plan, PlanPart, PlanStep,
-    PlannedCall, PlannedStep, StepKind, StepSpec, ToolStep, WaitFor, WaitStep, not_allowed,
-};
+pub use plan::{CallPlace, Check, CheckPlace, Plan, PlanPart, PlannedCall, PlannedStep, StepSpec};
 pub use recovery::{MAX_QUEUED_ATTEMPTS, OnError, RecoveryStrategy};
 pub use retry::{Backoff, Never, Profile, QUEUE_DELAY, QueueForLater, RateLimit, RetryPolicy};
 pub use schema::schema;

@@ -1,12 +1,9 @@
 //! The checked plan: its settings and its steps. What a step does, and what is checked around its calls, is below it.
 
 mod as_draft;
-mod calls;
 mod checks;
-mod kind;
 mod plan_part;
 mod step;
-mod wait;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -17,17 +14,13 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    AuditLevel, Budget, Condition, Dependency, Escalation, Input, OnError, Outcome, PlanDraft, RetryPolicy, RunWhen,
-    StepKindDraft, Template,
+    AuditLevel, Budget, Condition, Dependency, Escalation, Input, OnError, OtherCall, Outcome, PlanDraft, RetryPolicy,
+    RunWhen, StepKind, StepKindDraft, Template,
 };
 
-pub use calls::{COMMAND_TOOL, COMMIT_TOOL, CallsStep, ToolStep, not_allowed};
-pub(crate) use calls::{COMMIT, OtherCall};
 pub(crate) use checks::call_of;
 pub use checks::{Check, CheckPlace};
-pub use kind::{PlanStep, StepKind};
 pub use plan_part::{CallPlace, PlanPart, PlannedCall, PlannedStep};
-pub use wait::{FormSpec, WaitFor, WaitStep};
 
 /// A valid plan: ids are unique, dependencies exist and form no cycle, templates are well formed and name steps, and all values are within
 /// their limits.

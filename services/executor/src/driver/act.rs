@@ -8,8 +8,8 @@ use std::{
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
-    Action, Body, Child, ChildPause, Event, OperationEnd, OperationEvent, OperationKey, OperationKind, RecoveryClass,
-    RequiredAction, StepKey, StepView, Timestamp, WaitCondition, WaitEnd,
+    Action, Child, ChildPause, OperationKey, OperationKind, RecoveryClass, RequiredAction, StepKey, Timestamp,
+    WaitCondition,
 };
 use belay_journal::ParentStep;
 use belay_plan::{PlanStep, StepKind, limits::MAX_DESCRIPTION_CHARS};
@@ -24,10 +24,7 @@ use super::{
     child::{ChildOperation, InheritedAttributes},
 };
 use crate::{
-    approvals::{
-        form_request::{FormRequest, create_request},
-        request_again::RequestAgain,
-    },
+    approvals::{form_request::create_request, request_again::RequestAgain},
     names::ExecutionName,
     owned::messages::GateNotice,
     runners::{operation::ToolCallOperation, output::OutputForwarder},
@@ -73,10 +70,7 @@ impl Driver {
         if is_planted(Defect::DoubleDispatch) && self.in_doubt.contains_key(&key) {
             name.push_str("00");
         }
-        if let Some(form) = in_flight.wait().and_then(WaitCondition::form) {
-            let request = create_request(name, form, self.execution.principal().to_owned());
-            let (registry, updates) = (Arc::clone(&self.registry), self.update_sender.clone());
-            let asking = FormRequest { registry, key, request, trace: self.trace.call(&id), updates };
+        if let Some(asking) = self.form_request(key, &name) {
             return drop(self.operations.insert(key, asking.start()));
         }
         if let OperationKind::Child { child, created, pause } = &in_flight.kind {
@@ -205,14 +199,6 @@ impl Driver {
         self.requesting_again = Some(RequestingAgain { number, missing: keys, _operation: operation });
     }
 
-    /// Whether the gate is being asked for this form. Until it has replied, its answer is not taken: once the answer is acknowledged, the gate would
-    /// take that request for one of an executor that has lost the answer, and ask a person again.
-    pub(super) fn is_asking(&self, wait: OperationKey) -> bool {
-        let is_form = self.execution.operation(wait).is_some_and(|operation| operation.wait().is_some());
-        let again = self.requesting_again.as_ref().is_some_and(|again| again.missing.contains(&wait));
-        is_form && (again || self.operations.contains_key(&wait))
-    }
-
     /// The request for an approval or an answer that is pending.
     fn request_of(&self, key: OperationKey) -> Option<(OperationKey, gate_v1::CreateApprovalRequest, TraceContext)> {
         let operation = self.execution.operation(key)?;
@@ -242,26 +228,6 @@ impl Driver {
         match shown.chars().nth(MAX_DESCRIPTION_CHARS) {
             None => shown,
             Some(_) => shown.chars().take(MAX_DESCRIPTION_CHARS - 1).chain(['…']).collect(),
-        }
-    }
-
-    /// Withdraws the forms whose waits ended without a person. Called before the operations of these events are aborted.
-    pub(super) fn withdraw_forms(&mut self, events: &[Event]) {
-        for event in events {
-            let Body::Operation {
-                id: wait,
-                event: OperationEvent::Ended(OperationEnd::Wait(WaitEnd::TimedOut | WaitEnd::Cancelled)),
-            } = &event.body
-            else {
-                continue;
-            };
-            let step = self.execution.step_key(&wait.step).map(|step| self.execution.step(step));
-            // Those that are no waits of the step are questions of its calls.
-            let has_form = |step: StepView<'_>| step.spec().form().is_some() || step.call().is_some();
-            if step.is_some_and(has_form) {
-                let call = wire::call_name(&self.execution_name, wait);
-                self.notices.push(GateNotice::Withdraw { execution: self.execution_name.clone(), call });
-            }
         }
     }
 

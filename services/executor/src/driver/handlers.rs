@@ -5,10 +5,9 @@ use std::sync::Arc;
 use belay_execution::{
     Actor, ApprovalRequirement, Body, Control, Decision, Event, ExecutionEvent, ExecutionState, ForbiddenChange,
     OperationEnd, OperationEvent, OperationKey, OperationReport, PendingApproval, Refused, RequiredAction, ToolCallEnd,
-    WaitEnd,
 };
 use belay_journal::StoreError;
-use belay_proto::v1::{self, approval::State};
+use belay_proto::v1::{self};
 use belay_reasons as reasons;
 use belay_service_kit::status;
 use tonic::{Code, Status};
@@ -37,12 +36,7 @@ impl Driver {
             Update::FormRefused(wait, message) => {
                 self.gate_replied(wait);
                 self.operations.remove(&wait);
-                if self.execution.operation(wait).is_some() {
-                    let event = OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Refused { message }));
-                    let body = Body::Operation { id: self.execution.operation_id(wait), event };
-                    // An error means that it is being stopped.
-                    events.extend(self.execution.record(now, None, body).ok());
-                }
+                events.extend(self.refused_form(wait, message));
             }
             Update::RequestedAgain(number) => {
                 self.requesting_again.take_if(|again| again.number == number);
@@ -294,58 +288,6 @@ impl Driver {
         if decision != Decision::Approved {
             self.notices.push(GateNotice::Delivered(name));
         }
-        true
-    }
-
-    /// Records that the gate asks a form, and what became of it, as far as that is new. Returns `false` when no step waits for this form.
-    fn on_form(
-        &mut self,
-        wait: OperationKey,
-        asked: &v1::Approval,
-        answer: Option<v1::Payload>,
-        events: &mut Vec<Event>,
-    ) -> bool {
-        let Some(operation) = self.execution.operation(wait) else { return false };
-        let form = operation.wait().and_then(|condition| condition.form());
-        if form.is_none_or(|form| form.subject_digest != asked.subject_digest) {
-            return false;
-        }
-        let known = operation.requested_answer().map(str::to_owned);
-        if known.as_ref().is_some_and(|known| *known != asked.name) {
-            return false;
-        }
-        let (now, id) = (self.now(), self.execution.operation_id(wait));
-        if known.is_none() {
-            let (approval, subject_digest) = (asked.name.clone(), asked.subject_digest.clone());
-            let event = OperationEvent::Asked { approval, subject_digest };
-            let Ok(event) = self.execution.record(now, None, Body::Operation { id: id.clone(), event }) else {
-                return false;
-            };
-            events.push(event);
-        }
-        let end = match (asked.state(), wire::decision_from(asked.state())) {
-            (State::Answered, _) => match wire::json(answer, "the answer to a form") {
-                Ok(answer) => WaitEnd::Answered { answer },
-                // The next message of the watch has it, or the gate has to ask again.
-                Err(_) => return true,
-            },
-            (_, Some(decision @ (Decision::Denied | Decision::Skipped))) => {
-                WaitEnd::Declined { decision, reason: asked.decide_reason.clone() }
-            }
-            // Only this executor cancels a form, and only when no step waits for it.
-            (_, None | Some(Decision::Approved | Decision::Expired)) => return true,
-        };
-        let actor = Some(Actor::new(asked.decided_by.clone()));
-        let Ok(event) = self.execution.record(
-            now,
-            actor,
-            Body::Operation { id, event: OperationEvent::Ended(OperationEnd::Wait(end)) },
-        ) else {
-            return false;
-        };
-        events.push(event);
-        self.operations.remove(&wait);
-        self.notices.push(GateNotice::Delivered(asked.name.clone()));
         true
     }
 

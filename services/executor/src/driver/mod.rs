@@ -9,6 +9,7 @@ mod child;
 mod child_end;
 mod earlier_results;
 mod exit;
+mod forms;
 mod handlers;
 mod life;
 mod log;

@@ -1,30 +1,31 @@
 //! Decodes stored messages into events. Each can be read by itself: steps are named by id.
 
-use std::{sync::Arc, time::Duration};
-
 use belay_execution::{
-    Actor, Body, BudgetLevel, CachedFrom, Child, ChildEnd, Created, EscalationRetry, Event, ExecutionEvent, Finished,
-    Form, Json, OperationEnd, OperationEvent, OperationId, OperationReport, PlanUpdated, Progress, Resolution, Retried,
-    RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, ToolCallRequest,
-    ToolFacts, Totals, WaitCondition, WaitEnd, Work, Workspace,
+    Actor, Body, BudgetLevel, CachedFrom, Created, EscalationRetry, Event, ExecutionEvent, Finished, Json,
+    OperationEnd, OperationEvent, OperationId, OperationReport, PlanUpdated, Progress, Resolution, Retried,
+    RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, SubjectKind, Timestamp, ToolFacts, Totals, Work,
+    Workspace,
 };
 use belay_journal::Transition;
-use belay_plan::CheckPlace;
 use belay_proto::{
     check::{Refused, check},
     runner_v1,
-    v1::{self, child_ended::End, execution_event::Kind, wait_ended::Cause},
+    v1::{self, execution_event::Kind},
 };
 use prost::Message as _;
 use thiserror::Error;
 
 use super::{
     NotUnderstood, OLDEST_VERSION, VERSION,
-    approval::{decided_from, layers_from, receipt_from, requirement_from},
+    approval::decided_from,
     approval_mode,
-    budget::{allotment_from, amounts_from, namespace_hold_from, report_from},
+    budget::{allotment_from, amounts_from, report_from},
+    duration,
     execution::state_from,
-    failure_from, json, known, payload_from, recovery_from, stored_plan_from,
+    failure_from, json,
+    kinds::{call, child, wait},
+    known, payload_from, recovery_from, stored_plan_from, timestamp,
+    unread::Unread,
 };
 
 /// Why this version cannot read stored bytes.
@@ -285,14 +286,6 @@ fn decode_finished(finished: v1::ExecutionFinished, sequence: i64, lacks: Lacks<
     })
 }
 
-fn timestamp(time: &pbjson_types::Timestamp) -> Timestamp {
-    Timestamp::from_micros(belay_proto::micros(time))
-}
-
-fn duration(duration: Option<pbjson_types::Duration>) -> Duration {
-    duration.as_ref().and_then(belay_proto::to_duration).unwrap_or_default()
-}
-
 fn count(n: i32) -> usize {
     usize::try_from(n).unwrap_or(0)
 }
@@ -312,18 +305,22 @@ fn decode_kind(
     let unknown = |problem| DecodeError::NotUnderstood { sequence, problem };
     let some_failure = |failure: Option<v1::Failure>| failure.map(failure_from).transpose().map_err(unknown);
     let failure = |failure: Option<v1::Failure>| some_failure(failure)?.ok_or_else(|| lacks("its failure"));
-    let receipt = |receipt: Option<v1::Receipt>| receipt_from(receipt.unwrap_or_default()).map_err(unknown);
     let execution = |event: ExecutionEvent| Ok(Body::Execution(event));
     let step = |subject: SubjectName, event| {
         let (step, attempt) = subject.step(lacks)?;
         Ok(Body::Step { step, attempt, event })
     };
     let operation = |subject: SubjectName, event| Ok(Body::Operation { id: subject.operation(lacks)?, event });
-    let ended = |subject: SubjectName, end| operation(subject, OperationEvent::Ended(OperationEnd::ToolCall(end)));
-    let held = |subject: SubjectName, need: Option<v1::ApprovalNeed>, kind| {
-        let need = need.ok_or_else(|| lacks("what is to be decided"))?;
-        operation(subject, OperationEvent::Held(Box::new(requirement_from(need, kind).map_err(unknown)?)))
+    let unread = |problem| match problem {
+        Unread::Lacks(what) => lacks(what),
+        Unread::NotUnderstood(problem) => unknown(problem),
     };
+    let requested =
+        |subject, work: Result<Work, Unread>| operation(subject, OperationEvent::Requested(work.map_err(unread)?));
+    let ended =
+        |subject, end: Result<OperationEnd, Unread>| operation(subject, OperationEvent::Ended(end.map_err(unread)?));
+    let call_ended = |subject, end: Result<_, _>| ended(subject, end.map(OperationEnd::ToolCall));
+    let held = |subject, need, kind| operation(subject, call::held_from(need, kind).map_err(unread)?);
     match kind {
         Kind::ExecutionCreated(created) => {
             execution(ExecutionEvent::Created(Box::new(decode_created(created, facts, sequence, lacks)?)))
@@ -449,42 +446,15 @@ fn decode_kind(
         }
         Kind::StepRetryAdvanced(advanced) => step(subject, StepEvent::RetryAdvanced { reason: advanced.reason }),
         Kind::StepRetryCancelled(cancelled) => step(subject, StepEvent::RetryCancelled { reason: cancelled.reason }),
-        Kind::ToolCallRequested(request) => {
-            let request = ToolCallRequest {
-                tool: request.tool,
-                arguments: payload_from(request.arguments, "the arguments of the call").map_err(unknown)?,
-                arguments_digest: request.arguments_digest,
-                ledger_id: request.ledger_id,
-                timeout: duration(request.timeout),
-                check: check_place(request.check).map_err(unknown)?,
-                held: request.held.map(amounts_from).unwrap_or_default(),
-                layers: request.layers.map(layers_from).transpose().map_err(unknown)?,
-                namespace_hold: request.namespace_hold.map(namespace_hold_from).transpose().map_err(unknown)?,
-            };
-            operation(subject, OperationEvent::Requested(Work::ToolCall(Arc::new(request))))
-        }
+        Kind::ToolCallRequested(request) => requested(subject, call::requested_from(request).map(Work::ToolCall)),
         Kind::ToolCallDispatched(_) => operation(subject, OperationEvent::Dispatched),
         Kind::ToolCallEffectProposed(proposed) => held(subject, proposed.need, SubjectKind::Effect),
         Kind::ToolCallApprovalRequired(required) => held(subject, required.need, SubjectKind::Call),
-        Kind::ToolCallCompleted(completed) => {
-            let result = payload_from(completed.result, "the result of the call").map_err(unknown)?;
-            ended(subject, ToolCallEnd::Completed { result, receipt: receipt(completed.receipt)? })
-        }
-        Kind::ToolCallFailed(failed) => {
-            let (failure, receipt) = (failure(failed.failure)?, receipt(failed.receipt)?);
-            ended(subject, ToolCallEnd::Failed { failure, receipt })
-        }
-        Kind::ToolCallDenied(denied) => {
-            let (failure, receipt) = (failure(denied.failure)?, receipt(denied.receipt)?);
-            ended(subject, ToolCallEnd::Denied { failure, receipt })
-        }
-        Kind::ToolCallCancelled(v1::ToolCallCancelled { failure, grant_nonce }) => {
-            ended(subject, ToolCallEnd::Cancelled { failure: some_failure(failure)?, grant_nonce })
-        }
-        Kind::ToolCallOutcomeUnknown(unknown) => {
-            let (failure, grant_nonce) = (failure(unknown.failure)?, unknown.grant_nonce);
-            ended(subject, ToolCallEnd::OutcomeUnknown { failure, grant_nonce })
-        }
+        Kind::ToolCallCompleted(completed) => call_ended(subject, call::completed_from(completed)),
+        Kind::ToolCallFailed(failed) => call_ended(subject, call::failed_from(failed)),
+        Kind::ToolCallDenied(denied) => call_ended(subject, call::denied_from(denied)),
+        Kind::ToolCallCancelled(cancelled) => call_ended(subject, call::cancelled_from(cancelled)),
+        Kind::ToolCallOutcomeUnknown(unknown) => call_ended(subject, call::outcome_unknown_from(unknown)),
         // Output is transient, and never stored.
         Kind::ToolCallOutput(_) => Err(DecodeError::UnknownKind(sequence)),
         Kind::ApprovalRequested(v1::ApprovalRequested { approval: name, subject_digest }) => {
@@ -496,77 +466,14 @@ fn decode_kind(
             let (name, reason) = (decided.approval, decided.reason);
             operation(subject, OperationEvent::Decided { approval: name, decision, reason })
         }
-        Kind::ChildStarted(v1::ChildStarted { execution_id, inputs, deadline_time: until, allotment }) => {
-            let inputs = json(inputs, "the inputs of a plan").map_err(unknown)?;
-            let (until, allotment) = (until.as_ref().map(timestamp), allotment.map(allotment_from));
-            let started = Child { execution: execution_id, inputs, until, allotment };
-            operation(subject, OperationEvent::Requested(Work::Child(started)))
-        }
+        Kind::ChildStarted(started) => requested(subject, child::started_from(started).map(Work::Child)),
         Kind::ChildCreated(v1::ChildCreated {}) => {
             operation(subject, OperationEvent::Reported(OperationReport::ChildCreated))
         }
-        Kind::ChildPaused(v1::ChildPaused { resumed: false }) => {
-            operation(subject, OperationEvent::Reported(OperationReport::ChildPaused))
-        }
-        Kind::ChildPaused(v1::ChildPaused { resumed: true }) => {
-            operation(subject, OperationEvent::Reported(OperationReport::ChildResumed))
-        }
-        Kind::ChildEnded(v1::ChildEnded { end, spent }) => {
-            let end = match end.ok_or_else(|| lacks("its end"))? {
-                End::Output(output) => {
-                    ChildEnd::Completed { output: json(Some(output), "the output of a plan").map_err(unknown)? }
-                }
-                End::Failure(failed) => ChildEnd::Failed { failure: failure(Some(failed))? },
-                End::Cancelled(v1::ChildCancelled {}) => ChildEnd::Cancelled,
-            };
-            operation(subject, OperationEvent::Ended(OperationEnd::Child { end, spent: spent.map(amounts_from) }))
-        }
-        Kind::WaitStarted(v1::WaitStarted {
-            signal,
-            until_time: until,
-            form,
-            subject_digest,
-            asking_call,
-            question,
-        }) => {
-            let until = until.as_ref().map(timestamp);
-            let condition = match (form, signal.is_empty()) {
-                (Some(v1::Form { title, description, schema }), _) => {
-                    let form = Form { title, description, schema: Json::from_text(schema), subject_digest };
-                    let form = Arc::new(form);
-                    match (u32::try_from(asking_call), question.is_empty()) {
-                        (Ok(0), true) => WaitCondition::Form { form, until },
-                        (Ok(call @ 1..), false) => {
-                            WaitCondition::Question { call, question: question.into(), form, until }
-                        }
-                        _ => return Err(lacks("the call that asks, or its question")),
-                    }
-                }
-                (None, true) => WaitCondition::Time { until: until.ok_or_else(|| lacks("its time"))? },
-                (None, false) => WaitCondition::Signal { signal, until },
-            };
-            operation(subject, OperationEvent::Requested(Work::Wait(condition)))
-        }
-        Kind::WaitEnded(ended) => {
-            let sequence = u64::try_from(ended.signal_sequence).map_err(|_| lacks("the number of its signal"))?;
-            let end = match known(ended.cause, "the cause of a wait's end").map_err(unknown)? {
-                Cause::Unspecified => return Err(lacks("its cause")),
-                Cause::Elapsed => WaitEnd::Elapsed,
-                Cause::Signalled => WaitEnd::Signalled { sequence },
-                Cause::Answered => {
-                    WaitEnd::Answered { answer: json(ended.answer, "the answer to a form").map_err(unknown)? }
-                }
-                Cause::Declined => {
-                    let decision = known(ended.decision, "the decision about a form").map_err(unknown)?;
-                    let decision = decided_from(decision).ok_or_else(|| lacks("its decision"))?;
-                    WaitEnd::Declined { decision, reason: ended.reason }
-                }
-                Cause::Refused => WaitEnd::Refused { message: ended.reason },
-                Cause::TimedOut => WaitEnd::TimedOut,
-                Cause::Cancelled => WaitEnd::Cancelled,
-            };
-            operation(subject, OperationEvent::Ended(OperationEnd::Wait(end)))
-        }
+        Kind::ChildPaused(paused) => operation(subject, OperationEvent::Reported(child::paused_from(paused))),
+        Kind::ChildEnded(end) => ended(subject, child::ended_from(end)),
+        Kind::WaitStarted(started) => requested(subject, wait::started_from(started).map(Work::Wait)),
+        Kind::WaitEnded(end) => ended(subject, wait::ended_from(end).map(OperationEnd::Wait)),
     }
 }
 
@@ -585,17 +492,6 @@ fn skip_reason_from(reason: v1::SkipReason) -> Option<SkipReason> {
         v1::SkipReason::PlanUpdated => SkipReason::PlanUpdated,
         v1::SkipReason::NotListed => SkipReason::NotListed,
     })
-}
-
-fn check_place(place: Option<v1::CheckPlace>) -> Result<Option<CheckPlace>, NotUnderstood> {
-    use v1::check_place::When;
-    let Some(place) = place else { return Ok(None) };
-    let position = usize::try_from(place.position).map_err(|_| NotUnderstood::Missing("the position of a check"))?;
-    match known(place.when, "the place of a check")? {
-        When::Before => Ok(Some(CheckPlace::Before(position))),
-        When::After => Ok(Some(CheckPlace::After(position))),
-        When::Unspecified => Err(NotUnderstood::Missing("the place of a check")),
-    }
 }
 
 #[cfg(test)]

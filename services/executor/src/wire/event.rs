@@ -1,23 +1,20 @@
 //! Encodes events as messages, the same for the store and for watchers.
 
 use belay_execution::{
-    Actor, Body, BudgetLevel, Child, ChildEnd, Created, EscalationRetry, Event, ExecutionEvent, ExecutionState,
-    Finished, Form, OperationEnd, OperationEvent, OperationId, OperationReport, Progress, Resolution, Retried,
-    RetryRequest, StepEvent, Subject, SubjectKind, Timestamp, ToolCallEnd, ToolFacts, WaitCondition, WaitEnd, Work,
+    Actor, Body, BudgetLevel, Created, EscalationRetry, Event, ExecutionEvent, ExecutionState, Finished, OperationId,
+    Progress, Resolution, Retried, RetryRequest, StepEvent, Subject, Timestamp, ToolFacts,
 };
-use belay_plan::CheckPlace;
 use belay_proto::{
     runner_v1,
-    v1::{self, child_ended::End, execution_event::Kind, wait_ended::Cause},
+    v1::{self, execution_event::Kind},
 };
 use prost::Message as _;
 
 use super::{
-    approval::{decision_to, layers_to, receipt_to, requirement_to},
-    budget::{allotment_message, amounts, amounts_message, budget_report, namespace_hold},
+    budget::{allotment_message, amounts, budget_report},
     cached_result,
     execution::{approval_mode_to, skip_reason, state, totals, workspace_fields},
-    failure, inline, payload, recovery_to, stored_plan_message, time,
+    failure, inline, kinds, payload, recovery_to, stored_plan_message, time,
 };
 
 /// The version of the events' meaning that this version writes.
@@ -91,7 +88,7 @@ fn kind(body: &Body) -> Kind {
     match body {
         Body::Execution(event) => execution_kind(event),
         Body::Step { attempt, event, .. } => step_kind(*attempt, event),
-        Body::Operation { event, .. } => operation_kind(event),
+        Body::Operation { event, .. } => kinds::operation_message(event),
     }
 }
 
@@ -307,128 +304,4 @@ fn step_kind(attempt: u32, event: &StepEvent) -> Kind {
             Kind::StepRetryCancelled(v1::StepRetryCancelled { reason: reason.clone() })
         }
     }
-}
-
-fn operation_kind(event: &OperationEvent) -> Kind {
-    match event {
-        OperationEvent::Requested(Work::ToolCall(request)) => Kind::ToolCallRequested(v1::ToolCallRequested {
-            tool: request.tool.clone(),
-            arguments: Some(payload(&request.arguments)),
-            arguments_digest: request.arguments_digest.clone(),
-            ledger_id: request.ledger_id.clone(),
-            timeout: Some(belay_proto::duration(request.timeout)),
-            check: request.check.map(check_place),
-            held: amounts(request.held),
-            layers: request.layers.as_ref().map(layers_to),
-            namespace_hold: request.namespace_hold.map(namespace_hold),
-        }),
-        OperationEvent::Requested(Work::Wait(condition)) => Kind::WaitStarted(wait_started(condition)),
-        OperationEvent::Requested(Work::Child(Child { execution, inputs, until, allotment })) => {
-            Kind::ChildStarted(v1::ChildStarted {
-                execution_id: execution.clone(),
-                inputs: Some(inline(inputs)),
-                deadline_time: until.map(time),
-                allotment: allotment.map(allotment_message),
-            })
-        }
-        OperationEvent::Held(requirement) => {
-            let need = Some(requirement_to(requirement));
-            match requirement.kind {
-                SubjectKind::Call => Kind::ToolCallApprovalRequired(v1::ToolCallApprovalRequired { need }),
-                SubjectKind::Effect => Kind::ToolCallEffectProposed(v1::ToolCallEffectProposed { need }),
-            }
-        }
-        OperationEvent::Asked { approval, subject_digest } => Kind::ApprovalRequested(v1::ApprovalRequested {
-            approval: approval.clone(),
-            subject_digest: subject_digest.clone(),
-        }),
-        OperationEvent::Decided { approval, decision, reason } => Kind::ApprovalDecided(v1::ApprovalDecided {
-            approval: approval.clone(),
-            decision: decision_to(*decision).into(),
-            reason: reason.clone(),
-        }),
-        OperationEvent::Dispatched => Kind::ToolCallDispatched(v1::ToolCallDispatched {}),
-        OperationEvent::Reported(OperationReport::ChildCreated) => Kind::ChildCreated(v1::ChildCreated {}),
-        OperationEvent::Reported(OperationReport::ChildPaused) => Kind::ChildPaused(v1::ChildPaused { resumed: false }),
-        OperationEvent::Reported(OperationReport::ChildResumed) => Kind::ChildPaused(v1::ChildPaused { resumed: true }),
-        OperationEvent::Ended(OperationEnd::ToolCall(end)) => end_kind(end),
-        OperationEvent::Ended(OperationEnd::Wait(end)) => Kind::WaitEnded(wait_ended(end)),
-        OperationEvent::Ended(OperationEnd::Child { end, spent }) => {
-            let end = match end {
-                ChildEnd::Completed { output } => End::Output(inline(output)),
-                ChildEnd::Failed { failure } => End::Failure(self::failure(failure)),
-                ChildEnd::Cancelled => End::Cancelled(v1::ChildCancelled {}),
-            };
-            Kind::ChildEnded(v1::ChildEnded { end: Some(end), spent: spent.map(amounts_message) })
-        }
-    }
-}
-
-fn end_kind(end: &ToolCallEnd) -> Kind {
-    match end {
-        ToolCallEnd::Completed { result, receipt } => Kind::ToolCallCompleted(v1::ToolCallCompleted {
-            result: Some(payload(result)),
-            receipt: Some(receipt_to(receipt)),
-        }),
-        ToolCallEnd::Failed { failure: cause, receipt } => Kind::ToolCallFailed(v1::ToolCallFailed {
-            failure: Some(failure(cause)),
-            receipt: Some(receipt_to(receipt)),
-        }),
-        ToolCallEnd::Denied { failure: cause, receipt } => Kind::ToolCallDenied(v1::ToolCallDenied {
-            failure: Some(failure(cause)),
-            receipt: Some(receipt_to(receipt)),
-        }),
-        ToolCallEnd::Cancelled { failure: cause, grant_nonce } => Kind::ToolCallCancelled(v1::ToolCallCancelled {
-            failure: cause.as_ref().map(failure),
-            grant_nonce: grant_nonce.clone(),
-        }),
-        ToolCallEnd::OutcomeUnknown { failure: cause, grant_nonce } => {
-            let (failure, grant_nonce) = (Some(failure(cause)), grant_nonce.clone());
-            Kind::ToolCallOutcomeUnknown(v1::ToolCallOutcomeUnknown { failure, grant_nonce })
-        }
-    }
-}
-
-fn wait_started(condition: &WaitCondition) -> v1::WaitStarted {
-    let form = condition.form();
-    v1::WaitStarted {
-        signal: condition.signal().unwrap_or_default().to_owned(),
-        until_time: condition.until().map(time),
-        form: form.map(|form| form_message(form)),
-        subject_digest: form.map(|form| form.subject_digest.clone()).unwrap_or_default(),
-        asking_call: i32::try_from(condition.question().map_or(0, |(call, _)| call)).unwrap_or(i32::MAX),
-        question: condition.question().map(|(_, question)| question.to_string()).unwrap_or_default(),
-    }
-}
-
-fn wait_ended(end: &WaitEnd) -> v1::WaitEnded {
-    let by = |cause: Cause| v1::WaitEnded { cause: cause.into(), ..v1::WaitEnded::default() };
-    match end {
-        WaitEnd::Elapsed => by(Cause::Elapsed),
-        WaitEnd::Signalled { sequence } => {
-            let signal_sequence = i64::try_from(*sequence).unwrap_or(i64::MAX);
-            v1::WaitEnded { signal_sequence, ..by(Cause::Signalled) }
-        }
-        WaitEnd::Answered { answer } => v1::WaitEnded { answer: Some(inline(answer)), ..by(Cause::Answered) },
-        WaitEnd::Declined { decision, reason } => {
-            v1::WaitEnded { decision: decision_to(*decision).into(), reason: reason.clone(), ..by(Cause::Declined) }
-        }
-        WaitEnd::Refused { message } => v1::WaitEnded { reason: message.clone(), ..by(Cause::Refused) },
-        WaitEnd::TimedOut => by(Cause::TimedOut),
-        WaitEnd::Cancelled => by(Cause::Cancelled),
-    }
-}
-
-fn form_message(form: &Form) -> v1::Form {
-    let Form { title, description, schema, .. } = form;
-    v1::Form { title: title.clone(), description: description.clone(), schema: schema.as_str().to_owned() }
-}
-
-fn check_place(place: CheckPlace) -> v1::CheckPlace {
-    use v1::check_place::When;
-    let (when, position) = match place {
-        CheckPlace::Before(position) => (When::Before, position),
-        CheckPlace::After(position) => (When::After, position),
-    };
-    v1::CheckPlace { when: when.into(), position: i32::try_from(position).unwrap_or(i32::MAX) }
 }

@@ -5,12 +5,11 @@ use belay_execution::{
     StepRole, StepState, StepView, Waiting, Workspace,
 };
 use belay_journal::{ExecutionRow, StepCounts, Waits};
-use belay_plan::{StepKind, WaitFor};
 use belay_proto::v1::{self, execution::State, step};
 
 use super::{
     budget::{allotment_message, amounts_message},
-    cached_result, failure, failure_without_output, inline, payload, plan_message, time,
+    cached_result, failure, failure_without_output, inline, kinds, payload, plan_message, time,
 };
 use crate::names::ExecutionName;
 
@@ -312,7 +311,7 @@ pub(crate) fn step(name: &ExecutionName, execution: &Execution, view: StepView<'
         cached_result: view.cached_from().map(cached_result),
         item: item(execution, view, is_full),
         item_count: view.is_listed().then(|| i32::try_from(view.items().len()).unwrap_or(i32::MAX)),
-        detail: Some(detail(name, execution, view)),
+        detail: Some(kinds::detail(name, execution, view)),
     }
 }
 
@@ -337,46 +336,6 @@ fn item(execution: &Execution, view: StepView<'_>, is_full: bool) -> Option<v1::
         index: i32::try_from(index).unwrap_or(i32::MAX),
         value: view.item().filter(|_| is_full).map(inline),
     })
-}
-
-fn detail(name: &ExecutionName, execution: &Execution, view: StepView<'_>) -> step::Detail {
-    match view.spec().kind() {
-        StepKind::Tool(tool) => {
-            let call = view.call().unwrap_or(tool);
-            step::Detail::Tool(v1::ToolStepDetail { tool: call.tool.clone() })
-        }
-        StepKind::Calls(listed) => match view.call() {
-            Some(call) => step::Detail::Tool(v1::ToolStepDetail { tool: call.tool.clone() }),
-            None => step::Detail::Calls(v1::CallsStepDetail {
-                tools: listed.calls().map(|call| call.tool.clone()).collect(),
-            }),
-        },
-        StepKind::Plan(plan) => {
-            let child = view.child(execution).map(|id| ExecutionName { namespace: name.namespace.clone(), id });
-            let execution = child.map(|child| child.to_string()).unwrap_or_default();
-            step::Detail::Plan(v1::PlanStepDetail { execution, plan_id: plan.plan.id().to_owned() })
-        }
-        StepKind::Wait(wait) => {
-            let until = view.operations().find_map(|operation| match operation.waiting()? {
-                Waiting::Time { until, .. } => Some(until),
-                Waiting::Signal { until, .. } | Waiting::Form { until, .. } => until,
-                Waiting::Timer { .. }
-                | Waiting::NamespaceBudget { .. }
-                | Waiting::Resume { .. }
-                | Waiting::Outcome { .. }
-                | Waiting::Call { .. }
-                | Waiting::Child { .. }
-                | Waiting::Approval { .. } => None,
-            });
-            let (signal, form) = match &wait.wait_for {
-                WaitFor::Signal(signal) => (signal.clone(), String::new()),
-                WaitFor::Form(form) if form.title().is_empty() => (String::new(), view.title().to_owned()),
-                WaitFor::Form(form) => (String::new(), form.title().to_owned()),
-                WaitFor::Duration(_) | WaitFor::Time(_) => Default::default(),
-            };
-            step::Detail::Wait(v1::WaitStepDetail { signal, until_time: until.map(time), form })
-        }
-    }
 }
 
 pub(super) fn authorization(authorization: &Authorization) -> v1::Authorization {

@@ -12,9 +12,11 @@ mod explanation;
 mod golden {
     mod tests;
 }
+mod kinds;
 mod plan;
 mod reading;
 mod timeline;
+mod unread;
 
 pub(crate) use approval::{
     check_approval, decision_from, is_pending, layers_to, receipt_from, requirement_from, subject_kind,
@@ -34,7 +36,7 @@ pub(crate) use plan::{audit_level_to, checked_plan_from, plan_message, stored_pl
 pub(crate) use reading::{artifact, artifact_kind_from, audit_entry, tool_call};
 pub(crate) use timeline::timeline_row;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
     BlobRef, CachedFrom, ErrorClass, Failure, Json, LastOutput, Payload, QuotaState, RecoveryClass, Timestamp,
@@ -46,6 +48,15 @@ use crate::store::blobs::digest_bytes;
 
 pub(crate) fn time(timestamp: Timestamp) -> pbjson_types::Timestamp {
     belay_proto::timestamp(timestamp.as_micros())
+}
+
+fn timestamp(time: &pbjson_types::Timestamp) -> Timestamp {
+    Timestamp::from_micros(belay_proto::micros(time))
+}
+
+/// The duration of a stored message; none is zero.
+fn duration(duration: Option<pbjson_types::Duration>) -> Duration {
+    duration.and_then(|duration| belay_proto::to_duration(&duration)).unwrap_or_default()
 }
 
 /// A time as JSON shows it, without quotes.

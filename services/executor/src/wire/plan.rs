@@ -1,6 +1,7 @@
 //! Plans.
 
 mod read;
+pub(super) mod values;
 mod write;
 
 pub(crate) use self::{

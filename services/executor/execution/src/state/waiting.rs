@@ -1,7 +1,7 @@
 //! The ends that executions and steps wait for.
 
-use super::{Execution, Operation, OperationKey, OperationKind, StepKey, StepView};
-use crate::{StepState, Timestamp, WaitCondition};
+use super::{Execution, Operation, OperationKey, StepKey, StepView};
+use crate::{StepState, Timestamp};
 
 /// A reason why an execution or a step waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,23 +141,6 @@ impl StepView<'_> {
             | StepState::Failed
             | StepState::Skipped
             | StepState::Cancelled => None,
-        }
-    }
-}
-
-impl Operation {
-    /// The reason why it waits, when it is a wait.
-    pub fn waiting(&self) -> Option<Waiting> {
-        let since = self.since;
-        match &self.kind {
-            OperationKind::ToolCall(_) | OperationKind::Child { .. } => None,
-            OperationKind::Wait(wait) => Some(match wait.condition {
-                WaitCondition::Time { until } => Waiting::Time { since, until },
-                WaitCondition::Signal { until, .. } => Waiting::Signal { since, until, wait: self.key },
-                WaitCondition::Form { until, .. } | WaitCondition::Question { until, .. } => {
-                    Waiting::Form { since, until, wait: self.key }
-                }
-            }),
         }
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     Actor, ApprovalMode, Blobs, Body, DecideContext, Decision, ErrorClass, Execution, Failure, Form, Json, Operation,
     OperationEnd, OperationEvent, OperationId, OperationKey, OperationKind, Phase, RequiredAction, StepKey, StepOutput,
-    StepTrigger, Timestamp, Violation, Wait, WaitCondition, WaitEnd, Work,
+    StepTrigger, Timestamp, Violation, Wait, WaitCondition, WaitEnd, Waiting, Work,
     state::AttemptEnd,
     steps::outputs::{Values, values},
     words::{self, Activity, Severity, Words},
@@ -35,6 +35,23 @@ pub(super) fn started(
     execution.update_step(step, |record| record.operations = key.number);
     insert(execution, key, condition, time);
     execution.transition_step(step, StepTrigger::WaitStarted, time)
+}
+
+impl Operation {
+    /// The reason why it waits, when it is a wait.
+    pub fn waiting(&self) -> Option<Waiting> {
+        let since = self.since;
+        match &self.kind {
+            OperationKind::ToolCall(_) | OperationKind::Child { .. } => None,
+            OperationKind::Wait(wait) => Some(match wait.condition {
+                WaitCondition::Time { until } => Waiting::Time { since, until },
+                WaitCondition::Signal { until, .. } => Waiting::Signal { since, until, wait: self.key },
+                WaitCondition::Form { until, .. } | WaitCondition::Question { until, .. } => {
+                    Waiting::Form { since, until, wait: self.key }
+                }
+            }),
+        }
+    }
 }
 
 /// Puts a wait in flight.

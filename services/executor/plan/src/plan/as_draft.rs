@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Plan, StepSpec, calls::OtherCall, checks::Check};
-use crate::{OnError, PlanDraft, RetryPolicy, StepDraft, Template};
+use super::{Plan, StepSpec, checks::Check};
+use crate::{OnError, OtherCall, PlanDraft, RetryPolicy, StepDraft, Template};
 
 impl Plan {
     /// The plan as a draft; [`Plan::new`] and [`Plan::stored`] make the same plan of it.

@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::calls::{COMMAND_TOOL, ToolStep};
-use crate::{CheckDraft, Condition, path::shown};
+use crate::{COMMAND_TOOL, CheckDraft, Condition, ToolStep, path::shown};
 
 /// A check that must hold before or after a step's call.
 #[derive(Clone, Debug, PartialEq)]

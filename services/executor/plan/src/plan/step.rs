@@ -6,14 +6,12 @@ use belay_reasons::ErrorClass;
 use serde_json::Value;
 
 use super::{
-    StepKind, StepSpec,
-    calls::{CallsStep, ToolStep},
+    StepSpec,
     checks::{Check, CheckPlace},
-    wait::FormSpec,
 };
 use crate::{
-    Budget, Condition, Dependency, Outcome, RecoveryStrategy, RetryPolicy, RunWhen, Template,
-    recovery::MAX_QUEUED_ATTEMPTS,
+    Budget, CallsStep, Condition, Dependency, FormSpec, Outcome, RecoveryStrategy, RetryPolicy, RunWhen, StepKind,
+    Template, ToolStep, recovery::MAX_QUEUED_ATTEMPTS,
 };
 
 impl StepSpec {

@@ -1,9 +1,14 @@
+use std::{sync::Arc, time::Duration};
+
 use belay_execution::{
-    Allotment, Amounts, ApprovalRequirement, BlobRef, BudgetReport, BudgetUnit, CallIntent, ChangeKind, CommittedFile,
-    Decision, EffectSummary, ErrorClass, ExecutionState, Failure, FileType, Json, LastOutput, NamespaceHold,
-    OperationEnd, OperationEvent, OperationReport, PathChange, Payload, Period, PolicyDecision, QuotaState, Receipt,
-    StepLayers, Verdict, Work, WriteBound, WriteMechanism,
+    Allotment, Amounts, ApprovalRequirement, BlobRef, BudgetReport, BudgetUnit, CallIntent, ChangeKind, Child,
+    ChildEnd, CommittedFile, Decision, EffectSummary, ErrorClass, ExecutionState, Failure, FileType, Form, Json,
+    LastOutput, NamespaceHold, OperationEnd, OperationEvent, OperationReport, PathChange, Payload, Period,
+    PolicyDecision, QuotaState, Receipt, StepLayers, ToolCallEnd, ToolCallRequest, Verdict, WaitCondition, WaitEnd,
+    Work, WriteBound, WriteMechanism,
 };
+
+use belay_plan::CheckPlace;
 
 use super::*;
 use crate::wire::{encode, facts_beside};

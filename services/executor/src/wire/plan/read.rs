@@ -4,13 +4,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use belay_plan::{
-    AuditLevel, Backoff, Budget, CallDraft, CheckDraft, Dependency, Effects, Escalation, FormDraft, Input, InvalidPlan,
-    Never, OnError, OnExhausted, Outcome, Plan, PlanDraft, PlanPart, QueueForLater, RateLimit, RecoveryStrategy,
-    RetryPolicy, RunWhen, StepDraft, StepKindDraft, StepProblem, Then, Violation, WaitDraft,
+    AuditLevel, Backoff, Budget, CheckDraft, Dependency, Escalation, Input, InvalidPlan, Never, OnError, OnExhausted,
+    Outcome, Plan, PlanDraft, PlanPart, QueueForLater, RateLimit, RecoveryStrategy, RetryPolicy, RunWhen, StepDraft,
+    StepProblem, Then, Violation,
 };
-use belay_proto::v1::{self, payload::Content, step_spec::Kind, wait_step::Condition};
+use belay_proto::v1::{self, payload::Content};
 
-use super::super::class_from;
+use super::{
+    super::{
+        class_from,
+        kinds::{self, KindParts, call::other_from},
+    },
+    values::{arguments_from, duration_from, json_from, violation},
+};
 
 /// A plan from a stored message, which is trusted: it was checked when it was accepted.
 pub(crate) fn stored_plan_from(message: v1::Plan) -> Result<Plan, InvalidPlan> {
@@ -64,61 +70,12 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
     let mut steps = Vec::with_capacity(message.steps.len());
     for (index, step) in message.steps.into_iter().enumerate() {
         let at = |field: &str| format!("steps[{index}].{field}");
-        let other = |place: String, call: v1::ToolStep, violations: &mut Vec<Violation>| {
-            let field = |name: &str| at(&format!("{place}.{name}"));
-            if call.exclusive {
-                let message = "is for the step, and holds for this call as well: remove it";
-                violations.push(violation(field("exclusive"), message));
-            }
-            let arguments = arguments_from(call.arguments, field("arguments"), violations);
-            CallDraft { tool: call.tool, arguments, verbatim: call.verbatim }
-        };
-        let (kind, exclusive, verbatim) = match step.kind {
-            Some(Kind::Tool(tool)) => {
-                let arguments = arguments_from(tool.arguments, at("tool.arguments"), &mut violations);
-                (StepKindDraft::Tool { tool: tool.tool, arguments }, tool.exclusive, tool.verbatim)
-            }
-            Some(Kind::Plan(v1::PlanStep { plan, inputs })) => {
-                let plan = plan.unwrap_or_else(|| {
-                    violations.push(violation(at("plan.plan"), "is required: the plan that the step carries out"));
-                    v1::Plan::default()
-                });
-                let (plan, of_plan) = draft(plan);
-                violations.extend(
-                    of_plan
-                        .into_iter()
-                        .map(|violation| Violation { field: at(&format!("plan.{}", violation.field)), ..violation }),
-                );
-                let inputs = inputs.and_then(|inputs| inputs.content);
-                let inputs = inputs.map(|inputs| json_from(inputs, at("inputs"), &mut violations));
-                let inputs = inputs.unwrap_or_else(|| serde_json::json!({}));
-                (StepKindDraft::Plan { plan: Box::new(plan), inputs }, false, Vec::new())
-            }
-            Some(Kind::Calls(v1::CallsStep { calls, exclusive, effects })) => {
-                let effects = effects_from(effects).unwrap_or_else(|| {
-                    violations.push(violation(
-                        at("calls.effects"),
-                        "is not a value that this version knows: use EFFECTS_PER_CALL or EFFECTS_PER_STEP",
-                    ));
-                    Effects::default()
-                });
-                let calls = calls.into_iter().enumerate();
-                let calls =
-                    calls.map(|(place, call)| other(format!("calls[{place}]"), call, &mut violations)).collect();
-                (StepKindDraft::Calls { calls, effects }, exclusive, Vec::new())
-            }
-            Some(Kind::Wait(wait)) => {
-                (StepKindDraft::Wait { wait: wait_from(&wait, &at, &mut violations) }, false, Vec::new())
-            }
-            None => {
-                violations.push(violation(at("kind"), "a step needs a kind: set `tool`, `calls`, `wait` or `plan`"));
-                (StepKindDraft::Tool { tool: String::new(), arguments: serde_json::Value::Null }, false, Vec::new())
-            }
-        };
+        let KindParts { kind, exclusive, verbatim } = kinds::draft_from(step.kind, &at, &mut violations, draft);
         let fallback = step.fallback.into_iter().enumerate();
-        let fallback =
-            fallback.map(|(place, call)| other(format!("fallback[{place}]"), call, &mut violations)).collect();
-        let compensate = step.compensate.map(|call| other("compensate".to_owned(), call, &mut violations));
+        let fallback = fallback
+            .map(|(place, call)| other_from(call, &at(&format!("fallback[{place}]")), &mut violations))
+            .collect();
+        let compensate = step.compensate.map(|call| other_from(call, &at("compensate"), &mut violations));
         let for_each =
             step.for_each.and_then(|list| list.content).map(|list| json_from(list, at("for_each"), &mut violations));
         let retry = step.retry.map(|retry| retry_from(retry, &at("retry"), &mut violations));
@@ -274,27 +231,6 @@ fn checks_from(
     checks.collect()
 }
 
-/// The arguments of a call; an empty object when there are none.
-fn arguments_from(arguments: Option<v1::Payload>, field: String, violations: &mut Vec<Violation>) -> serde_json::Value {
-    match arguments.and_then(|arguments| arguments.content) {
-        None => serde_json::Value::Object(serde_json::Map::new()),
-        Some(content) => json_from(content, field, violations),
-    }
-}
-
-fn json_from(content: Content, field: String, violations: &mut Vec<Violation>) -> serde_json::Value {
-    match content {
-        Content::Json(text) => belay_json::read(&text).unwrap_or_else(|refused| {
-            violations.push(violation(field, refused.to_string()));
-            serde_json::Value::Null
-        }),
-        Content::Blob(_) => {
-            violations.push(violation(field, "a blob is not supported: send inline JSON"));
-            serde_json::Value::Null
-        }
-    }
-}
-
 fn audit_level_from(level: i32, violations: &mut Vec<Violation>) -> Option<AuditLevel> {
     match v1::AuditLevel::try_from(level) {
         Ok(v1::AuditLevel::Unspecified) => None,
@@ -306,14 +242,6 @@ fn audit_level_from(level: i32, violations: &mut Vec<Violation>) -> Option<Audit
             None
         }
     }
-}
-
-/// `None` for a value that a newer version added.
-fn effects_from(effects: i32) -> Option<Effects> {
-    Some(match v1::calls_step::Effects::try_from(effects).ok()? {
-        v1::calls_step::Effects::Unspecified | v1::calls_step::Effects::PerCall => Effects::PerCall,
-        v1::calls_step::Effects::PerStep => Effects::PerStep,
-    })
 }
 
 fn run_when_from(run_when: i32, field: &str, violations: &mut Vec<Violation>) -> RunWhen {
@@ -372,43 +300,6 @@ fn outcome_from(outcome: i32) -> Option<Outcome> {
         v1::Outcome::Success => Some(Outcome::Success),
         v1::Outcome::Failure => Some(Outcome::Failure),
         v1::Outcome::Skipped => Some(Outcome::Skipped),
-    }
-}
-
-fn violation(field: String, message: impl Into<String>) -> Violation {
-    Violation { field, message: message.into(), line: 0, column: 0 }
-}
-
-fn duration_from(
-    duration: Option<&pbjson_types::Duration>,
-    field: impl Fn() -> String,
-    violations: &mut Vec<Violation>,
-) -> Option<Duration> {
-    let converted = belay_proto::to_duration(duration?);
-    if converted.is_none() {
-        violations.push(violation(field(), "must not be negative"));
-    }
-    converted
-}
-
-fn wait_from(wait: &v1::WaitStep, at: &impl Fn(&str) -> String, violations: &mut Vec<Violation>) -> WaitDraft {
-    let unset = WaitDraft::default();
-    match &wait.condition {
-        Some(Condition::Duration(duration)) => {
-            let duration = duration_from(Some(duration), || at("wait.duration"), violations);
-            WaitDraft { duration: Some(duration.unwrap_or_default()), ..unset }
-        }
-        Some(Condition::UntilTime(until)) => WaitDraft { until: Some(belay_proto::micros(until)), ..unset },
-        Some(Condition::Signal(signal)) => WaitDraft { signal: signal.clone(), ..unset },
-        Some(Condition::Form(form)) => {
-            let v1::Form { title, description, schema } = form.clone();
-            let schema = serde_json::from_str(&schema).unwrap_or_else(|error| {
-                violations.push(violation(at("wait.form.schema"), format!("is not JSON: {error}")));
-                serde_json::Value::Null
-            });
-            WaitDraft { form: Some(FormDraft { title, description, schema }), ..unset }
-        }
-        None => unset,
     }
 }
 

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use belay_plan::{
-    AuditLevel, Backoff, Budget, CallDraft, CheckDraft, Dependency, Effects, Escalation, FormDraft, Input, OnError,
-    OnExhausted, Outcome, Plan, PlanDraft, PlanStep, RateLimit, RecoveryStrategy, RetryPolicy, RunWhen, StepDraft,
-    StepKind, StepKindDraft, StepSpec, Then, WaitDraft,
+    AuditLevel, Backoff, Budget, CheckDraft, Dependency, Escalation, Input, OnError, OnExhausted, Outcome, Plan,
+    PlanDraft, RateLimit, RecoveryStrategy, RetryPolicy, RunWhen, StepDraft, StepSpec, Then,
 };
-use belay_proto::v1::{self, step_spec::Kind, wait_step::Condition};
+use belay_proto::v1::{self, step_spec::Kind};
 
-use super::super::class_to;
+use super::super::{
+    class_to,
+    kinds::{self, call::other_message},
+};
 
 fn on_error_message(on_error: OnError) -> Vec<v1::OnError> {
     let strategy = |strategy| match strategy {
@@ -49,13 +51,6 @@ pub(crate) fn audit_level_to(level: Option<AuditLevel>) -> v1::AuditLevel {
         Some(AuditLevel::Minimal) => v1::AuditLevel::Minimal,
         Some(AuditLevel::Standard) => v1::AuditLevel::Standard,
         Some(AuditLevel::Verbose) => v1::AuditLevel::Verbose,
-    }
-}
-
-fn effects_to(effects: Effects) -> v1::calls_step::Effects {
-    match effects {
-        Effects::PerCall => v1::calls_step::Effects::Unspecified,
-        Effects::PerStep => v1::calls_step::Effects::PerStep,
     }
 }
 
@@ -116,14 +111,10 @@ fn resource_message((name, capacity): (String, u32)) -> v1::PlanResource {
 pub(crate) fn stored_plan_message(plan: &Plan) -> v1::Plan {
     let mut message = plan_message(plan);
     for (message, step) in message.steps.iter_mut().zip(plan.steps()) {
-        if let (Some(Kind::Plan(inner)), StepKind::Plan(PlanStep { plan, .. })) = (&mut message.kind, step.kind()) {
+        if let (Some(Kind::Plan(inner)), Some(plan)) = (&mut message.kind, step.kind().plan()) {
             inner.plan = Some(stored_plan_message(plan));
         }
-        message.retry = match step.kind() {
-            StepKind::Tool(_) | StepKind::Calls(_) | StepKind::Plan(_) => Some(retry_message(step.retry())),
-            // It is never retried.
-            StepKind::Wait(_) => None,
-        };
+        message.retry = step.kind().has_attempts().then(|| retry_message(step.retry()));
     }
     message
 }
@@ -141,36 +132,7 @@ fn outputs_message(outputs: BTreeMap<String, serde_json::Value>) -> Option<v1::P
 
 fn step_message(step: StepDraft) -> v1::StepSpec {
     let payload = |value: serde_json::Value| v1::Payload::of_json(value.to_string());
-    let other = |CallDraft { tool, arguments, verbatim }| v1::ToolStep {
-        tool,
-        arguments: Some(payload(arguments)),
-        exclusive: false,
-        verbatim,
-    };
-    let kind = match step.kind {
-        StepKindDraft::Tool { tool, arguments } => Kind::Tool(v1::ToolStep {
-            tool,
-            arguments: Some(v1::Payload::of_json(arguments.to_string())),
-            exclusive: step.exclusive,
-            verbatim: step.verbatim,
-        }),
-        StepKindDraft::Calls { calls, effects } => Kind::Calls(v1::CallsStep {
-            calls: calls.into_iter().map(other).collect(),
-            exclusive: step.exclusive,
-            effects: effects_to(effects).into(),
-        }),
-        StepKindDraft::Plan { plan, inputs } => {
-            Kind::Plan(v1::PlanStep { plan: Some(draft_message(*plan)), inputs: Some(payload(inputs)) })
-        }
-        StepKindDraft::Wait { wait: WaitDraft { duration, until, signal, form } } => {
-            let duration = duration.map(|duration| Condition::Duration(belay_proto::duration(duration)));
-            let until = until.map(|until| Condition::UntilTime(belay_proto::timestamp(until)));
-            let form = form.map(|FormDraft { title, description, schema }| {
-                Condition::Form(v1::Form { title, description, schema: schema.to_string() })
-            });
-            Kind::Wait(v1::WaitStep { condition: duration.or(until).or(form).or(Some(Condition::Signal(signal))) })
-        }
-    };
+    let kind = kinds::spec_message(step.kind, step.exclusive, step.verbatim, draft_message);
     let outcomes = step.depends_on.iter().filter_map(|Dependency { step, on }| {
         let outcomes = on.as_ref()?.iter().map(|&outcome| outcome_to(outcome).into());
         Some(v1::DependencyOutcomes { step: step.clone(), outcomes: outcomes.collect() })
@@ -192,8 +154,8 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
         .into(),
         condition: step.condition,
         for_each: step.for_each.map(payload),
-        fallback: step.fallback.into_iter().map(other).collect(),
-        compensate: step.compensate.map(other),
+        fallback: step.fallback.into_iter().map(other_message).collect(),
+        compensate: step.compensate.map(other_message),
         resources: step.resources,
         budget: step.budget.map(budget_message),
         preconditions: step.preconditions.into_iter().map(check_message).collect(),

@@ -1,6 +1,6 @@
 //! Calls that have been checked, with the parts of them that could be read.
 
-use crate::{CallDraft, CallPlace, PlanPart, PlannedCall, PlannedStep, Template, ToolStep, plan::OtherCall};
+use crate::{CallDraft, CallPlace, OtherCall, PlanPart, PlannedCall, PlannedStep, Template, ToolStep};
 
 /// The result of checking a call.
 pub(super) struct CallPart {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::call_part::{CallPart, outermost};
 use crate::{
-    CallPlace, CallsStep, Effects, Plan, PlanPart, PlanStep, PlannedCall, StepDraft, StepKind, StepKindDraft, Template,
-    ToolStep, WaitFor, WaitStep, check::Checker, path::FieldPath, plan::COMMIT,
+    COMMIT, CallPlace, CallsStep, Effects, Plan, PlanPart, PlanStep, PlannedCall, StepDraft, StepKind, StepKindDraft,
+    Template, ToolStep, WaitFor, WaitStep, check::Checker, path::FieldPath,
 };
 
 /// The result of checking a step's kind.

@@ -2,9 +2,50 @@
 
 use std::sync::LazyLock;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{CallDraft, Effects, Template, path::shown};
+use crate::{Template, path::shown, template::json_size};
+
+/// An unchecked call: one of a step's `calls`, one that takes the place of a step's own, or one that undoes what that has done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CallDraft {
+    /// The tool's name, or one of its aliases.
+    pub tool: String,
+    /// The arguments, as those of the step's own call.
+    pub arguments: Value,
+    /// The names of arguments that are taken verbatim.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verbatim: Vec<String>,
+}
+
+impl CallDraft {
+    /// The bytes of everything in it that an author can make long.
+    pub(crate) fn size(&self) -> usize {
+        self.tool.len() + json_size(&self.arguments) + self.verbatim.iter().map(String::len).sum::<usize>()
+    }
+}
+
+/// How what several calls of a step change becomes the workspace's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effects {
+    /// Each call commits its own effect when it ends.
+    #[default]
+    PerCall,
+    /// The calls have one effect, which is committed when all of them have completed, or not at all.
+    PerStep,
+}
+
+impl Effects {
+    /// The names, as authors write them.
+    pub(crate) const WORDS: [(&'static str, Self); 2] = [("per_call", Self::PerCall), ("per_step", Self::PerStep)];
+
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
 
 /// A step that is one call of one tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +64,7 @@ pub(crate) struct OtherCall {
 }
 
 impl OtherCall {
-    pub(super) fn to_draft(&self) -> CallDraft {
+    pub(crate) fn to_draft(&self) -> CallDraft {
         let Self { call: ToolStep { tool, arguments }, verbatim } = self;
         CallDraft { tool: tool.clone(), arguments: arguments.source().clone(), verbatim: verbatim.clone() }
     }

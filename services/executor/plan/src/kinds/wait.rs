@@ -2,9 +2,51 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{FormDraft, Template, WaitDraft};
+use crate::{Template, duration, template::json_size, timestamp};
+
+/// The event that an unchecked step waits for. Exactly one of the fields is set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WaitDraft {
+    /// For this long.
+    #[serde(default, rename = "for", with = "duration::option", skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Duration>,
+    /// Until this point in time: microseconds since the Unix epoch; serialised as RFC 3339.
+    #[serde(default, with = "timestamp::option", skip_serializing_if = "Option::is_none")]
+    pub until: Option<i64>,
+    /// For a signal of this name; none when empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub signal: String,
+    /// For a person's answer to this form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<FormDraft>,
+}
+
+impl WaitDraft {
+    /// The bytes of everything in it that an author can make long.
+    pub(super) fn size(&self) -> usize {
+        let form = self.form.as_ref();
+        let form = form.map_or(0, |form| form.title.len() + form.description.len() + json_size(&form.schema));
+        self.signal.len() + form
+    }
+}
+
+/// An unchecked form that a person answers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FormDraft {
+    /// The question, in one line; may hold templates. The step's title when empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub title: String,
+    /// Information that a person needs to answer; may hold templates.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// The JSON Schema of the answer: an object without templates.
+    pub schema: Value,
+}
 
 /// A step that waits.
 #[derive(Clone, Debug, PartialEq)]
