@@ -4,7 +4,7 @@ pub mod bad;
 pub mod good;
 
 use belay_condition::Condition as Expression;
-use belay_plan::{CheckPlace, Format, InvalidPlan, Plan, PlanPart};
+use belay_plan::{Format, InvalidPlan, Plan, PlanPart};
 use serde_json::Value;
 
 /// Reads a plan, and checks its conditions as the executor does.
@@ -16,7 +16,7 @@ pub fn parse(format: Format, text: &str) -> Result<Plan, InvalidPlan> {
         PlanPart::Condition { step, place, condition } => {
             let variables: Vec<&str> = condition.variables().collect();
             let error = Expression::new(condition.expression(), &variables).err();
-            let pointer = format!("{}/condition", place.map(CheckPlace::pointer).unwrap_or_default());
+            let pointer = place.pointer();
             let problem = |message: String| step.problem(&pointer, condition.in_words(&message));
             error.map(|error| problem(error.to_string())).into_iter().collect()
         }

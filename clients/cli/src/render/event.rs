@@ -245,6 +245,9 @@ fn what(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<(Style, St
         Kind::StepItemsListed(listed) if commits(listed) => {
             (Style::Plain, "commits what its calls have changed, as one effect".to_owned())
         }
+        Kind::StepItemsListed(listed) if listed.first > 0 => {
+            (Style::Plain, format!("begins round {}", i64::from(listed.first) + 1))
+        }
         Kind::StepItemsListed(listed) => {
             (Style::Plain, format!("runs as {} of its own", words::steps(listed.items.len())))
         }

@@ -190,7 +190,8 @@ mod tests {
         };
         let each = StepSpec { for_each: payload("[1]"), ..Default::default() };
         let plan = Plan { inputs: vec![input], steps: vec![each], ..Default::default() };
-        let listed = StepItemsListed { items: vec![Payload::of_json(r#"{"json":"1"}"#), Payload::of_json("2")] };
+        let items = vec![Payload::of_json(r#"{"json":"1"}"#), Payload::of_json("2")];
+        let listed = StepItemsListed { items, ..StepItemsListed::default() };
         assert_eq!(of(&listed).unwrap(), json!({"items": [{"json": "1"}, 2]}));
         let given = Execution { plan: Some(plan), inputs: payload(r#"{"n":4}"#), ..Default::default() };
         assert_eq!(

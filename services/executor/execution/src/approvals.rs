@@ -118,6 +118,7 @@ impl Execution {
             && index.to_skip.is_empty()
             && index.to_resolve.is_empty()
             && index.backing_off.is_empty()
+            && index.ready_from.is_empty()
     }
 
     /// Checks whether a call can end this way, and returns the end to record. Changes nothing.

@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::{Budget, CallDraft, Escalation, OnError, RetryPolicy, StepKindDraft, duration, recovery};
+use crate::{Budget, CallDraft, Escalation, OnError, RepeatDraft, RetryPolicy, StepKindDraft, duration, recovery};
 
 /// An unchecked plan. `Plan::new` checks it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -131,6 +131,9 @@ pub struct StepDraft {
     /// A list, or a template that becomes one: the step runs once for each entry. Once, when `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_each: Option<Value>,
+    /// Until when it runs again. It runs once, when `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<RepeatDraft>,
     /// The longest time for all attempts and the waits between them; `None` means no limit.
     #[serde(default, with = "duration::option", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
@@ -299,9 +302,9 @@ impl From<Dependency> for WrittenDependency {
 }
 
 impl StepDraft {
-    /// Whether steps of its own do its work, one for each entry of its list or for each of its calls.
+    /// Whether steps of its own do its work: one for each entry of its list, for each of its calls, or for each of its rounds.
     pub(crate) fn has_entries(&self) -> bool {
-        self.for_each.is_some() || matches!(self.kind, StepKindDraft::Calls { .. })
+        self.for_each.is_some() || self.repeat.is_some() || matches!(self.kind, StepKindDraft::Calls { .. })
     }
 
     /// Whether it names the outcomes of a step that it depends on.

@@ -56,6 +56,9 @@ pub const MAX_SCHEMA_BYTES: usize = 32 * 1024;
 /// The most calls that a step makes side by side.
 pub const MAX_CALLS: usize = 100;
 
+/// The most rounds of one step.
+pub const MAX_ROUNDS: u32 = 1_000;
+
 /// The maximum number of entries of a list for which a step runs.
 pub const MAX_ITEMS: usize = 10_000;
 

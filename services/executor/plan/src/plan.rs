@@ -14,13 +14,13 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    AuditLevel, Budget, Condition, Dependency, Escalation, Input, OnError, OtherCall, Outcome, PlanDraft, RetryPolicy,
-    RunWhen, StepKind, StepKindDraft, Template,
+    AuditLevel, Budget, Condition, Dependency, Escalation, Input, OnError, OtherCall, Outcome, PlanDraft, Repeat,
+    RetryPolicy, RunWhen, StepKind, StepKindDraft, Template,
 };
 
 pub(crate) use checks::call_of;
 pub use checks::{Check, CheckPlace};
-pub use plan_part::{CallPlace, PlanPart, PlannedCall, PlannedStep};
+pub use plan_part::{CallPlace, ConditionPlace, PlanPart, PlannedCall, PlannedStep};
 
 /// A valid plan: ids are unique, dependencies exist and form no cycle, templates are well formed and name steps, and all values are within
 /// their limits.
@@ -62,6 +62,7 @@ pub struct StepSpec {
     pub(crate) run_when: RunWhen,
     pub(crate) condition: Option<Condition>,
     pub(crate) for_each: Option<Template>,
+    pub(crate) repeat: Option<Repeat>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) attempt_timeout: Option<Duration>,
     pub(crate) exclusive: bool,

@@ -2,15 +2,14 @@
 
 use belay_condition::{Condition as Expression, ConditionError};
 use belay_json_schema::Schema;
-use belay_plan::{CheckPlace, Condition, ConditionValues, PlannedStep, StepProblem};
+use belay_plan::{CheckPlace, Condition, ConditionPlace, ConditionValues, PlannedStep, StepProblem};
 use serde_json::Value;
 
 /// The problem of a step's condition, if it cannot be true or false.
-pub(crate) fn problem(step: PlannedStep<'_>, place: Option<CheckPlace>, condition: &Condition) -> Option<StepProblem> {
+pub(crate) fn problem(step: PlannedStep<'_>, place: ConditionPlace, condition: &Condition) -> Option<StepProblem> {
     let variables: Vec<&str> = condition.variables().collect();
     let error = Expression::new(condition.expression(), &variables).err()?;
-    let pointer = format!("{}/condition", place.map(CheckPlace::pointer).unwrap_or_default());
-    Some(step.problem(&pointer, condition.in_words(&error.to_string())))
+    Some(step.problem(&place.pointer(), condition.in_words(&error.to_string())))
 }
 
 /// The problem of the schema of a step's output, if it is none.

@@ -433,7 +433,8 @@ fn decode_kind(
         }
         Kind::StepItemsListed(listed) => {
             let items = listed.items.into_iter().map(|item| json(Some(item), "an entry of a list").map_err(unknown));
-            step(subject, StepEvent::ItemsListed { items: items.collect::<Result<_, _>>()? })
+            let first = count(listed.first);
+            step(subject, StepEvent::ItemsListed { first, items: items.collect::<Result<_, _>>()? })
         }
         Kind::StepItemsCollected(collected) => {
             let output = payload_from(collected.output, "the outputs of entries").map_err(unknown)?;

@@ -18,7 +18,7 @@ use super::{
 };
 
 /// The version of the events' meaning that this version writes.
-pub(crate) const VERSION: u32 = 10;
+pub(crate) const VERSION: u32 = 11;
 
 /// The oldest version that this version reads. Those before it were never released, and had what only services need in the events themselves.
 pub(crate) const OLDEST_VERSION: u32 = 5;
@@ -259,8 +259,9 @@ fn step_kind(attempt: u32, event: &StepEvent) -> Kind {
                 source: Some(cached_result(source)),
             })
         }
-        StepEvent::ItemsListed { items } => {
-            Kind::StepItemsListed(v1::StepItemsListed { items: items.iter().map(inline).collect() })
+        StepEvent::ItemsListed { first, items } => {
+            let first = i32::try_from(*first).unwrap_or(i32::MAX);
+            Kind::StepItemsListed(v1::StepItemsListed { items: items.iter().map(inline).collect(), first })
         }
         StepEvent::ItemsCollected { output } => {
             Kind::StepItemsCollected(v1::StepItemsCollected { output: Some(payload(output)) })

@@ -234,6 +234,10 @@ table! {
     "A step that runs for each entry of a list has failed, because the steps for some entries have. The others have run to their end."
     "The message names the first; `belay why ID` shows why it failed. `belay executions retry ID` runs those that failed again, and keeps the others."
 
+    ROUNDS_EXHAUSTED Calls 30 false [PostconditionFailed] []
+    "The last round of a step that repeats was not enough: its `until` does not hold after `max` rounds. What the rounds did is done."
+    "`belay executions get ID` lists the rounds, and `${STEP.results}` has what each returned. Raise `max`, or correct `until` or what a round does, and run `belay executions retry ID --plan FILE`, which begins with the first round."
+
     ITEMS_TOO_LARGE Calls 30 false [InvalidResult] []
     "The outputs of the steps for all entries of a list are too large to be one list, which would be the output of their step. What they did is done."
     "Let the steps write files, and return only what later steps need."

@@ -269,6 +269,7 @@ fn every_limit_stands_in_the_schema() {
         ("MAX_LIST_BYTES", limits::MAX_LIST_BYTES as u64),
         ("MAX_FALLBACKS", limits::MAX_FALLBACKS as u64),
         ("MAX_CALLS", limits::MAX_CALLS as u64),
+        ("MAX_ROUNDS", u64::from(limits::MAX_ROUNDS)),
         ("MAX_DESCRIPTION_CHARS", limits::MAX_DESCRIPTION_CHARS as u64),
         ("MAX_ALLOWED_COMMANDS", limits::MAX_ALLOWED_COMMANDS as u64),
         ("MAX_PROGRAM_BYTES", limits::MAX_PROGRAM_BYTES as u64),

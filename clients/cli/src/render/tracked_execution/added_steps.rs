@@ -62,8 +62,10 @@ impl TrackedExecution {
         let call = planned.map(call::of_step).unwrap_or_default();
         let detail = self.execution.steps[list].detail.clone();
         let of_several = |index| planned.and_then(|planned| call::of_several(planned, index));
-        let several: Vec<_> = (0..listed.items.len()).map(of_several).collect();
-        for (index, value) in listed.items.iter().enumerate() {
+        let first = usize::try_from(listed.first).unwrap_or_default();
+        let all = first + listed.items.len();
+        let several: Vec<_> = (0..all).map(of_several).collect();
+        for (index, value) in listed.items.iter().enumerate().map(|(place, value)| (first + place, value)) {
             let step_id = format!("{id}~{index}");
             if let Some(&place) = self.places.get(&step_id) {
                 // It ran before, and its step was made to run again.
@@ -89,8 +91,8 @@ impl TrackedExecution {
             };
             self.put(step, words, at);
         }
-        self.execution.steps[list].item_count = Some(i32::try_from(listed.items.len()).unwrap_or(i32::MAX));
-        self.calls[list] = if several.iter().any(Option::is_some) { call } else { for_each(&call, listed.items.len()) };
+        self.execution.steps[list].item_count = Some(i32::try_from(all).unwrap_or(i32::MAX));
+        self.calls[list] = if several.iter().any(Option::is_some) { call } else { for_each(&call, all) };
     }
 
     /// A step that the plan does not name, in the place of the one with its id.

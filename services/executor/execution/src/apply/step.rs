@@ -67,7 +67,9 @@ pub(super) fn apply(
         StepEvent::CachedResultUsed { failure, result, source } => {
             steps::cache::used(execution, step, attempt, failure, (result, source), time)?;
         }
-        StepEvent::ItemsListed { items } => steps::for_each::listed(execution, step, attempt, items, time)?,
+        StepEvent::ItemsListed { first, items } => {
+            steps::for_each::listed(execution, step, attempt, (*first, items), time)?;
+        }
         StepEvent::ItemsCollected { output } => steps::for_each::collected(execution, step, attempt, output)?,
         StepEvent::Completed { .. } => {
             check(execution, step, attempt, StepTrigger::Completed)?;

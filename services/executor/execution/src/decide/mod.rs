@@ -81,7 +81,10 @@ impl Execution {
         let timer = steps::wait::next_timer(self).filter(|_| self.stop.is_none());
         let start = self.created.start_at.filter(|_| may_start && self.started_at.is_none());
         let resume = self.paused.as_ref().and_then(|paused| paused.resume_at).filter(|_| self.stop.is_none());
-        [start, deadline, resume, backing_off.map(|&(at, _)| at), timer.map(|(at, _)| at)].into_iter().flatten().min()
+        let round = self.rounds_that_may_start().next().filter(|_| may_start);
+        let times =
+            [start, deadline, resume, round.map(|(at, _)| at), backing_off.map(|&(at, _)| at), timer.map(|(at, _)| at)];
+        times.into_iter().flatten().min()
     }
 
     /// Whether the driver has nothing to do: the execution waits for a time, a decision, a person or nothing at all, and can leave memory.
@@ -239,16 +242,29 @@ impl Execution {
         })
     }
 
-    /// Starts next: a step that needs no slot, else the operation of a step that has started, else the retry that has been due longest, else
-    /// the first ready step in plan order.
+    /// The rounds that begin after a delay and that nothing else holds up, by their times.
+    fn rounds_that_may_start(&self) -> impl Iterator<Item = (Timestamp, StepKey)> + '_ {
+        self.index.ready_from.iter().copied().filter(|&(_, step)| {
+            let record = &self.steps[step];
+            let is_free = |resource: &String| self.index.is_free(self.plan(), resource);
+            (!record.needs_slot() || self.has_unheld_slot())
+                && record.resources().iter().all(is_free)
+                && !self.waits_for_budget(step)
+        })
+    }
+
+    /// Starts next: a step that needs no slot, else the operation of a step that has started, else the retry that has been due longest, else the round that
+    /// has been due longest, else the first ready step in plan order.
     fn start_next(&self, context: DecideContext<'_>, blobs: &dyn Blobs) -> Option<Body> {
         let room = self.has_free_slot();
         let without_slot = self.index.to_start_without_slot.first().copied();
         let to_request = || self.next_to_request().filter(|_| room);
         let due = self.index.backing_off.first().filter(|(not_before, _)| *not_before <= context.now);
         let retry = || due.filter(|_| room).map(|&(_, step)| step);
+        let rounds = || self.rounds_that_may_start().take_while(|(at, _)| *at <= context.now);
+        let round = || rounds().next().map(|(_, step)| step);
         let ready = || self.has_unheld_slot().then(|| self.next_ready()).flatten();
-        let step = without_slot.or_else(to_request).or_else(retry).or_else(ready)?;
+        let step = without_slot.or_else(to_request).or_else(retry).or_else(round).or_else(ready)?;
         // An earlier result, which takes the place of one that came too late, is still checked.
         let is_checked = self.steps[step].has_done() && self.steps[step].cached_from().is_some();
         if !is_checked && self.step_deadline(step).is_some_and(|deadline| deadline <= context.now) {

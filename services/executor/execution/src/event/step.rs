@@ -43,6 +43,8 @@ pub enum StepEvent {
     },
     /// It has read the list for each entry of which it runs. Each is a step of its own; those that have completed for the same entry stay as they are.
     ItemsListed {
+        /// The position of the first of them: more than 0 for what is added to those that were listed before.
+        first: usize,
         /// The entries, in order.
         items: Vec<Json>,
     },

@@ -39,6 +39,8 @@ pub(crate) struct Index {
     pub(crate) to_resolve: BTreeSet<StepKey>,
     /// Steps that wait for their next attempt, by its time.
     pub(crate) backing_off: BTreeSet<(Timestamp, StepKey)>,
+    /// Steps in `Ready` whose first attempt may start at a time: rounds after a delay.
+    pub(crate) ready_from: BTreeSet<(Timestamp, StepKey)>,
     /// Steps in `OutcomeUnknown`.
     pub(crate) unknown: BTreeSet<StepKey>,
     /// Approved calls that wait for a slot.
@@ -70,6 +72,7 @@ struct StepClass {
     to_skip: bool,
     to_resolve: bool,
     backing_off: Option<Timestamp>,
+    ready_from: Option<Timestamp>,
     is_unknown: bool,
 }
 
@@ -80,7 +83,10 @@ impl StepClass {
         let none = Self { to_resolve: record.end.is_some(), holds_resources, ..Self::default() };
         match record.state {
             StepState::Pending => Self { is_pending: true, to_skip: record.to_skip.is_some(), ..none },
-            StepState::Ready if !started => Self { is_ready: slot, to_start_without_slot: !slot, ..none },
+            StepState::Ready if !started => match record.not_before {
+                None => Self { is_ready: slot, to_start_without_slot: !slot, ..none },
+                ready_from => Self { ready_from, ..none },
+            },
             StepState::Ready | StepState::Running => {
                 let OpenOperations { all, awaiting, queued } = record.open;
                 let none_can_run = all > 0 && awaiting + queued == all;
@@ -177,6 +183,7 @@ impl Index {
         toggle(&mut self.to_resolve, step, before.to_resolve, after.to_resolve);
         toggle(&mut self.unknown, step, before.is_unknown, after.is_unknown);
         replace(&mut self.backing_off, step, before.backing_off, after.backing_off);
+        replace(&mut self.ready_from, step, before.ready_from, after.ready_from);
     }
 
     fn move_operation(&mut self, key: OperationKey, before: OperationClass, after: OperationClass) {
@@ -204,9 +211,9 @@ impl Index {
         index
     }
 
-    /// Whether a step is ready to start that then holds a slot; the resources that it uses may be in use.
+    /// Whether a step is ready to start that then holds a slot, or that begins at a time; the resources that it uses may be in use.
     pub(crate) fn has_ready(&self) -> bool {
-        !self.ready.is_empty() || !self.ready_with.is_empty()
+        !self.ready.is_empty() || !self.ready_with.is_empty() || !self.ready_from.is_empty()
     }
 
     /// Whether one more step may use a resource, of which the plan says how many may.

@@ -13,7 +13,7 @@ pub enum Waiting {
         /// The operation that it is.
         child: OperationKey,
     },
-    /// The time that a step waits for.
+    /// The time that a step waits for, or at which its next round begins.
     Time {
         /// Since when.
         since: Timestamp,
@@ -109,6 +109,9 @@ impl Execution {
         if let Some(&(until, step)) = self.index.backing_off.first() {
             waiting.push(Waiting::Timer { since: self.steps[step].since, until });
         }
+        if let Some(&(until, step)) = self.index.ready_from.first() {
+            waiting.push(Waiting::Time { since: self.steps[step].since, until });
+        }
         // Of many the first stands for all: each step says its own.
         let child = self.operations.iter().find(|operation| operation.child().is_some());
         waiting.extend(child.map(|operation| Waiting::Child { since: operation.since, child: operation.key }));
@@ -135,8 +138,8 @@ impl StepView<'_> {
                 self.operations().next().map(|operation| Waiting::Approval { since, operation: operation.key })
             }
             StepState::Waiting => self.operations().find_map(Operation::waiting),
+            StepState::Ready => self.record.not_before.map(|until| Waiting::Time { since, until }),
             StepState::Pending
-            | StepState::Ready
             | StepState::Completed
             | StepState::Failed
             | StepState::Skipped

@@ -1,4 +1,4 @@
-//! Steps that run once for each entry of a list, or make several calls. The step reads the list when it starts, each entry or call is a step of its own,
+//! Steps that run once for each entry of a list, make several calls, or run again until a condition holds. The step reads the list when it starts, each entry or call is a step of its own,
 //! appended to those of the plan, and the step collects their outputs when all have ended.
 //!
 //! A step that is made to run again reads its list again. The steps for entries that are the same, and that have completed or that a person has
@@ -15,7 +15,12 @@ use belay_plan::{
 use belay_reasons as reasons;
 use serde_json::Value;
 
-use super::{layers, outputs::values};
+use super::{
+    entries::some_failed,
+    layers,
+    outputs::values,
+    repeat::{self, Course},
+};
 use crate::{
     BlobValue, Blobs, Body, ErrorClass, Execution, Failure, Json, Payload, Room, SkipReason, StepEvent, StepKey,
     StepState, StepTrigger, Timestamp, Violation, digest,
@@ -25,27 +30,21 @@ use crate::{
 /// How many bytes the outputs of the steps for all entries may have together.
 const MAX_COLLECTED_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Returns the next event of a started step: it reads its list, or collects the outputs; `None` while it needs a blob that has not been read.
+/// Returns the next event of a started step: it reads its list, adds to it, or collects the outputs; `None` while it needs a blob that has not been read.
 pub(super) fn next(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Option<Body> {
     let record = &execution.steps[step];
-    let decided = match record.items.listed {
-        None => match entries(execution, step, blobs)? {
-            Ok(items) => match blobs.room(record.id.as_str(), items.len().saturating_sub(record.items.steps.len())) {
-                Room::Free => Ok(StepEvent::ItemsListed { items }),
-                Room::Wanted => return None,
-                Room::Beyond(most) => Err(too_many_steps(items.len(), most)),
-            },
+    let decided = match (record.items.listed, record.spec.repeat()) {
+        (listed, Some(repeat)) => match repeat::course(execution, record, repeat, blobs)? {
+            Course::Round(round) => with_room(record, blobs, listed.unwrap_or_default(), vec![round])?,
+            Course::Enough(output) => Ok(StepEvent::ItemsCollected { output }),
+            Course::Failed(failure) => Err(failure),
+        },
+        (None, None) => match entries(execution, step, blobs)? {
+            Ok(items) => with_room(record, blobs, 0, items)?,
             Err(failure) => Err(failure),
         },
-        Some(listed) => match commit_due(execution, record, listed) {
-            Some(commit) => match blobs.room(record.id.as_str(), usize::from(record.items.steps.len() <= listed)) {
-                Room::Free => {
-                    let calls = record.items.current().iter().filter_map(|&call| execution.steps[call].item.clone());
-                    Ok(StepEvent::ItemsListed { items: calls.chain([commit]).collect() })
-                }
-                Room::Wanted => return None,
-                Room::Beyond(most) => Err(too_many_steps(listed + 1, most)),
-            },
+        (Some(listed), None) => match commit_due(execution, record, listed) {
+            Some(commit) => with_room(record, blobs, listed, vec![commit])?,
             None => collect(execution, record, blobs)?.map(|output| StepEvent::ItemsCollected { output }),
         },
     };
@@ -53,6 +52,21 @@ pub(super) fn next(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> O
         Ok(event) => Body::Step { step: record.id.clone(), attempt: record.attempt, event },
         Err(failure) => execution.fail(step, failure),
     })
+}
+
+/// Lists entries after those that are listed, if there may be as many steps; `None` until that is known.
+fn with_room(
+    record: &StepRecord,
+    blobs: &dyn Blobs,
+    first: usize,
+    items: Vec<Json>,
+) -> Option<Result<StepEvent, Failure>> {
+    let all = first + items.len();
+    match blobs.room(record.id.as_str(), all.saturating_sub(record.items.steps.len())) {
+        Room::Free => Some(Ok(StepEvent::ItemsListed { first, items })),
+        Room::Wanted => None,
+        Room::Beyond(most) => Some(Err(too_many_steps(all, most))),
+    }
 }
 
 /// The entry that commits what the calls of a step have changed, once all of them have completed and it is not listed yet.
@@ -204,16 +218,6 @@ fn collect(execution: &Execution, record: &StepRecord, blobs: &dyn Blobs) -> Opt
     (!is_wanted).then(|| Ok(blobs.payload(Json::from_text(list))))
 }
 
-/// The failure of a step of whose entries some have failed; the first of them is the cause.
-fn some_failed(first: &StepRecord, count: usize, all: usize, entries: &str) -> Failure {
-    let of_first = first.failure.as_deref();
-    let why = of_first.map(|failure| format!(": {}", failure.message)).unwrap_or_default();
-    let message = format!("{count} of {all} {entries} failed; the first is `{}`{why}", first.id);
-    let class = of_first.map_or(ErrorClass::Transient, |failure| failure.class);
-    let cause = of_first.cloned().map(Arc::new);
-    Failure { cause, ..Failure::new(class, reasons::ITEMS_FAILED, message) }
-}
-
 /// Checks that a step which runs for each entry of a list has started, and that nothing of it is open.
 fn check(execution: &Execution, step: StepKey, attempt: u32) -> Result<&StepRecord, Violation> {
     execution.check_can_start()?;
@@ -230,19 +234,22 @@ pub(crate) fn listed(
     execution: &mut Execution,
     step: StepKey,
     attempt: u32,
-    items: &[Json],
+    (first, items): (usize, &[Json]),
     time: Timestamp,
 ) -> Result<(), Violation> {
     let record = check(execution, step, attempt)?;
-    // The second list of a step whose calls have one effect has the entry that commits it as well.
-    let done = match record.items.listed {
-        None => 0,
-        Some(listed) if commit_due(execution, record, listed).is_some() && items.len() == listed + 1 => listed,
-        Some(_) => return Err(Violation::ListedBefore(record.id.clone())),
+    // Events of versions before 11 list all entries again where the call that commits is added.
+    let (first, items) = match record.items.listed {
+        Some(listed) if first == 0 && items.len() == listed + 1 => (listed, &items[listed..]),
+        _ => (first, items),
     };
+    if !may_list(execution, record, first, items.len()) {
+        return Err(Violation::ListedBefore(record.id.clone()));
+    }
     let (known, spec) = (record.items.steps.clone(), Arc::clone(&record.spec));
+    let (not_before, all) = (repeat::begins_at(record, first, time), first + items.len());
     let mut open = 0;
-    for (item, &of_item) in items.iter().zip(&known).skip(done) {
+    for (item, &of_item) in items.iter().zip(known.iter().skip(first)) {
         let record = &execution.steps[of_item];
         if record.unchanged_for(item) {
             continue;
@@ -251,19 +258,20 @@ pub(crate) fn listed(
             execution.run_again(of_item, time)?;
         }
         execution.update_step(of_item, |record| {
-            (record.item, record.to_skip) = (Some(item.clone()), None);
+            (record.item, record.to_skip, record.not_before) = (Some(item.clone()), None, not_before);
         });
         execution.replace_spec(of_item, &spec);
         execution.transition_step(of_item, StepTrigger::DependenciesCompleted, time)?;
         open += 1;
     }
-    for item in items.iter().skip(known.len()) {
-        let added = execution.steps.append_item(step, item.clone(), time);
-        execution.index_appended(added.map_err(Violation::DuplicateStep)?);
+    for item in items.iter().skip(known.len().saturating_sub(first)) {
+        let added = execution.steps.append_item(step, item.clone(), time).map_err(Violation::DuplicateStep)?;
+        execution.steps[added].not_before = not_before;
+        execution.index_appended(added);
         execution.totals.total += 1;
         open += 1;
     }
-    for &beyond in known.iter().skip(items.len()) {
+    for &beyond in known.iter().skip(all) {
         if execution.steps[beyond].state == StepState::Pending {
             execution.update_step(beyond, |record| {
                 record.to_skip.get_or_insert((SkipReason::NotListed, step));
@@ -271,12 +279,23 @@ pub(crate) fn listed(
         }
     }
     execution.update_step(step, |record| {
-        (record.items.listed, record.items.open) = (Some(items.len()), open);
+        (record.items.listed, record.items.open) = (Some(all), open);
     });
     Ok(())
 }
 
-/// All entries have ended: the step completes with their outputs.
+/// Whether a step may list so many entries from this position on: the whole list first; after that the entry that commits what its calls have changed, or the
+/// next of its rounds.
+fn may_list(execution: &Execution, record: &StepRecord, first: usize, count: usize) -> bool {
+    let is_one_more = count == 1 && record.items.listed.unwrap_or_default() == first;
+    match (record.items.listed, record.spec.repeat()) {
+        (_, Some(repeat)) => is_one_more && first < repeat.max() as usize,
+        (None, None) => first == 0,
+        (Some(listed), None) => is_one_more && commit_due(execution, record, listed).is_some(),
+    }
+}
+
+/// All entries have ended: the step completes with their outputs, or with that of its last round.
 pub(crate) fn collected(
     execution: &mut Execution,
     step: StepKey,

@@ -210,11 +210,15 @@ pub(super) fn value_of(step: &str, output: &Payload, blobs: &dyn Blobs) -> Resul
 }
 
 /// The step that a reference names. In the call that undoes what a step has done, and in what is checked after its call, the step's own id is that step,
-/// also where it ran for an entry of a list.
+/// also where it ran for an entry of a list. In a round that has no output yet it is the round before.
 fn named_by(execution: &Execution, step: StepKey, id: &str) -> Option<StepKey> {
     let itself = execution.steps[step].compensates().unwrap_or(step);
-    let is_named = execution.steps[itself].spec.id() == id;
-    if is_named { Some(itself) } else { execution.steps.key(id) }
+    let record = &execution.steps[itself];
+    if record.spec.id() != id {
+        return execution.steps.key(id);
+    }
+    let has_round_before = record.output.is_none() && record.spec.repeat().is_some();
+    if has_round_before { execution.round_before(itself) } else { Some(itself) }
 }
 
 /// The entry of the list for which a step runs, with its position.

@@ -11,8 +11,8 @@ use belay_execution::{
 };
 use belay_plan::{
     Backoff, Budget, CallDraft, CheckDraft, Dependency, Effects, Escalation, FormDraft, Input, OnError, OnExhausted,
-    Outcome as StepOutcome, Plan, PlanDraft, RecoveryStrategy, RetryPolicy, RunWhen, StepDraft, StepKindDraft, Then,
-    WaitDraft,
+    Outcome as StepOutcome, Plan, PlanDraft, RecoveryStrategy, RepeatDraft, RetryPolicy, RunWhen, StepDraft,
+    StepKindDraft, Then, WaitDraft,
 };
 use proptest::{collection::vec, option, prelude::*, sample::Index};
 use serde_json::{Value, json};
@@ -175,6 +175,8 @@ struct Seed {
     calls: Option<(usize, Effects)>,
     /// A list, which may be one of that step's.
     for_each: Option<&'static str>,
+    /// Until when it runs again, the most rounds, and the seconds between them.
+    repeat: Option<(&'static str, u32, u64)>,
     on_error: &'static [(ErrorClass, RecoveryStrategy)],
     fallback: usize,
     compensates: bool,
@@ -229,6 +231,13 @@ fn seeds() -> impl Strategy<Value = Seed> {
     let wait = option::weighted(0.2, waits());
     let lists = ["[1, 2, 3]", "[]", r#"["a"]"#, r#""${FIRST.result.list}""#, r#"[1, "${FIRST.result.n}"]"#];
     let for_each = option::weighted(0.25, prop::sample::select(lists.to_vec()));
+    let until = [
+        "${SELF.result.n ?? 0} == 1",
+        "${SELF.result ?? null} == null",
+        "${item.index} >= 1 || ${SELF.result ?? null} == 'never'",
+        "${SELF.result.missing}",
+    ];
+    let repeat = option::weighted(0.2, (prop::sample::select(until.to_vec()), 1_u32..=3, 0_u64..=2));
     let fallback = prop_oneof![5 => Just(0_usize), 1 => Just(1), 1 => Just(2)];
     let resources: [&'static [&'static str]; 5] = [&[], &[], &["db"], &["cache"], &["cache", "db"]];
     let checks =
@@ -245,12 +254,14 @@ fn seeds() -> impl Strategy<Value = Seed> {
     let calls = (
         option::weighted(0.2, (1_usize..=4, prop::sample::select(vec![Effects::PerCall, Effects::PerStep]))),
         option::weighted(0.2, budgets(4)),
+        repeat,
     );
     let more = (for_each, fallback, resources, prop::bool::weighted(0.3), checks, on_error, calls, outcomes);
     let parts =
         (any::<u8>(), wishes, any::<bool>(), option::of(retry), limits(30), limits(8), wait, run_when, condition, more);
     parts.prop_map(|(rank, wishes, reads, retry, timeout, attempt_timeout, wait, run_when, condition, more)| Seed {
         for_each: more.0.filter(|_| more.6.0.is_none() || wait.is_some()),
+        repeat: more.6.2.filter(|_| more.0.is_none() && (more.6.0.is_none() || wait.is_some())),
         calls: more.6.0,
         budget: more.6.1,
         fallback: more.1,
@@ -308,6 +319,9 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
         let fallback =
             tools.map(|tool| CallDraft { tool: tool.to_owned(), arguments: json!({}), verbatim: Vec::new() });
         let arguments = match &depends_first {
+            _ if seed.repeat.is_some() => {
+                json!({"round": "${item.value.round}", "before": format!("${{s{place}.result ?? null}}")})
+            }
             _ if for_each.is_some() => json!({"item": "${item.value}", "index": "${item.index}"}),
             Some(first) if seed.reads => json!({"n": format!("${{{first}.result.n}}")}),
             _ => json!({}),
@@ -324,6 +338,11 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             },
             depends_on,
             for_each,
+            repeat: seed.repeat.map(|(until, max, delay)| RepeatDraft {
+                until: until.replace("SELF", &format!("s{place}")),
+                max,
+                delay: (delay > 0).then(|| Duration::from_secs(delay)),
+            }),
             fallback: fallback.collect(),
             compensate: seed.compensates.then(|| CallDraft {
                 tool: "undo".to_owned(),
@@ -398,8 +417,13 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
                     kind: StepKindDraft::Tool { tool: "work".to_owned(), arguments: json!({}) },
                     ..waits(WaitDraft::default())
                 };
-                let inner =
-                    StepDraft { run_when: RunWhen::Success, condition: String::new(), for_each: None, ..inner() };
+                let inner = StepDraft {
+                    run_when: RunWhen::Success,
+                    condition: String::new(),
+                    for_each: None,
+                    repeat: None,
+                    ..inner()
+                };
                 let input = || Input { default: Some(Value::Null), ..Input::default() };
                 let plan = PlanDraft {
                     id: "inner".to_owned(),
@@ -444,7 +468,7 @@ fn outputs(seeds: &[Seed]) -> BTreeMap<String, Value> {
 }
 
 fn has_entries(step: &StepDraft) -> bool {
-    step.for_each.is_some() || matches!(step.kind, StepKindDraft::Calls { .. })
+    step.for_each.is_some() || step.repeat.is_some() || matches!(step.kind, StepKindDraft::Calls { .. })
 }
 
 fn plans() -> impl Strategy<Value = PlanDraft> {

@@ -21,6 +21,7 @@ fn step(place: usize, depends_on: Option<usize>) -> StepDraft {
         run_when: RunWhen::Success,
         condition: String::new(),
         for_each: None,
+        repeat: None,
         fallback: Vec::new(),
         compensate: None,
         resources: Vec::new(),

@@ -203,7 +203,8 @@ fn everything(now: &Execution) -> Vec<Body> {
                 to: "other".to_owned(),
                 reason: String::new(),
             },
-            StepEvent::ItemsListed { items: vec![Json::from_text("1")] },
+            StepEvent::ItemsListed { first: 0, items: vec![Json::from_text("1")] },
+            StepEvent::ItemsListed { first: 1, items: vec![Json::from_text("1")] },
             StepEvent::ItemsCollected { output: Json::from_text("[]").into() },
         ];
         bodies.extend(events.map(|event| Body::Step { step: step.clone(), attempt, event }));

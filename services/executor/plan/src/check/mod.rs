@@ -217,7 +217,7 @@ fn nested(
         let planned = part.planned(step, of_step).into_iter();
         let planned = planned
             .chain(part.planned_others(step, of_step))
-            .chain(part.planned_condition(step))
+            .chain(part.planned_conditions(step))
             .chain(part.planned_checks(step, of_step));
         let planned = planned.map(|planned| planned.allowing(draft.allowed_commands.as_deref()));
         let problems: Vec<StepProblem> = planned.flat_map(&mut *check).collect();
@@ -540,7 +540,8 @@ fn step_path(position: usize) -> FieldPath {
 fn plan_size(draft: &PlanDraft) -> usize {
     let steps = draft.steps.iter().map(|step| {
         let kind = step.kind.size(plan_size);
-        let list = step.for_each.as_ref().map_or(0, json_size);
+        let list =
+            step.for_each.as_ref().map_or(0, json_size) + step.repeat.as_ref().map_or(0, |repeat| repeat.until.len());
         let fallback = step.fallback.iter().map(CallDraft::size).sum::<usize>();
         let compensate = step.compensate.as_ref().map_or(0, CallDraft::size);
         let checks = step.preconditions.iter().chain(&step.postconditions).map(|check| {

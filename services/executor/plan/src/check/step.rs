@@ -8,6 +8,7 @@ mod kind;
 mod part;
 mod plan_inputs;
 mod references;
+mod repeat;
 mod runs;
 mod schema;
 mod wait;
@@ -39,6 +40,7 @@ impl Checker<'_> {
         self.on_error(&path.key("on_error"), &step.on_error, calls_tool);
         let condition = self.condition(&path.key("condition"), &step.condition);
         let for_each = step.for_each.as_ref().and_then(|list| self.list(&path.key("for_each"), list));
+        let until = step.repeat.as_ref().and_then(|repeat| self.repeat(&path, step, repeat));
         let fallback = self.fallback(&path.key("fallback"), &step.fallback);
         self.resources(&path.key("resources"), &step.resources);
         self.budget(&path.key("budget"), step.budget.as_ref());
@@ -50,6 +52,7 @@ impl Checker<'_> {
             kind,
             condition,
             for_each,
+            until,
             fallback,
             compensate,
             preconditions: self.checks(&path.key("preconditions"), &step.preconditions),
@@ -75,8 +78,7 @@ impl Checker<'_> {
                 continue;
             }
             self.results(&field, site, step, reference, steps);
-            // It is made only once the step has an output.
-            if matches!(site, Site::Compensate | Site::After) && reference.step() == step.id {
+            if reads_own_result(site, step) && reference.step() == step.id {
                 continue;
             }
             if let Some(input) = reference.input() {
@@ -101,5 +103,14 @@ impl Checker<'_> {
         }
         part.dependencies = dependencies;
         part
+    }
+}
+
+/// Whether the step's own result is there: that of its last round, or the one after which something is done.
+fn reads_own_result(site: Site, step: &StepDraft) -> bool {
+    match site {
+        Site::Compensate | Site::After | Site::Until => true,
+        Site::Call | Site::Before => step.repeat.is_some(),
+        Site::List | Site::Condition => false,
     }
 }

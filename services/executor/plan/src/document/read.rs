@@ -5,6 +5,7 @@ mod calls;
 mod config;
 mod context;
 mod of_plan;
+mod repeat;
 mod retry;
 mod step;
 mod steps;

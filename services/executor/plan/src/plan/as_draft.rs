@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{Plan, StepSpec, checks::Check};
-use crate::{OnError, OtherCall, PlanDraft, RetryPolicy, StepDraft, Template};
+use crate::{OnError, OtherCall, PlanDraft, Repeat, RetryPolicy, StepDraft, Template};
 
 impl Plan {
     /// The plan as a draft; [`Plan::new`] and [`Plan::stored`] make the same plan of it.
@@ -49,6 +49,7 @@ impl StepSpec {
             run_when: self.run_when,
             condition: self.condition.as_ref().map(|condition| condition.source().to_owned()).unwrap_or_default(),
             for_each: self.for_each.as_ref().map(|list| list.source().clone()),
+            repeat: self.repeat.as_ref().map(Repeat::to_draft),
             timeout: self.timeout,
             attempt_timeout: self.attempt_timeout,
             exclusive: self.exclusive,

@@ -28,8 +28,8 @@ pub enum PlanPart<'a> {
     Condition {
         /// The step.
         step: PlannedStep<'a>,
-        /// The check that has the condition; `None` for the step's own condition.
-        place: Option<CheckPlace>,
+        /// Its place in the step.
+        place: ConditionPlace,
         /// The condition.
         condition: &'a Condition,
     },
@@ -59,6 +59,28 @@ impl<'a> PlanPart<'a> {
             Self::Form { schema, .. } => Self::Form { step, schema },
             Self::Output { schema, .. } => Self::Output { step, schema },
             Self::Condition { place, condition, .. } => Self::Condition { step, place, condition },
+        }
+    }
+}
+
+/// The place of a condition in its step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConditionPlace {
+    /// The step's own, which says whether it runs.
+    Own,
+    /// A check before or after its call.
+    Check(CheckPlace),
+    /// The one after which it does not run again.
+    Until,
+}
+
+impl ConditionPlace {
+    /// The condition's field, as an RFC 6901 JSON pointer from its step: `/preconditions/0/condition`.
+    pub fn pointer(self) -> String {
+        match self {
+            Self::Own => "/condition".to_owned(),
+            Self::Check(place) => format!("{}/condition", place.pointer()),
+            Self::Until => "/repeat/until".to_owned(),
         }
     }
 }

@@ -10,8 +10,8 @@ use super::{
     checks::{Check, CheckPlace},
 };
 use crate::{
-    Budget, CallsStep, Condition, Dependency, FormSpec, Outcome, RecoveryStrategy, RetryPolicy, RunWhen, StepKind,
-    Template, ToolStep, recovery::MAX_QUEUED_ATTEMPTS,
+    Budget, CallsStep, Condition, Dependency, FormSpec, Outcome, RecoveryStrategy, Repeat, RetryPolicy, RunWhen,
+    StepKind, Template, ToolStep, recovery::MAX_QUEUED_ATTEMPTS,
 };
 
 impl StepSpec {
@@ -65,6 +65,11 @@ impl StepSpec {
         self.for_each.as_ref()
     }
 
+    /// Until when it runs again; `None` when it does not.
+    pub fn repeat(&self) -> Option<&Repeat> {
+        self.repeat.as_ref()
+    }
+
     /// The calls that take the place of its own, one after the other, when all attempts of the one before have failed.
     pub fn fallback(&self) -> impl ExactSizeIterator<Item = &ToolStep> {
         self.fallback.iter().map(|fallback| &fallback.call)
@@ -90,9 +95,9 @@ impl StepSpec {
         self.several().into_iter().flat_map(CallsStep::calls)
     }
 
-    /// Whether steps of its own do its work, one for each entry of its list or for each of its calls.
+    /// Whether steps of its own do its work: one for each entry of its list, for each of its calls, or for each of its rounds.
     pub fn has_entries(&self) -> bool {
-        self.for_each.is_some() || self.several().is_some()
+        self.for_each.is_some() || self.repeat.is_some() || self.several().is_some()
     }
 
     /// The most that its calls may use; `None` means no limit of its own.

@@ -11,7 +11,7 @@ use crate::{
         MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CALLS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DESCRIPTION_CHARS,
         MAX_DURATION, MAX_FALLBACKS, MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEM_BYTES, MAX_ITEMS,
         MAX_LIST_BYTES, MAX_NESTED_GROUPS, MAX_NESTED_PLANS, MAX_RESOLVED_BYTES, MAX_RESOURCE_CHARS, MAX_RESOURCES,
-        MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS, MAX_TOOL_CHARS,
+        MAX_ROUNDS, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS, MAX_TOOL_CHARS,
     },
     recovery::{class_named, class_names},
 };
@@ -70,6 +70,25 @@ pub(super) fn step() -> Value {
             ],
             "examples": ["${list.result.files}", {"matrix": {"os": ["linux", "macos"], "version": [1, 2]}}],
         },
+        "repeat": optional(json!({
+            "description": format!(
+                "The step runs again until a condition holds, each time as a step of its own, at most {MAX_ROUNDS} times; its output is that of the last round."
+            ),
+            "type": "object",
+            "required": ["until", "max"],
+            "additionalProperties": false,
+            "properties": {
+                "until": {
+                    "description": "An expression in CEL with references, evaluated after each round: `${ID.result}` is what the step itself has returned last.",
+                    "type": "string",
+                    "maxLength": MAX_CONDITION_BYTES,
+                    "pattern": "\\$\\{",
+                    "examples": ["${poll.result.state} == 'done'"],
+                },
+                "max": {"description": "The most rounds.", "type": "integer", "minimum": 1, "maximum": MAX_ROUNDS},
+                "delay": optional(duration("The time from the end of a round to the beginning of the next.")),
+            },
+        })),
         "timeout": optional(duration("The longest time for all attempts and the delays between them.")),
         "on_error": {"anyOf": [{"$ref": "#/$defs/on_error"}, {"type": "null"}]},
         "order": optional(json!({
@@ -177,7 +196,7 @@ pub(super) fn step() -> Value {
     // What is for a step with one call of its own.
     let of_one_call = ["tool", "arguments", "verbatim", "fallback", "compensate"];
     let mut no_own_call: Vec<Value> = of_one_call.map(no_call).into();
-    no_own_call.extend([absent("for_each"), absent("inputs")]);
+    no_own_call.extend([absent("for_each"), absent("repeat"), absent("inputs")]);
     rules.push(json!({
         "if": present("wait"),
         "then": {"allOf": no_call_at_all},
@@ -191,6 +210,8 @@ pub(super) fn step() -> Value {
             },
         },
     }));
+    // It is one step for each entry, or for each round.
+    rules.push(json!({"if": present("repeat"), "then": absent("for_each")}));
     // After which ends it runs is said in one way only.
     rules.extend(joins_once());
     // They would look at a workspace that has nothing of the step.

@@ -322,8 +322,8 @@ impl Artifacts {
                 self.latest.insert(step.clone(), sequence);
                 return Some(Entry { step: step.clone(), outputs, origin: Origin::Output { value } });
             }
-            StepEvent::ItemsListed { items } => {
-                self.entries.insert(step.clone(), items.len());
+            StepEvent::ItemsListed { first, items } => {
+                self.entries.insert(step.clone(), first + items.len());
             }
             StepEvent::ItemsCollected { .. } => {
                 // It is made of the outputs of the steps for the entries.

@@ -234,7 +234,7 @@ fn the_outputs_for_the_entries_of_a_list_are_collected() {
     let (_, list) = story.run("list", 1, Vec::new());
     story.step("each", 1, StepEvent::Started);
     let items = ["1", "2"].map(Json::from_text).to_vec();
-    story.step("each", 1, StepEvent::ItemsListed { items });
+    story.step("each", 1, StepEvent::ItemsListed { first: 0, items });
     let entries = ["each~0", "each~1"].map(|entry| story.run(entry, 1, Vec::new()).1);
     story.step("each", 1, StepEvent::ItemsCollected { output: Json::from_text("[1,2]").into() });
     let each = story.completed("each", 1);

@@ -58,9 +58,10 @@ pub(super) fn step(step: &StepId, attempt: u32, event: &StepEvent) -> Words {
             });
             Words::new(Standard, Warn, message, details)
         }
-        StepEvent::ItemsListed { items } => {
-            let message = format!("Step `{step}` runs as {} of its own", counted(items.len(), "step"));
-            Words::new(Standard, Info, message, json!({"items": items.len()}))
+        StepEvent::ItemsListed { first, items } => {
+            let more = if *first > 0 { "more " } else { "" };
+            let message = format!("Step `{step}` runs as {} of its own", counted(items.len(), &format!("{more}step")));
+            Words::new(Standard, Info, message, json!({"items": items.len(), "first": first}))
         }
         StepEvent::ItemsCollected { output } => {
             let details = json!({"outputBytes": output.size()});

@@ -106,10 +106,12 @@ impl<'a> Reader<'a, '_> {
         key.map(|key| self.execution.step(key))
     }
 
-    /// The step that waits for this time.
+    /// The step that waits for this time, or whose next round begins then.
     fn timer_step(&self, waiting: Waiting) -> Option<StepKey> {
         let mut operations = self.execution.operations();
-        operations.find(|operation| operation.waiting() == Some(waiting)).map(|operation| operation.key.step)
+        let wait = operations.find(|operation| operation.waiting() == Some(waiting));
+        let round = || self.execution.steps().find(|step| step.waiting() == Some(waiting)).map(|step| step.key);
+        wait.map(|operation| operation.key.step).or_else(round)
     }
 
     fn operation(&self, key: OperationKey) -> Option<&'a Operation> {

@@ -40,6 +40,7 @@ steps:
   - {id: last, tool: noop, arguments: {output: '${[\"signal.dotted\"].result}'}, depends_on: [soon]}
   - {id: stopped, tool: noop, depends_on: [last]}
   - {id: whole, effects: per_step, calls: [{tool: noop}]}
+  - {id: again, tool: noop, repeat: {until: '${again.result} == null', max: 2, delay: 1s}, depends_on: [denied]}
   - {id: unless, tool: noop, run_when: none_failed, depends_on: [denied]}
   - {id: otherwise, tool: noop, depends_on: [{step: denied, on: [failure, skipped]}], arguments: {output: '${whole.results}'}}
 ";

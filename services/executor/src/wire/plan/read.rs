@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use belay_plan::{
     AuditLevel, Backoff, Budget, CheckDraft, Dependency, Escalation, Input, InvalidPlan, Never, OnError, OnExhausted,
-    Outcome, Plan, PlanDraft, PlanPart, QueueForLater, RateLimit, RecoveryStrategy, RetryPolicy, RunWhen, StepDraft,
-    StepProblem, Then, Violation,
+    Outcome, Plan, PlanDraft, PlanPart, QueueForLater, RateLimit, RecoveryStrategy, RepeatDraft, RetryPolicy, RunWhen,
+    StepDraft, StepProblem, Then, Violation,
 };
 use belay_proto::v1::{self, payload::Content};
 
@@ -52,6 +52,7 @@ fn unread(field: &str) -> Option<String> {
     }
     if field.ends_with(".wait.form.schema")
         || field.ends_with(".for_each")
+        || field.contains("].repeat.")
         || field.contains("].fallback[")
         || field.contains("].calls[")
         || field.contains("].compensate.")
@@ -78,6 +79,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
         let compensate = step.compensate.map(|call| other_from(call, &at("compensate"), &mut violations));
         let for_each =
             step.for_each.and_then(|list| list.content).map(|list| json_from(list, at("for_each"), &mut violations));
+        let repeat = step.repeat.map(|repeat| repeat_from(repeat, &at("repeat"), &mut violations));
         let retry = step.retry.map(|retry| retry_from(retry, &at("retry"), &mut violations));
         steps.push(StepDraft {
             id: step.id,
@@ -88,6 +90,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
             run_when: run_when_from(step.run_when, &at("run_when"), &mut violations),
             condition: step.condition,
             for_each,
+            repeat,
             timeout: duration_from(step.timeout.as_ref(), || at("timeout"), &mut violations),
             attempt_timeout: duration_from(step.attempt_timeout.as_ref(), || at("attempt_timeout"), &mut violations),
             exclusive,
@@ -301,6 +304,15 @@ fn outcome_from(outcome: i32) -> Option<Outcome> {
         v1::Outcome::Failure => Some(Outcome::Failure),
         v1::Outcome::Skipped => Some(Outcome::Skipped),
     }
+}
+
+fn repeat_from(repeat: v1::Repeat, field: &str, violations: &mut Vec<Violation>) -> RepeatDraft {
+    let v1::Repeat { until, max, delay } = repeat;
+    let max = u32::try_from(max).unwrap_or_else(|_| {
+        violations.push(violation(format!("{field}.max"), "must not be negative"));
+        1
+    });
+    RepeatDraft { until, max, delay: duration_from(delay.as_ref(), || format!("{field}.delay"), violations) }
 }
 
 fn retry_from(retry: v1::RetryPolicy, field: &str, violations: &mut Vec<Violation>) -> RetryPolicy {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use belay_plan::{
     AuditLevel, Backoff, Budget, CheckDraft, Dependency, Escalation, Input, OnError, OnExhausted, Outcome, Plan,
-    PlanDraft, RateLimit, RecoveryStrategy, RetryPolicy, RunWhen, StepDraft, StepSpec, Then,
+    PlanDraft, RateLimit, RecoveryStrategy, RepeatDraft, RetryPolicy, RunWhen, StepDraft, StepSpec, Then,
 };
 use belay_proto::v1::{self, step_spec::Kind};
 
@@ -154,6 +154,11 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
         .into(),
         condition: step.condition,
         for_each: step.for_each.map(payload),
+        repeat: step.repeat.map(|RepeatDraft { until, max, delay }| v1::Repeat {
+            until,
+            max: i32::try_from(max).unwrap_or(i32::MAX),
+            delay: delay.map(belay_proto::duration),
+        }),
         fallback: step.fallback.into_iter().map(other_message).collect(),
         compensate: step.compensate.map(other_message),
         resources: step.resources,

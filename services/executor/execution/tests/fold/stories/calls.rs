@@ -118,7 +118,7 @@ fn calls_with_one_effect_are_committed_by_one_more_call() {
         [
             "0s started, make started, make lists 3, make~0 started, make~1 started",
             "1s make~0 completed, make~2 started, make~1 completed",
-            "2s make~2 completed, make lists 4, make~3 started",
+            "2s make~2 completed, make lists 1 more after 3, make~3 started",
             "3s make~3 completed, make collects [{},{},{}], make completed, pack started",
             "4s pack completed, COMPLETED",
         ]
@@ -160,11 +160,11 @@ fn calls_with_one_effect_are_made_again_together() {
             "2s make~1 failed TRANSIENT, make failed ITEMS_FAILED, PARTIAL",
             "5s make make~1 run again, make started attempt 2, make lists 2, make~0 started attempt 2",
             "6s make~0 completed, make~1 started attempt 2",
-            "7s make~1 completed, make lists 3, make~2 started",
+            "7s make~1 completed, make lists 1 more after 2, make~2 started",
             "8s make~2 completed, make collects [{},{}], make completed, COMPLETED",
             "20s make make~0 make~1 make~2 run again, make started attempt 3, make lists 2, make~2 skipped NOT_LISTED by make, make~0 started attempt 3",
             "21s make~0 completed, make~1 started attempt 3",
-            "22s make~1 completed, make lists 3, make~2 started attempt 2",
+            "22s make~1 completed, make lists 1 more after 2, make~2 started attempt 2",
             "23s make~2 completed, make collects [{},{}], make completed, COMPLETED",
         ]
     );
@@ -183,11 +183,11 @@ fn a_step_is_skipped_with_the_call_that_commits_it() {
         by_the_approver,
         [
             "0s started, make started, make lists 2, make~0 started, make~1 started",
-            "1s make~0 completed, make~1 completed, make lists 3, make~2 started",
+            "1s make~0 completed, make~1 completed, make lists 1 more after 2, make~2 started",
             "2s make~2 held with its effect, awaiting approval",
             "6s make~2 SKIPPED, make~2 skipped APPROVAL_SKIPPED, make skipped APPROVAL_SKIPPED, pack skipped DEPENDENCY_SKIPPED by make, PARTIAL",
             "20s make pack make~0 make~1 make~2 run again, make started attempt 2, make lists 2, make~2 skipped NOT_LISTED by make, make~0 started attempt 2, make~1 started attempt 2",
-            "21s make~0 completed, make~1 completed, make lists 3, make~2 started attempt 2",
+            "21s make~0 completed, make~1 completed, make lists 1 more after 2, make~2 started attempt 2",
             "22s make~2 completed, make collects [{},{}], make completed, pack started",
             "23s pack completed, COMPLETED",
         ]

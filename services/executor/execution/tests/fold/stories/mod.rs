@@ -20,6 +20,7 @@ mod outputs;
 mod pausing;
 mod readers;
 mod recovery;
+mod repeat;
 mod retries;
 mod retrying;
 mod stopping;

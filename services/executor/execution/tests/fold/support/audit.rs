@@ -355,7 +355,7 @@ impl Audit {
                 assert!(self.effects.insert(step) && self.cached.insert(step), "step {step} took effect");
                 self.took_effect(step);
             }
-            StepEvent::ItemsListed { items } => self.items_listed(step, attempt, items),
+            StepEvent::ItemsListed { first, items } => self.items_listed(step, attempt, (*first, items), time),
             StepEvent::ItemsCollected { .. } => {
                 self.check_attempt(step, attempt);
                 self.check_may_start();
@@ -364,6 +364,8 @@ impl Audit {
                 assert!(items.iter().all(done), "an entry of step {step} has not ended, or has failed");
                 let is_committed = |item: &usize| !self.commits_step(*item) || self.completed.contains(item);
                 assert!(items.iter().all(is_committed), "step {step} completed, and its effect was not committed");
+                let is_last = items.last().is_some_and(|last| self.completed.contains(last));
+                assert!(self.spec(step).repeat().is_none() || is_last, "step {step} has no last round");
                 assert!(self.effects.insert(step));
             }
             StepEvent::Completed { progress, .. } => {
@@ -541,20 +543,27 @@ impl Audit {
     }
 
     /// There is a step for each entry; what has ended well for the same entry stays.
-    fn items_listed(&mut self, list: usize, attempt: u32, items: &[Json]) {
+    fn items_listed(&mut self, list: usize, attempt: u32, (first, items): (usize, &[Json]), time: Timestamp) {
         self.check_attempt(list, attempt);
         self.check_may_start();
-        let calls = self.calls_with_one_effect(list);
-        // The second list of calls that have one effect has one more, which commits what the others have changed.
-        let done = self.current(list).map_or(0, |current| {
-            let has_ended = |step: &usize| self.completed.contains(step) || self.skipped.contains_key(step);
-            assert!(current.iter().all(has_ended), "step {list} commits before its calls have completed");
-            assert_eq!((calls, items.len()), (Some(current.len()), current.len() + 1), "step {list} has read its list");
-            current.len()
-        });
+        let current = self.current(list).unwrap_or_default();
+        let has_ended = |step: &usize| self.completed.contains(step) || self.skipped.contains_key(step);
+        assert!(current.iter().all(has_ended), "an entry of step {list} has not ended, or has failed");
+        assert_eq!(first, current.len(), "step {list} has listed that");
+        // More is added for the next round, and for the call that commits what all others have changed.
+        let repeat = self.spec(list).repeat().cloned();
+        let commits = self.calls_with_one_effect(list) == Some(first);
+        let is_added = repeat.is_some() || first > 0;
+        assert!(!is_added || items.len() == 1 && (repeat.is_some() || commits), "step {list} has read its list");
+        assert!(repeat.as_ref().is_none_or(|repeat| first < repeat.max() as usize), "step {list} repeats too often");
+        let delay = repeat.map(|repeat| repeat.delay()).filter(|delay| first > 0 && !delay.is_zero());
         assert!(self.has_entries(list));
         let known = self.items.get(&list).cloned().unwrap_or_default();
-        for (index, item) in items.iter().enumerate().skip(done) {
+        for (index, item) in items.iter().enumerate().map(|(place, item)| (first + place, item)) {
+            let step = known.get(index).copied().unwrap_or(self.ids.len());
+            if let Some(delay) = delay {
+                self.not_before.insert(step, time.saturating_add(delay));
+            }
             let Some(&step) = known.get(index) else {
                 let step = self.ids.len();
                 self.ids.push(format!("{}~{index}", self.ids[list]));
@@ -571,11 +580,14 @@ impl Audit {
                     continue;
                 }
                 self.runs_again(step);
+                if let Some(delay) = delay {
+                    self.not_before.insert(step, time.saturating_add(delay));
+                }
             }
             self.removed.remove(&step);
             self.values.insert(step, item.clone());
         }
-        self.listed.insert(list, items.len());
+        self.listed.insert(list, first + items.len());
     }
 
     /// How many calls a step makes that have one effect; `None` for any other step.

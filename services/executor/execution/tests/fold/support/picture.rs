@@ -159,7 +159,8 @@ fn step_words(attempt: u32, event: &StepEvent) -> String {
             let result = result.inline().map_or("a blob", belay_execution::Json::as_str);
             format!("uses {result}, {}s old, after {}", source.age.as_secs_f64(), failure.reason)
         }
-        StepEvent::ItemsListed { items } => format!("lists {}", items.len()),
+        StepEvent::ItemsListed { first: 0, items } => format!("lists {}", items.len()),
+        StepEvent::ItemsListed { first, items } => format!("lists {} more after {first}", items.len()),
         StepEvent::ItemsCollected { output } => {
             format!("collects {}", output.inline().map_or("a blob", belay_execution::Json::as_str))
         }

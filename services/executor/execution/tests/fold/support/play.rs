@@ -8,7 +8,7 @@ use std::{
 use belay_execution::{
     Action, Actor, ApprovalMode, Body, Control, Created, DecideContext, Decision, Event, Execution, ExecutionEvent,
     ExecutionState, NewPlan, OperationEnd, OperationEvent, OperationKey, OperationKind, RecoveryClass, RequiredAction,
-    StepState, StepView, Timestamp, ToolFacts, WaitEnd,
+    StepState, StepView, Timestamp, ToolFacts, WaitEnd, Waiting,
 };
 use belay_plan::{Budget, Check, OnExhausted, Outcome, Plan, RunWhen, StepDraft, StepKind, StepKindDraft, ToolStep};
 
@@ -388,7 +388,8 @@ impl Play {
         if self.state() == ExecutionState::Running {
             let waits_for_slot = |step: &StepView<'_>| {
                 let needs_none = matches!(step.spec().kind(), StepKind::Wait(_)) || step.has_entries();
-                needs_none && step.state() == StepState::Ready
+                let is_due = !matches!(step.waiting(), Some(Waiting::Time { until, .. }) if until > self.now);
+                needs_none && step.state() == StepState::Ready && is_due
             };
             assert!(!self.execution.steps().any(|step| waits_for_slot(&step)), "a wait needs no slot");
         }

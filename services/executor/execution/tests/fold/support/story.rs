@@ -10,7 +10,7 @@ use belay_execution::{
 };
 use belay_plan::{
     Backoff, Budget, CallDraft, Dependency, Effects, Escalation, FormDraft, Input, OnError, Outcome as StepOutcome,
-    Plan, PlanDraft, RecoveryStrategy, RetryPolicy, RunWhen, StepDraft, StepKindDraft, Then, WaitDraft,
+    Plan, PlanDraft, RecoveryStrategy, RepeatDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, Then, WaitDraft,
 };
 use serde_json::{Value, json};
 
@@ -42,6 +42,7 @@ pub(crate) fn story(steps: &str) -> Story {
             run_when: RunWhen::Success,
             condition: String::new(),
             for_each: None,
+            repeat: None,
             fallback: Vec::new(),
             compensate: None,
             resources: Vec::new(),
@@ -168,6 +169,19 @@ impl Story {
     /// A step runs for each entry of this list.
     pub(crate) fn for_each(mut self, id: &str, list: Value) -> Self {
         self.step(id).for_each = Some(list);
+        self
+    }
+
+    /// A step runs again until this holds, at most so often.
+    pub(crate) fn repeat(mut self, id: &str, until: &str, max: u32) -> Self {
+        self.step(id).repeat = Some(RepeatDraft { until: until.to_owned(), max, delay: None });
+        self
+    }
+
+    /// The time between the rounds of a step.
+    pub(crate) fn delay(mut self, id: &str, seconds: u64) -> Self {
+        let repeat = self.step(id).repeat.as_mut().expect("it repeats");
+        repeat.delay = Some(Duration::from_secs(seconds));
         self
     }
 

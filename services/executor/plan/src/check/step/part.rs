@@ -5,8 +5,8 @@ use super::{
     kind::KindPart,
 };
 use crate::{
-    CallDraft, CallPlace, Check, CheckDraft, CheckPlace, Condition, Plan, PlanPart, StepDraft, StepSpec, Template,
-    ToolStep, path::FieldPath, plan::call_of, template::Reference,
+    CallDraft, CallPlace, Check, CheckDraft, CheckPlace, Condition, ConditionPlace, Plan, PlanPart, Repeat, StepDraft,
+    StepSpec, Template, ToolStep, path::FieldPath, plan::call_of, template::Reference,
 };
 
 /// The result of checking a step.
@@ -16,6 +16,8 @@ pub(in crate::check) struct Part {
     pub(super) condition: Option<Condition>,
     /// The list, as far as it could be read.
     pub(super) for_each: Option<Template>,
+    /// Until when it runs again, as far as that could be read.
+    pub(super) until: Option<Condition>,
     pub(super) fallback: Vec<CallPart>,
     pub(super) compensate: Option<CallPart>,
     pub(super) preconditions: Vec<CheckPart>,
@@ -47,6 +49,8 @@ pub(super) enum Site {
     Before,
     /// In what is checked after it.
     After,
+    /// In the condition after which it does not run again.
+    Until,
 }
 
 impl Part {
@@ -71,10 +75,12 @@ impl Part {
             .chain(undoes.and_then(|(call, draft)| call.planned(step, CallPlace::Compensate, &draft.tool)))
     }
 
-    /// The step's condition, when its references could be read.
-    pub(in crate::check) fn planned_condition(&self, step: usize) -> Option<PlanPart<'_>> {
+    /// The step's conditions beside its checks, when their references could be read.
+    pub(in crate::check) fn planned_conditions(&self, step: usize) -> impl Iterator<Item = PlanPart<'_>> {
         let step = outermost(step);
-        self.condition.as_ref().map(|condition| PlanPart::Condition { step, place: None, condition })
+        let own = self.condition.iter().map(|condition| (ConditionPlace::Own, condition));
+        let until = self.until.iter().map(|condition| (ConditionPlace::Until, condition));
+        own.chain(until).map(move |(place, condition)| PlanPart::Condition { step, place, condition })
     }
 
     /// The checks before and after the step's call, and the schema of its output.
@@ -88,7 +94,8 @@ impl Part {
         let checks = self.checks().zip(draft.preconditions.iter().chain(&draft.postconditions));
         let checks = checks.filter_map(move |((place, part), draft)| match part {
             CheckPart::Condition(condition) => {
-                Some(PlanPart::Condition { step: outermost(step), place: Some(place), condition })
+                let place = ConditionPlace::Check(place);
+                Some(PlanPart::Condition { step: outermost(step), place, condition })
             }
             CheckPart::File(call) | CheckPart::Command(call) => {
                 call.planned(step, CallPlace::Check(place), call_of(draft)?.0)
@@ -126,6 +133,8 @@ impl Part {
         }
         let condition = self.condition.iter().flat_map(Condition::references);
         references.extend(condition.map(|reference| (Site::Condition, path.key("condition"), reference)));
+        let until = self.until.iter().flat_map(Condition::references);
+        references.extend(until.map(|reference| (Site::Until, path.key("repeat").key("until"), reference)));
         for (place, part) in self.checks() {
             let (site, field) = match place {
                 CheckPlace::Before(place) => (Site::Before, path.key("preconditions").index(place)),
@@ -184,6 +193,11 @@ impl Part {
             run_when: draft.run_when,
             condition: self.condition,
             for_each: self.for_each,
+            repeat: draft.repeat.zip(self.until).map(|(draft, until)| Repeat {
+                until,
+                max: draft.max,
+                delay: draft.delay,
+            }),
             timeout: draft.timeout,
             attempt_timeout: draft.attempt_timeout,
             exclusive: draft.exclusive,

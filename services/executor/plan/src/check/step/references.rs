@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::part::{Part, Site};
+use super::{
+    part::{Part, Site},
+    reads_own_result,
+};
 use crate::{
     RunWhen, StepDraft, StepValue,
     check::{Checker, JOINED_TWICE, step_path},
@@ -13,11 +16,11 @@ use crate::{
 impl Checker<'_> {
     /// A reference to an entry stands where there is one.
     pub(super) fn item(&mut self, field: &FieldPath, site: Site, step: &StepDraft, reference: &Reference) {
-        let has_list = step.for_each.is_some();
+        let has_list = step.for_each.is_some() || step.repeat.is_some();
         let why = match site {
-            Site::Call | Site::Compensate | Site::Before | Site::After if has_list => return,
-            Site::Call | Site::Compensate | Site::Before | Site::After => {
-                "is for steps with `for_each`, and this one has none: add it, or name a step or an input"
+            Site::Call | Site::Compensate | Site::Before | Site::After | Site::Until if has_list => return,
+            Site::Call | Site::Compensate | Site::Before | Site::After | Site::Until => {
+                "is for steps with `for_each` or `repeat`, and this one has none: add it, or name a step or an input"
             }
             Site::List => "has no value here: the entries come from this list",
             Site::Condition => {
@@ -108,7 +111,7 @@ impl Checker<'_> {
             return;
         }
         let id = shown(reference.step());
-        if reference.step() == step.id && matches!(site, Site::Compensate | Site::After) {
+        if reference.step() == step.id && reads_own_result(site, step) {
             self.rule(field, || {
                 format!("`${{{reference}}}` has no value here, where each entry is for itself: name `${{{id}.result}}`")
             });
@@ -129,7 +132,7 @@ impl Checker<'_> {
         if reference.value() == StepValue::Results && named.is_some_and(|named| !named.has_entries()) {
             self.rule(field, || {
                 format!(
-                    "`${{{reference}}}` is what became of each entry, and `{id}` has neither `for_each` nor `calls`: name `${{{id}.result}}`, or \
+                    "`${{{reference}}}` is what became of each entry, and `{id}` has none of `for_each`, `calls` and `repeat`: name `${{{id}.result}}`, or \
                      `${{{id}.state}}` and `${{{id}.failure}}`"
                 )
             });

@@ -21,6 +21,7 @@ pub(super) fn step_with(id: &str, depends_on: &[&str], arguments: Value) -> Step
         run_when: RunWhen::Success,
         condition: String::new(),
         for_each: None,
+        repeat: None,
         fallback: Vec::new(),
         compensate: None,
         resources: Vec::new(),

@@ -97,6 +97,7 @@ impl<'n> Reader<'n> {
         };
         draft.verbatim = self.texts(&mut fields, "verbatim", "names of arguments");
         draft.for_each = self.precise(fields.take_exactly("for_each"));
+        draft.repeat = fields.take_exactly("repeat").and_then(|value| self.repeat(&value));
         draft.resources = self.texts(&mut fields, "resources", "names");
         draft.budget = fields.take_exactly("budget").and_then(|value| self.budget(&value));
         if let Some(value) = fields.take_exactly("fallback") {
@@ -157,6 +158,7 @@ pub(super) fn blank() -> StepDraft {
         run_when: RunWhen::default(),
         condition: String::new(),
         for_each: None,
+        repeat: None,
         timeout: None,
         attempt_timeout: None,
         exclusive: false,

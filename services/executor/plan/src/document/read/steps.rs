@@ -18,9 +18,10 @@ use crate::{
 };
 
 /// Fields that a step or a plan has, and a group does not.
-const OF_A_PLAN: [&str; 12] = [
+const OF_A_PLAN: [&str; 13] = [
     "timeout",
     "for_each",
+    "repeat",
     "tool",
     "calls",
     "effects",

@@ -111,8 +111,12 @@ impl Fold {
             return Err(format!("step {list} reads a list"));
         }
         let known: Vec<usize> = self.of_list(list).collect();
-        self.listed.insert(list, listed.items.len());
-        for (number, item) in listed.items.iter().enumerate() {
+        let first = usize::try_from(listed.first).map_err(|_| "the position of an entry")?;
+        if first > 0 && self.listed.get(&list) != Some(&first) {
+            return Err(format!("step {list} lists entries from {first} on"));
+        }
+        self.listed.insert(list, first + listed.items.len());
+        for (number, item) in listed.items.iter().enumerate().map(|(place, item)| (first + place, item)) {
             let item = item.as_json().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
             let index = match known.get(number) {
                 None => {
@@ -134,6 +138,7 @@ impl Fold {
                         run_when: 0,
                         condition: String::new(),
                         for_each: None,
+                        repeat: None,
                         ..of.clone()
                     };
                     self.add(step, Vec::new(), Some((list, item)))
