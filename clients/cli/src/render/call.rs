@@ -104,7 +104,8 @@ pub(crate) fn dependencies(step: &StepSpec, is_step: impl Fn(&str) -> bool) -> V
     };
     let (title, description) = form.map_or(("", ""), |form| (&form.title, &form.description));
     let mut ids = step.depends_on.clone();
-    let plain = [step.condition.as_str(), title, description].map(|text| (text, "[\"", '"'));
+    let until = step.repeat.as_ref().map_or("", |repeat| &repeat.until);
+    let plain = [step.condition.as_str(), until, title, description].map(|text| (text, "[\"", '"'));
     let calls: Vec<Cow<'_, str>> = calls.collect();
     for (text, open, close) in calls.iter().map(|text| (&**text, r#"[\""#, '\\')).chain(plain) {
         for (place, _) in text.match_indices("${") {
@@ -116,7 +117,9 @@ pub(crate) fn dependencies(step: &StepSpec, is_step: impl Fn(&str) -> bool) -> V
                 None => after.split(['.', '}']).next(),
             };
             let id = id.unwrap_or_default();
-            if !text[..place].ends_with('$') && is_step(id) && !ids.iter().any(|known| known == id) {
+            // A step that repeats, or is checked or undone, reads its own result.
+            let is_other = id != step.id && !ids.iter().any(|known| known == id);
+            if !text[..place].ends_with('$') && is_step(id) && is_other {
                 ids.push(id.to_owned());
             }
         }

@@ -75,6 +75,11 @@ pub(super) fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> 
             other => format!("for each of {}", shorten(&clean(other.as_str().unwrap_or_default()), MAX_CALL)),
         });
     }
+    if let Some(repeat) = &step.repeat {
+        let delay = repeat.delay.as_ref().map(|delay| format!(", {} after each", time::short(time::duration(delay))));
+        let until = shorten(&clean(&repeat.until), MAX_CALL);
+        conditions.push(format!("again until {until} (at most {} rounds{})", repeat.max, delay.unwrap_or_default()));
+    }
     if !step.fallback.is_empty() {
         let tools: Vec<String> = step.fallback.iter().map(|call| clean(&call.tool)).collect();
         conditions.push(format!("else {}", tools.join(", ")));
@@ -118,7 +123,7 @@ fn dimensions(list: &serde_json::Map<String, Value>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use belay_proto::v1::{DependencyOutcomes, Outcome, RetryPolicy, ToolStep, step_spec};
+    use belay_proto::v1::{DependencyOutcomes, Outcome, Repeat, RetryPolicy, ToolStep, step_spec};
 
     use super::*;
 
@@ -149,6 +154,14 @@ mod tests {
                 },
                 StepSpec { for_each: Some(Payload::of_json("[1,2]")), ..step("d", &[]) },
                 StepSpec {
+                    repeat: Some(Repeat {
+                        until: "${f.result.ok} && ${a.result}".to_owned(),
+                        max: 9,
+                        delay: Some(pbjson_types::Duration { seconds: 5, nanos: 0 }),
+                    }),
+                    ..step("f", &[])
+                },
+                StepSpec {
                     for_each: Some(Payload::of_json(r#"{"matrix":{"os":["a"],"exclude":[],"v":"${b.result}"}}"#)),
                     ..step("e", &[])
                 },
@@ -158,15 +171,16 @@ mod tests {
             ..Default::default()
         };
         let text = |most| preview(&plan, most).iter().map(|line| line.render(false)).collect::<Vec<_>>();
-        assert_eq!(text(1)[1..], ["  a  read a", "  … and 4 more; --dry-run shows all"]);
+        assert_eq!(text(1)[1..], ["  a  read a", "  … and 5 more; --dry-run shows all"]);
         assert_eq!(
             text(9),
             [
-                "plan p: 5 steps, one at a time, stops on an error, at most 1m 30s",
+                "plan p: 6 steps, one at a time, stops on an error, at most 1m 30s",
                 "  a  read a",
                 "  b  read a  after a, up to 3 attempts",
                 "  c  read a  after b, for each of ${b.result}, else noop, undone by delete_file, alone with db",
                 "  d  read a  for each of 2 entries",
+                "  f  read a  after a, again until ${f.result.ok} && ${a.result} (at most 9 rounds, 5s after each)",
                 "  e  read a  after b, for each of a matrix of os and v",
             ]
         );

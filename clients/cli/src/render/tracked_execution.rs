@@ -70,7 +70,8 @@ impl TrackedExecution {
         }
         for (call, step) in calls.iter_mut().zip(&execution.steps) {
             if let Some(count) = step.item_count.filter(|_| !matches!(step.detail, Some(step::Detail::Calls(_)))) {
-                *call = for_each(call, usize::try_from(count).unwrap_or_default());
+                let count = usize::try_from(count).unwrap_or_default();
+                *call = for_each(execution.plan.as_ref(), &step.step_id, call, count);
             }
         }
         let since =

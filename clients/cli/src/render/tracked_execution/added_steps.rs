@@ -92,7 +92,11 @@ impl TrackedExecution {
             self.put(step, words, at);
         }
         self.execution.steps[list].item_count = Some(i32::try_from(all).unwrap_or(i32::MAX));
-        self.calls[list] = if several.iter().any(Option::is_some) { call } else { for_each(&call, all) };
+        self.calls[list] = if several.iter().any(Option::is_some) {
+            call
+        } else {
+            for_each(self.execution.plan.as_ref(), id, &call, all)
+        };
     }
 
     /// A step that the plan does not name, in the place of the one with its id.

@@ -9,9 +9,13 @@ use crate::render::{time, words};
 /// Below it, time spent waiting for a person is not worth a word.
 const WORTH_SAYING: Duration = Duration::from_secs(1);
 
-/// The call of a step that runs for each entry of a list.
-pub(super) fn for_each(call: &str, entries: usize) -> String {
-    format!("for each of {}: {call}", words::entries(entries))
+/// The call of a step that runs for each entry of a list, or again; `plan` says which.
+pub(super) fn for_each(plan: Option<&Plan>, id: &str, call: &str, entries: usize) -> String {
+    let planned = plan.and_then(|plan| plan.steps.iter().find(|planned| planned.id == id));
+    match planned.and_then(|planned| planned.repeat.as_ref()) {
+        Some(repeat) => format!("round {entries} of at most {}: {call}", repeat.max),
+        None => format!("for each of {}: {call}", words::entries(entries)),
+    }
 }
 
 /// How many attempts a plan gives each call of a step; `None` when it is not known.

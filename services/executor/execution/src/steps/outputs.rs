@@ -92,7 +92,7 @@ fn values_at<'a>(
 /// The outputs in the result of a step: what its command has appended is a member of it; the outputs of its plan are all of it.
 fn outputs_in<'a>(record: &StepRecord, result: Cow<'a, Value>) -> Option<Cow<'a, Value>> {
     let is_declared = matches!(record.spec.kind(), StepKind::Plan(step) if step.plan.outputs().is_some());
-    if is_declared && !record.has_entries() {
+    if is_declared && (!record.has_entries() || record.spec.repeat().is_some()) {
         return Some(result);
     }
     match result {

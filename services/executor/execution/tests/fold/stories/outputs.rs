@@ -138,6 +138,12 @@ fn outputs_of_a_plan_are_the_outputs_of_its_step() {
     let play = declares(json!({})).acts("0s set-output child 0 {\"n\":1,\"outputs\":{\"n\":2}}").play();
     assert_eq!(arguments(&play), json!({"n": 2, "whole": {"n": 2}, "result": 1}));
     assert_eq!(outputs(&play.execution), json!({"n": 2}));
+    // Those of a plan that is carried out in rounds are those of the last.
+    let told =
+        declares(json!({"ran": "${inside.result}"})).repeat("child", "${child.outputs.ran} == ${child.result.ran}", 2);
+    let play = told.outputs(json!({"ran": "${child.outputs.ran}"})).play();
+    assert_eq!(arguments(&play)["whole"], outputs(&play.execution));
+    assert!(outputs(&play.execution)["ran"].is_u64(), "{}", outputs(&play.execution));
 }
 
 /// An execution ends as it would without its outputs when those are too large, and says why it has none.
