@@ -260,7 +260,7 @@ pub(crate) fn listed(
     for item in items.iter().skip(known.len()) {
         let added = execution.steps.append_item(step, item.clone(), time);
         execution.index_appended(added.map_err(Violation::DuplicateStep)?);
-        execution.totals.total += 1;
+        execution.progress.totals.total += 1;
         open += 1;
     }
     for &beyond in known.iter().skip(items.len()) {
