@@ -213,7 +213,7 @@ impl View {
 
     /// Prints the outcome of a question, and continues; `false` when the person leaves.
     pub(super) fn answered(&mut self, answer: Result<AskOutcome, Failure>) -> Result<bool, Failure> {
-        let goes_on = match answer {
+        let continues = match answer {
             Ok(AskOutcome::Decided(approval)) => {
                 self.screen.say(&ask::decision_line(&approval));
                 true
@@ -227,7 +227,7 @@ impl View {
             Err(failure) => return Err(failure),
         };
         self.release()?;
-        Ok(goes_on)
+        Ok(continues)
     }
 
     fn hold_back(&mut self) {

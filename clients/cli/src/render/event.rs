@@ -123,7 +123,7 @@ fn what(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<(Style, St
         },
         Kind::StepRetryScheduled(retry) => {
             let delay = retry.delay.as_ref().map(time::duration).unwrap_or_default();
-            // Of this call since it last began: the step's own numbers go on when it runs again.
+            // Of this call since it last began: the step's own numbers continue when it runs again.
             let most = step.and_then(|step| tracked.planned_attempts(step)).map(|most| most - 1);
             let retries = match most.filter(|most| *most >= retry.retry_count) {
                 Some(most) => format!("{}/{most}", retry.retry_count),
