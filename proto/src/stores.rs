@@ -246,7 +246,7 @@ impl Stores {
             for (service, position) in &*known {
                 write!(stores, ",{}", describe(*service, position)).expect("writing to a String does not fail");
             }
-            // An id that a damaged store holds may be no header: nothing is reported then, and the service goes on.
+            // An id that a damaged store holds may be no header: nothing is reported then, and the service continues.
             HeaderValue::try_from(stores).unwrap_or(HeaderValue::from_static(""))
         });
         let mut commits = own.commit.to_string();

@@ -358,7 +358,7 @@ mod tests {
 
     // B-02: the watch is resumed by its cursor and has no gap.
     #[tokio::test(start_paused = true)]
-    async fn a_broken_stream_goes_on_where_it_broke() {
+    async fn a_broken_stream_resumes_where_it_broke() {
         let mut script = Script {
             answers: [
                 Ok(vec![snapshot(State::Running, 2), event(1), event(2), Err(Status::unavailable("reset"))]),
@@ -417,7 +417,7 @@ mod tests {
             story(&mut script, Some(0)).await,
             "snapshot 1 lost(the server left out an event, 100ms) back 2 3 4"
         );
-        assert_eq!(script.asked, ["all", "c1"], "it goes on before the gap");
+        assert_eq!(script.asked, ["all", "c1"], "it resumes before the gap");
     }
 
     #[tokio::test(start_paused = true)]

@@ -96,7 +96,12 @@ pub(crate) fn namespace(field: &str, parent: &str) -> Result<String, Status> {
 
 #[cfg(test)]
 mod tests {
+    use belay_execution::OperationId;
+    use belay_plan::{compensation_id, entry_id, limits::MAX_STEP_ID_CHARS};
+    use belay_service_kit::names::CallName;
+
     use super::*;
+    use crate::wire::call_name;
 
     #[test]
     fn a_name_comes_back_as_it_was_and_others_are_refused() {
@@ -122,6 +127,26 @@ mod tests {
         assert!(missing.message().starts_with("parent: is required"), "{missing}");
         assert_eq!(namespace("parent", "namespaces/x").unwrap(), "x");
         assert!(namespace("parent", "x").is_err());
+    }
+
+    // The gate and the tool runner check the names of calls with the rules of service-kit, which cannot import those of plans.
+    #[test]
+    fn other_services_accept_the_call_names_of_every_step_and_no_others() {
+        let parse = |step: &str| {
+            let call = OperationId { step: step.into(), attempt: 1, number: 1 };
+            CallName::parse("call", &call_name("namespaces/n/executions/e", &call))
+        };
+        let longest = "s".repeat(MAX_STEP_ID_CHARS);
+        for planned in ["a", "0", "Build.it_2-x", &longest] {
+            let entry = entry_id(planned, 9_999);
+            for step in [planned, &entry, &entry_id(planned, 0), &compensation_id(planned), &compensation_id(&entry)] {
+                assert_eq!(parse(step).unwrap().step, step);
+            }
+        }
+        let too_long = "s".repeat(MAX_STEP_ID_CHARS + 1);
+        for step in [&too_long, &entry_id(&too_long, 0), &compensation_id(""), &(entry_id("a", 0) + "x")] {
+            assert!(parse(step).is_err(), "{step}");
+        }
     }
 
     #[test]

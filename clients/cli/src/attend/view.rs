@@ -19,6 +19,7 @@ use crate::{
         approval::Turn,
         call::awaited_children,
         event,
+        event_description::describe,
         live::LiveRows,
         output::{self, Outputs},
         result::lines::EventLines,
@@ -148,14 +149,15 @@ impl View {
             _ if event.operation > 0 => self.outputs.end(event),
             _ => Vec::new(),
         };
+        let described = describe(event);
         lines.extend(match &self.live {
             None => event::line(event, tracked),
-            Some(_) if self.verbose && !event::ends_step(event) => event::line(event, tracked),
+            Some(_) if self.verbose && !described.ends_step() => event::line(event, tracked),
             Some((_, terminal)) => tracked
                 .ended(&event.step_id, Some(terminal.size().0))
-                .filter(|_| event::ends_step(event))
-                .or_else(|| event::news(event, tracked).filter(|_| event::is_milestone(event)))
-                .filter(|_| !(is_asked && event::leads_to_question(event))),
+                .filter(|_| described.ends_step())
+                .or_else(|| event::news(event, tracked).filter(|_| described.is_milestone))
+                .filter(|_| !(is_asked && described.leads_to_question())),
         });
         if self.verbose {
             lines.extend(event::details(event));
@@ -211,7 +213,7 @@ impl View {
 
     /// Prints the outcome of a question, and continues; `false` when the person leaves.
     pub(super) fn answered(&mut self, answer: Result<AskOutcome, Failure>) -> Result<bool, Failure> {
-        let goes_on = match answer {
+        let continues = match answer {
             Ok(AskOutcome::Decided(approval)) => {
                 self.screen.say(&ask::decision_line(&approval));
                 true
@@ -225,7 +227,7 @@ impl View {
             Err(failure) => return Err(failure),
         };
         self.release()?;
-        Ok(goes_on)
+        Ok(continues)
     }
 
     fn hold_back(&mut self) {

@@ -14,7 +14,9 @@ use crate::{
     history::{self, ReadEnd},
     lookup, next, read,
     render::{
-        event, json,
+        event,
+        event_description::describe,
+        json,
         logs::{self, Logs, OutputFilter, StepOutput},
         text::{Line, Style},
         tracked_execution::TrackedExecution,
@@ -69,7 +71,7 @@ pub(crate) async fn logs(context: &Context, verb: Print) -> Result<Exit, Failure
                 if follow {
                     waiting.see(event, tracked).iter().for_each(|line| screen.say(line));
                 }
-                let is_over = follow && event::ends_step(event) && wanted.step.as_ref() == Some(&event.step_id);
+                let is_over = follow && describe(event).ends_step() && wanted.step.as_ref() == Some(&event.step_id);
                 Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             };
             let until = if follow { ReadEnd::End } else { ReadEnd::Now };

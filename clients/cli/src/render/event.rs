@@ -65,48 +65,6 @@ pub(crate) fn details(event: &ExecutionEvent) -> Vec<Line> {
     }
 }
 
-/// Whether an event is the end of its step.
-pub(crate) fn ends_step(event: &ExecutionEvent) -> bool {
-    matches!(
-        event.kind,
-        Some(Kind::StepCompleted(_) | Kind::StepFailed(_) | Kind::StepSkipped(_) | Kind::StepCancelled(_))
-    )
-}
-
-/// Whether an event is worth a line above the moving picture, which shows the others anyway.
-pub(crate) fn is_milestone(event: &ExecutionEvent) -> bool {
-    !matches!(
-        event.kind,
-        Some(
-            Kind::ExecutionCreated(_)
-                | Kind::ExecutionStarted(_)
-                | Kind::ExecutionFinished(_)
-                | Kind::StepStarted(_)
-                | Kind::StepRetryScheduled(_)
-                | Kind::ToolCallRequested(_)
-                | Kind::ToolCallCompleted(_)
-                | Kind::ToolCallFailed(_)
-                | Kind::ToolCallCancelled(_)
-                | Kind::ToolCallOutcomeUnknown(_)
-                | Kind::ToolCallDenied(_)
-                | Kind::ExecutionAwaitingApproval(_)
-                | Kind::ToolCallDispatched(_)
-                | Kind::WaitStarted(_)
-                | Kind::WaitEnded(_)
-                | Kind::ChildPaused(_)
-                | Kind::ChildEnded(_)
-        )
-    )
-}
-
-/// Whether the event announces a question that the person at the terminal is about to be asked.
-pub(crate) fn leads_to_question(event: &ExecutionEvent) -> bool {
-    matches!(
-        event.kind,
-        Some(Kind::ToolCallEffectProposed(_) | Kind::ToolCallApprovalRequired(_) | Kind::ApprovalRequested(_))
-    )
-}
-
 /// The event as a row between those of the steps: about what, what happened.
 pub(crate) fn news(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<Line> {
     let (style, what) = what(event, tracked)?;
@@ -165,7 +123,7 @@ fn what(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<(Style, St
         },
         Kind::StepRetryScheduled(retry) => {
             let delay = retry.delay.as_ref().map(time::duration).unwrap_or_default();
-            // Of this call since it last began: the step's own numbers go on when it runs again.
+            // Of this call since it last began: the step's own numbers continue when it runs again.
             let most = step.and_then(|step| tracked.planned_attempts(step)).map(|most| most - 1);
             let retries = match most.filter(|most| *most >= retry.retry_count) {
                 Some(most) => format!("{}/{most}", retry.retry_count),

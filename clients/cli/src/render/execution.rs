@@ -133,7 +133,7 @@ pub(super) fn took_in_words(execution: &Execution, now: Duration) -> Option<Stri
 fn next_command(execution: &Execution, is_driven: bool) -> String {
     let name = execution.name.as_str();
     let said = execution.waiting.iter().map(|reason| reason.next_command.as_str()).find(|command| !command.is_empty());
-    // It goes on when the window of the budget of its namespace ends, and resumed before it is paused again.
+    // It resumes when the window of the budget of its namespace ends; one that is resumed before that is paused again.
     let waits_for_limit = execution.waiting.iter().any(|reason| reason.kind() == waiting_reason::Kind::Limit);
     let is_to_resume = execution.state() == execution::State::Paused && !waits_for_limit;
     match execution.state() {

@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-use belay_proto::v1::{
-    ExecutionEvent, Payload, Step, child_ended, execution_event::Kind, payload::Content, step::State,
-};
+use belay_proto::v1::{ExecutionEvent, Payload, Step, payload::Content, step::State};
 use pbjson_types::Timestamp;
 use serde_json::Value;
 
 use super::{
+    event_description::{EventChange, EventDescription, ExecutionChange, StepChange, StepEnd, StepValue, describe},
     json,
     text::{Line, PrintableText, Style, shorten},
     time,
@@ -48,80 +47,62 @@ impl Logs {
 
     /// Takes the next event: the step or the attempt that it ends, with its output or its failure, if that is wanted.
     pub(crate) fn take(&mut self, event: &ExecutionEvent) -> Option<Step> {
-        let is_wanted = self.wanted.step.as_ref().is_none_or(|wanted| *wanted == event.step_id);
-        let (state, failure) = match event.kind.as_ref()? {
-            Kind::SignalReceived(signal) => {
-                self.signals.insert(event.sequence, signal.payload.clone().unwrap_or_default());
+        let EventDescription { change, value, .. } = describe(event);
+        let change = match change {
+            EventChange::Step(change) => change,
+            EventChange::Execution(ExecutionChange::Signal(payload)) => {
+                self.signals.insert(event.sequence, payload.cloned().unwrap_or_default());
                 return None;
             }
-            Kind::ExecutionRetried(retried) => {
+            EventChange::Execution(ExecutionChange::Retried(retried)) => {
                 for step in &retried.step_ids {
                     self.started.remove(step);
                     self.results.remove(step);
                 }
                 return None;
             }
-            _ if !is_wanted => return None,
-            Kind::StepStarted(_) => {
+            EventChange::Execution(
+                ExecutionChange::Started
+                | ExecutionChange::State(_)
+                | ExecutionChange::Paused(_)
+                | ExecutionChange::Finished(_)
+                | ExecutionChange::PlanUpdated(_)
+                | ExecutionChange::CompensationStarted(_)
+                | ExecutionChange::ItemsListed(_),
+            )
+            | EventChange::None => return None,
+        };
+        if self.wanted.step.as_ref().is_some_and(|wanted| *wanted != event.step_id) {
+            return None;
+        }
+        let result = match value {
+            Some(StepValue::Own(value)) => Some(value),
+            Some(StepValue::OfSignal(sequence)) => self.signals.get(&sequence),
+            None => None,
+        };
+        self.results.extend(result.map(|result| (event.step_id.clone(), result.clone())));
+        let (state, failure) = match change {
+            StepChange::Started => {
                 let begin = event.record_time.unwrap_or_default();
                 self.started.entry(event.step_id.clone()).or_insert(begin);
                 return None;
             }
-            Kind::ToolCallCompleted(call) => return self.keep(event, call.result.clone()),
-            Kind::StepResolved(resolved) => return self.keep(event, resolved.result.clone()),
-            Kind::StepCachedResultUsed(used) => return self.keep(event, used.result.clone()),
-            Kind::StepOutputSet(set) => return self.keep(event, set.output.clone()),
-            Kind::WaitEnded(wait) => {
-                let carried = || self.signals.get(&wait.signal_sequence).cloned();
-                let result = wait.answer.clone().or_else(carried);
-                return self.keep(event, result);
-            }
-            Kind::ChildEnded(ended) => match &ended.end {
-                Some(child_ended::End::Output(output)) => return self.keep(event, Some(output.clone())),
-                Some(child_ended::End::Failure(_) | child_ended::End::Cancelled(_)) | None => return None,
-            },
-            Kind::StepItemsCollected(collected) => return self.keep(event, collected.output.clone()),
-            Kind::StepRetryScheduled(_) | Kind::StepFallbackSwitched(_) if !self.wanted.failed => return None,
-            Kind::StepFallbackSwitched(switched) => (State::BackingOff, switched.failure.clone()),
-            Kind::StepRetryScheduled(retry) => (State::BackingOff, retry.failure.clone()),
-            Kind::StepFailed(failed) => (State::Failed, failed.failure.clone()),
-            Kind::StepCompleted(_) => (State::Completed, None),
-            Kind::ExecutionCreated(_)
-            | Kind::ExecutionStarted(_)
-            | Kind::ExecutionPaused(_)
-            | Kind::ExecutionResumed(_)
-            | Kind::ExecutionCancelRequested(_)
-            | Kind::ExecutionRecovered(_)
-            | Kind::ExecutionCompensationStarted(_)
-            | Kind::ExecutionDeadlineExceeded(_)
-            | Kind::ExecutionFinished(_)
-            | Kind::ExecutionAwaitingApproval(_)
-            | Kind::ExecutionPlanUpdated(_)
-            | Kind::BudgetWarning(_)
-            | Kind::BudgetExceeded(_)
-            | Kind::BudgetOverrun(_)
-            | Kind::StepItemsListed(_)
-            | Kind::StepSkipRequested(_)
-            | Kind::StepRetryAdvanced(_)
-            | Kind::StepRetryCancelled(_)
-            | Kind::StepSkipped(_)
-            | Kind::StepCancelled(_)
-            | Kind::StepOutcomeUnknown(_)
-            | Kind::WaitStarted(_)
-            | Kind::ChildStarted(_)
-            | Kind::ChildCreated(_)
-            | Kind::ChildPaused(_)
-            | Kind::ToolCallRequested(_)
-            | Kind::ToolCallFailed(_)
-            | Kind::ToolCallCancelled(_)
-            | Kind::ToolCallOutcomeUnknown(_)
-            | Kind::ToolCallEffectProposed(_)
-            | Kind::ToolCallApprovalRequired(_)
-            | Kind::ToolCallDenied(_)
-            | Kind::ToolCallOutput(_)
-            | Kind::ToolCallDispatched(_)
-            | Kind::ApprovalRequested(_)
-            | Kind::ApprovalDecided(_) => return None,
+            StepChange::AttemptFailed(_) if !self.wanted.failed => return None,
+            StepChange::AttemptFailed(next) => (State::BackingOff, next.failure()),
+            StepChange::Ended(StepEnd::Failed(failure)) => (State::Failed, failure),
+            StepChange::Ended(StepEnd::Completed) => (State::Completed, None),
+            StepChange::Ended(StepEnd::Skipped(_) | StepEnd::Cancelled)
+            | StepChange::OutcomeUnknown(_)
+            | StepChange::Resolved(_)
+            | StepChange::Output(_)
+            | StepChange::CachedResult(_)
+            | StepChange::Call(_)
+            | StepChange::Approval(_)
+            | StepChange::WaitStarted(_)
+            | StepChange::WaitEnded
+            | StepChange::ChildStarted(_)
+            | StepChange::ChildEnded
+            | StepChange::None => return None,
         };
         let start_time = self.started.get(&event.step_id).copied();
         let mut output = None;
@@ -136,15 +117,9 @@ impl Logs {
             start_time,
             end_time: event.record_time,
             output: output.filter(|_| failure.is_none()),
-            failure,
+            failure: failure.cloned(),
             ..Default::default()
         })
-    }
-
-    /// Keeps what a step returned until it ends.
-    fn keep(&mut self, event: &ExecutionEvent, result: Option<Payload>) -> Option<Step> {
-        self.results.extend(result.map(|result| (event.step_id.clone(), result)));
-        None
     }
 }
 
@@ -235,7 +210,7 @@ pub(crate) fn nothing(wanted: &OutputFilter, tracked: &TrackedExecution) -> Stri
 mod tests {
     use belay_proto::v1::{
         Failure, LastOutput, SignalReceived, StepCompleted, StepFailed, StepRetryScheduled, StepStarted,
-        ToolCallCompleted, WaitEnded,
+        ToolCallCompleted, WaitEnded, execution_event::Kind,
     };
 
     use super::*;

@@ -7,6 +7,7 @@ pub(crate) mod call;
 pub(crate) mod compare;
 pub(crate) mod diff;
 pub(crate) mod event;
+pub(crate) mod event_description;
 pub(crate) mod execution;
 pub(crate) mod form;
 pub(crate) mod graph;

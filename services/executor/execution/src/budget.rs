@@ -94,7 +94,7 @@ impl Execution {
     fn account_mut(&mut self, account: AccountKey) -> &mut Account {
         match account {
             Some(step) => &mut self.steps[step].account,
-            None => &mut self.account,
+            None => &mut self.progress.account,
         }
     }
 

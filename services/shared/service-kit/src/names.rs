@@ -6,7 +6,7 @@ use crate::status;
 
 /// The maximum length of a name, in bytes.
 const MAX_NAME_BYTES: usize = 512;
-/// The maximum length of the part of a step's id that its author writes, in bytes.
+/// The maximum length of the part of a step's id that its author writes, in bytes; that of plans.
 const MAX_STEP_ID_BYTES: usize = 128;
 /// How much of an invalid name a refusal repeats, in characters.
 const MAX_SHOWN_CHARS: usize = 200;
@@ -74,7 +74,8 @@ fn namespace_of_execution(name: &str) -> Option<&str> {
     (is_id(namespace) && is_id(id)).then_some(namespace)
 }
 
-/// Whether this is the id of a step: the author's, followed by `~INDEX` for an entry of a list and `~compensate` for what undoes a step.
+/// Whether this is the id of a step: the author's, followed by `~INDEX` for an entry of a list and `~compensate` for what undoes a step. The executor makes
+/// these ids in its crate of plans, which shared code must not import; a test of the executor compares them with this.
 fn is_step_id(text: &str) -> bool {
     let mut parts = text.split('~');
     let author = parts.next().unwrap_or_default();

@@ -2,10 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use belay_proto::v1::{
-    ApprovalNeed, ErrorClass, ExecutionEvent, Failure, ToolCallApprovalRequired, ToolCallCancelled, ToolCallDenied,
-    ToolCallEffectProposed, ToolCallFailed, ToolCallOutcomeUnknown, execution_event::Kind,
-};
+use belay_proto::v1::{ApprovalNeed, ErrorClass, ExecutionEvent, Failure};
 use pbjson_types::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -13,7 +10,12 @@ use super::{
     executor::{Numbers, error_code, failed, stage_status, title},
     recorded::message,
 };
-use crate::render::{json, time, tracked_execution::TrackedExecution, words};
+use crate::render::{
+    event_description::{ApprovalChange, CallChange, EventChange, ExecutionChange, StepChange, StepEnd, describe},
+    json, time,
+    tracked_execution::TrackedExecution,
+    words,
+};
 
 /// How events are printed as lines for programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -63,103 +65,12 @@ impl EventLines {
         tracked: &TrackedExecution,
     ) -> Result<Option<Value>, json::JsonError> {
         let id = &event.step_id;
-        let (kind, fields) = match &event.kind {
-            Some(Kind::StepStarted(_)) => {
-                // Another attempt is the same step.
-                if self.steps.contains_key(id) {
-                    return Ok(None);
-                }
-                self.steps.insert(id.clone(), event.record_time);
-                ("step_start", json!({ "title": tracked.step(id).map(title) }))
-            }
-            Some(Kind::ToolCallRequested(call)) => {
-                self.calls.insert(id.clone(), (call.tool.clone(), event.record_time));
-                let params = json::of(call)?["arguments"].take();
-                ("tool_call", json!({ "tool": call.tool, "params": params }))
-            }
-            Some(Kind::ToolCallCompleted(call)) => {
-                let output = json::of(call)?["result"].take();
-                ("tool_result", self.call_ended(event, "success", None, Some(output)))
-            }
-            Some(Kind::ToolCallDenied(ToolCallDenied { failure, .. })) => {
-                ("tool_result", self.call_ended(event, "denied", failure.as_ref(), None))
-            }
-            Some(Kind::ToolCallFailed(ToolCallFailed { failure, .. })) => {
-                let status = match failure.as_ref().map(Failure::error_class) {
-                    Some(ErrorClass::Timeout) => "timeout",
-                    Some(ErrorClass::SandboxViolation) => "denied",
-                    _ => "error",
-                };
-                ("tool_result", self.call_ended(event, status, failure.as_ref(), None))
-            }
-            Some(
-                Kind::ToolCallCancelled(ToolCallCancelled { failure, .. })
-                | Kind::ToolCallOutcomeUnknown(ToolCallOutcomeUnknown { failure, .. }),
-            ) => ("tool_result", self.call_ended(event, "error", failure.as_ref(), None)),
-            Some(
-                Kind::ToolCallEffectProposed(ToolCallEffectProposed { need })
-                | Kind::ToolCallApprovalRequired(ToolCallApprovalRequired { need }),
-            ) => {
-                self.needs.insert(id.clone(), need.clone().unwrap_or_default());
-                return Ok(None);
-            }
-            Some(Kind::ApprovalRequested(asked)) => ("approval_request", self.approval(&asked.approval, id, tracked)),
-            Some(Kind::StepCompleted(_)) => ("step_complete", self.step_ended(event, tracked, "success", None)),
-            Some(Kind::StepFailed(step)) => {
-                let failure = step.failure.as_ref();
-                ("step_complete", self.step_ended(event, tracked, failure.map_or("failed", failed), failure))
-            }
-            Some(Kind::StepSkipped(_)) => ("step_complete", self.step_ended(event, tracked, "skipped", None)),
-            Some(Kind::StepCancelled(_)) => ("step_complete", self.step_ended(event, tracked, "cancelled", None)),
-            Some(Kind::ExecutionFinished(finished)) => {
-                let duration = finished.duration.as_ref().map(time::duration).unwrap_or_default();
-                let fields = json!({
-                    "status": stage_status(finished.state()),
-                    "next_stage": Some(&finished.next_stage).filter(|stage| !stage.is_empty()),
-                    "duration_ms": milliseconds(duration),
-                });
-                ("stage_complete", fields)
-            }
-            // What is written about a step that is tried again, waits or is changed by a person is not among the lines of a stage.
-            Some(
-                Kind::ExecutionCreated(_)
-                | Kind::ExecutionStarted(_)
-                | Kind::ExecutionPaused(_)
-                | Kind::ExecutionResumed(_)
-                | Kind::ExecutionCancelRequested(_)
-                | Kind::ExecutionRecovered(_)
-                | Kind::ExecutionDeadlineExceeded(_)
-                | Kind::ExecutionAwaitingApproval(_)
-                | Kind::ExecutionRetried(_)
-                | Kind::ExecutionPlanUpdated(_)
-                | Kind::BudgetWarning(_)
-                | Kind::BudgetExceeded(_)
-                | Kind::BudgetOverrun(_)
-                | Kind::ExecutionCompensationStarted(_)
-                | Kind::SignalReceived(_)
-                | Kind::StepRetryScheduled(_)
-                | Kind::StepOutcomeUnknown(_)
-                | Kind::StepResolved(_)
-                | Kind::StepSkipRequested(_)
-                | Kind::StepOutputSet(_)
-                | Kind::StepRetryAdvanced(_)
-                | Kind::StepRetryCancelled(_)
-                | Kind::StepFallbackSwitched(_)
-                | Kind::StepCachedResultUsed(_)
-                | Kind::StepItemsListed(_)
-                | Kind::StepItemsCollected(_)
-                | Kind::WaitStarted(_)
-                | Kind::WaitEnded(_)
-                | Kind::ChildStarted(_)
-                | Kind::ChildCreated(_)
-                | Kind::ChildPaused(_)
-                | Kind::ChildEnded(_)
-                | Kind::ToolCallOutput(_)
-                | Kind::ToolCallDispatched(_)
-                | Kind::ApprovalDecided(_),
-            )
-            | None => return Ok(None),
+        let line = match describe(event).change {
+            EventChange::Step(change) => self.of_step(event, change, tracked)?,
+            EventChange::Execution(change) => of_execution(change),
+            EventChange::None => None,
         };
+        let Some((kind, fields)) = line else { return Ok(None) };
         if self.numbers.counted != tracked.execution().steps.len() {
             self.numbers = Numbers::of(tracked.execution());
         }
@@ -176,6 +87,77 @@ impl EventLines {
             line.extend(fields);
         }
         Ok(Some(line.into()))
+    }
+
+    /// The type and the fields of the line about a step. `None` when the step is retried, waits, or is changed by a person: a stage has no line
+    /// for that.
+    fn of_step(
+        &mut self,
+        event: &ExecutionEvent,
+        change: StepChange<'_>,
+        tracked: &TrackedExecution,
+    ) -> Result<Option<(&'static str, Value)>, json::JsonError> {
+        let id = &event.step_id;
+        let line = match change {
+            StepChange::Started => {
+                // Another attempt is the same step.
+                if self.steps.contains_key(id) {
+                    return Ok(None);
+                }
+                self.steps.insert(id.clone(), event.record_time);
+                ("step_start", json!({ "title": tracked.step(id).map(title) }))
+            }
+            StepChange::Ended(end) => {
+                let (status, failure) = match end {
+                    StepEnd::Completed => ("success", None),
+                    StepEnd::Failed(failure) => (failure.map_or("failed", failed), failure),
+                    StepEnd::Skipped(_) => ("skipped", None),
+                    StepEnd::Cancelled => ("cancelled", None),
+                };
+                ("step_complete", self.step_ended(event, tracked, status, failure))
+            }
+            StepChange::Call(change) => match change {
+                CallChange::Requested(call) => {
+                    self.calls.insert(id.clone(), (call.tool.clone(), event.record_time));
+                    let params = json::of(call)?["arguments"].take();
+                    ("tool_call", json!({ "tool": call.tool, "params": params }))
+                }
+                CallChange::Completed(call) => {
+                    let output = json::of(call)?["result"].take();
+                    ("tool_result", self.call_ended(event, "success", None, Some(output)))
+                }
+                CallChange::Denied(failure) => ("tool_result", self.call_ended(event, "denied", failure, None)),
+                CallChange::Failed(failure) => {
+                    let status = match failure.map(Failure::error_class) {
+                        Some(ErrorClass::Timeout) => "timeout",
+                        Some(ErrorClass::SandboxViolation) => "denied",
+                        _ => "error",
+                    };
+                    ("tool_result", self.call_ended(event, status, failure, None))
+                }
+                CallChange::WithoutOutcome(failure) => ("tool_result", self.call_ended(event, "error", failure, None)),
+                CallChange::Dispatched => return Ok(None),
+            },
+            StepChange::Approval(ApprovalChange::Needed(need)) => {
+                self.needs.insert(id.clone(), need.cloned().unwrap_or_default());
+                return Ok(None);
+            }
+            StepChange::Approval(ApprovalChange::Requested(name)) => {
+                ("approval_request", self.approval(name, id, tracked))
+            }
+            StepChange::Approval(ApprovalChange::Decided(_))
+            | StepChange::AttemptFailed(_)
+            | StepChange::OutcomeUnknown(_)
+            | StepChange::Resolved(_)
+            | StepChange::Output(_)
+            | StepChange::CachedResult(_)
+            | StepChange::WaitStarted(_)
+            | StepChange::WaitEnded
+            | StepChange::ChildStarted(_)
+            | StepChange::ChildEnded
+            | StepChange::None => return Ok(None),
+        };
+        Ok(Some(line))
     }
 
     /// The fields of a request for an approval: the operation, its files, why the plan does it, and how much harm it may do.
@@ -233,6 +215,28 @@ impl EventLines {
         });
         with_error(fields, failure)
     }
+}
+
+/// The type and the fields of the line about an execution; `None` until it ends.
+fn of_execution(change: ExecutionChange<'_>) -> Option<(&'static str, Value)> {
+    let finished = match change {
+        ExecutionChange::Finished(finished) => finished,
+        ExecutionChange::Started
+        | ExecutionChange::State(_)
+        | ExecutionChange::Paused(_)
+        | ExecutionChange::Retried(_)
+        | ExecutionChange::PlanUpdated(_)
+        | ExecutionChange::CompensationStarted(_)
+        | ExecutionChange::ItemsListed(_)
+        | ExecutionChange::Signal(_) => return None,
+    };
+    let duration = finished.duration.as_ref().map(time::duration).unwrap_or_default();
+    let fields = json!({
+        "status": stage_status(finished.state()),
+        "next_stage": Some(&finished.next_stage).filter(|stage| !stage.is_empty()),
+        "duration_ms": milliseconds(duration),
+    });
+    Some(("stage_complete", fields))
 }
 
 fn with_error(mut fields: Value, failure: Option<&Failure>) -> Value {

@@ -1,19 +1,27 @@
 //! The events of an execution: what each changes in the tracked execution.
 
 use belay_proto::v1::{
-    ExecutionEvent, ExecutionPlanUpdated, ExecutionRetried, SkipReason, Step, WaitingReason, execution,
-    execution_event::Kind, step::State, waiting_reason,
+    ExecutionEvent, ExecutionPlanUpdated, ExecutionRetried, SkipReason, Step, WaitingReason, execution, step::State,
+    waiting_reason,
 };
 use pbjson_types::Timestamp;
 
 use super::{TrackedExecution, steps::planned_attempts};
-use crate::{follow::is_over, next, render::words};
+use crate::{
+    follow::is_over,
+    next,
+    render::{
+        event_description::{EventChange, EventDescription, ExecutionChange, describe},
+        words,
+    },
+};
 
 impl TrackedExecution {
     /// Moves on by an event. One that the snapshot already covers changes nothing but the times.
     pub(crate) fn apply(&mut self, event: &ExecutionEvent) {
+        let EventDescription { change, idle, .. } = describe(event);
         if !event.ephemeral {
-            self.pause.see(event);
+            self.pause.see(idle, event.record_time);
         }
         if event.sequence <= self.execution.last_sequence {
             return;
@@ -21,75 +29,41 @@ impl TrackedExecution {
         self.execution.last_sequence = event.sequence;
         // Events announce waits for a person or a resume; the server reports services that are unavailable.
         self.execution.waiting.retain(|reason| !words::is_announced_by_event(reason));
-        let Some(kind) = &event.kind else { return };
-        match kind {
-            Kind::ExecutionStarted(_) => {
+        match change {
+            EventChange::None => {}
+            EventChange::Execution(change) => self.apply_to_execution(event, change),
+            EventChange::Step(change) => {
+                if self.execution.state() == execution::State::AwaitingApproval {
+                    self.execution.set_state(execution::State::Running);
+                }
+                self.apply_to_step(event, change);
+            }
+        }
+    }
+
+    fn apply_to_execution(&mut self, event: &ExecutionEvent, change: ExecutionChange<'_>) {
+        match change {
+            ExecutionChange::Started => {
                 self.execution.set_state(execution::State::Running);
                 self.execution.start_time = event.record_time;
             }
-            Kind::ExecutionResumed(_) => self.execution.set_state(execution::State::Running),
-            Kind::ExecutionAwaitingApproval(_) => self.execution.set_state(execution::State::AwaitingApproval),
-            Kind::ExecutionPaused(paused) => {
+            ExecutionChange::State(state) => self.execution.set_state(state),
+            ExecutionChange::Paused(resume_time) => {
                 let by = event.actor.as_ref().map(|actor| &actor.principal);
                 let by = by.cloned().unwrap_or_default();
-                self.paused(by, event.record_time, paused.resume_time);
+                self.paused(by, event.record_time, resume_time);
             }
-            Kind::ExecutionCancelRequested(_) => self.execution.set_state(execution::State::Cancelling),
-            Kind::ExecutionFinished(finished) => {
+            ExecutionChange::Finished(finished) => {
                 self.execution.set_state(finished.state());
                 self.execution.totals = finished.totals;
                 self.execution.failure = finished.failure.clone();
                 self.execution.end_time = event.record_time;
             }
-            Kind::ExecutionRetried(retried) => self.retried(retried, event.record_time),
-            Kind::ExecutionPlanUpdated(updated) => self.plan_updated(updated),
-            Kind::ExecutionCompensationStarted(started) => self.compensation_started(started, event.record_time),
-            Kind::StepItemsListed(listed) => self.items_listed(&event.step_id, listed, event.record_time),
-            Kind::ExecutionCreated(_)
-            | Kind::SignalReceived(_)
-            | Kind::ExecutionRecovered(_)
-            | Kind::BudgetWarning(_)
-            | Kind::BudgetExceeded(_)
-            | Kind::BudgetOverrun(_)
-            | Kind::ToolCallOutput(_) => {}
-            Kind::ExecutionDeadlineExceeded(_) => self.execution.set_state(execution::State::Cancelling),
-            Kind::StepStarted(_)
-            | Kind::StepRetryScheduled(_)
-            | Kind::StepCompleted(_)
-            | Kind::StepFailed(_)
-            | Kind::StepSkipped(_)
-            | Kind::StepCancelled(_)
-            | Kind::StepOutcomeUnknown(_)
-            | Kind::StepResolved(_)
-            | Kind::StepFallbackSwitched(_)
-            | Kind::StepCachedResultUsed(_)
-            | Kind::StepItemsCollected(_)
-            | Kind::StepSkipRequested(_)
-            | Kind::StepOutputSet(_)
-            | Kind::StepRetryAdvanced(_)
-            | Kind::StepRetryCancelled(_)
-            | Kind::WaitStarted(_)
-            | Kind::WaitEnded(_)
-            | Kind::ChildStarted(_)
-            | Kind::ChildCreated(_)
-            | Kind::ChildPaused(_)
-            | Kind::ChildEnded(_)
-            | Kind::ToolCallRequested(_)
-            | Kind::ToolCallCompleted(_)
-            | Kind::ToolCallFailed(_)
-            | Kind::ToolCallCancelled(_)
-            | Kind::ToolCallOutcomeUnknown(_)
-            | Kind::ToolCallEffectProposed(_)
-            | Kind::ToolCallApprovalRequired(_)
-            | Kind::ToolCallDenied(_)
-            | Kind::ToolCallDispatched(_)
-            | Kind::ApprovalRequested(_)
-            | Kind::ApprovalDecided(_) => {
-                if self.execution.state() == execution::State::AwaitingApproval {
-                    self.execution.set_state(execution::State::Running);
-                }
-                self.apply_to_step(event, kind);
-            }
+            ExecutionChange::Retried(retried) => self.retried(retried, event.record_time),
+            ExecutionChange::PlanUpdated(updated) => self.plan_updated(updated),
+            ExecutionChange::CompensationStarted(started) => self.compensation_started(started, event.record_time),
+            ExecutionChange::ItemsListed(listed) => self.items_listed(&event.step_id, listed, event.record_time),
+            ExecutionChange::Signal(_) => {}
         }
     }
 

@@ -1,32 +1,34 @@
 //! The events of a step: what each changes in the tracked execution.
 
-use belay_proto::v1::{
-    ExecutionEvent, ToolStepDetail, WaitingReason, execution_event::Kind, step, step::State, waiting_reason,
-};
+use belay_proto::v1::{ExecutionEvent, ToolStepDetail, WaitingReason, step, step::State, waiting_reason};
 
 use super::{
     TrackedExecution,
     steps::{has_ended, planned_id},
     waits::{question, waiting_for},
 };
-use crate::render::{call, time};
+use crate::render::{
+    call,
+    event_description::{ApprovalChange, CallChange, NextAttempt, StepChange, StepEnd},
+    time,
+};
 
 impl TrackedExecution {
-    pub(super) fn apply_to_step(&mut self, event: &ExecutionEvent, kind: &Kind) {
+    pub(super) fn apply_to_step(&mut self, event: &ExecutionEvent, change: StepChange<'_>) {
         let Some(&place) = self.places.get(&event.step_id) else { return };
         let Some(step) = self.execution.steps.get_mut(place) else { return };
-        if question(&mut self.questions, place, step, event, kind) {
+        if question(&mut self.questions, place, step, event, change) {
             return;
         }
-        let state = match kind {
-            Kind::StepStarted(_) => {
+        let state = match change {
+            StepChange::Started => {
                 step.attempt = event.attempt;
                 // A rate limit that is queued for later makes more of them.
                 step.max_attempts = step.max_attempts.max(event.attempt);
                 step.start_time = step.start_time.or(event.record_time);
                 State::Running
             }
-            Kind::StepRetryScheduled(retry) => {
+            StepChange::AttemptFailed(NextAttempt::Retry(retry)) => {
                 step.failure = retry.failure.clone();
                 let kind = waiting_reason::Kind::Timer.into();
                 step.waiting = Some(WaitingReason {
@@ -37,42 +39,7 @@ impl TrackedExecution {
                 });
                 State::BackingOff
             }
-            Kind::StepCompleted(_) => State::Completed,
-            Kind::StepFailed(failed) => {
-                step.failure = failed.failure.clone();
-                State::Failed
-            }
-            Kind::StepSkipped(skipped) => {
-                step.skip_reason = skipped.reason;
-                step.skipped_because = skipped.because.clone();
-                State::Skipped
-            }
-            Kind::StepCancelled(_) => State::Cancelled,
-            Kind::StepOutcomeUnknown(unknown) => {
-                step.failure = unknown.failure.clone();
-                State::OutcomeUnknown
-            }
-            Kind::StepResolved(resolved) => {
-                if resolved.result.is_some() {
-                    step.output.clone_from(&resolved.result);
-                }
-                State::Running
-            }
-            Kind::StepOutputSet(set) => {
-                step.output.clone_from(&set.output);
-                return;
-            }
-            Kind::StepCachedResultUsed(used) => {
-                step.output.clone_from(&used.result);
-                step.failure.clone_from(&used.failure);
-                step.cached_result.clone_from(&used.source);
-                return;
-            }
-            Kind::StepItemsCollected(collected) => {
-                step.output.clone_from(&collected.output);
-                return;
-            }
-            Kind::StepFallbackSwitched(switched) => {
+            StepChange::AttemptFailed(NextAttempt::Fallback(switched)) => {
                 let attempts = self.execution.plan.iter().flat_map(|plan| &plan.steps);
                 let attempts = attempts
                     .filter(|planned| planned.id == planned_id(step))
@@ -83,24 +50,59 @@ impl TrackedExecution {
                 self.calls[place] = call::kind_of(step);
                 State::BackingOff
             }
-            Kind::ToolCallEffectProposed(_) | Kind::ToolCallApprovalRequired(_) => State::AwaitingApproval,
-            Kind::ApprovalRequested(requested) => {
-                step.approvals.push(requested.approval.clone());
+            StepChange::Ended(StepEnd::Completed) => State::Completed,
+            StepChange::Ended(StepEnd::Failed(failure)) => {
+                step.failure = failure.cloned();
+                State::Failed
+            }
+            StepChange::Ended(StepEnd::Skipped(skipped)) => {
+                step.skip_reason = skipped.reason;
+                step.skipped_because = skipped.because.clone();
+                State::Skipped
+            }
+            StepChange::Ended(StepEnd::Cancelled) => State::Cancelled,
+            StepChange::OutcomeUnknown(failure) => {
+                step.failure = failure.cloned();
+                State::OutcomeUnknown
+            }
+            StepChange::Resolved(result) => {
+                if result.is_some() {
+                    step.output = result.cloned();
+                }
+                State::Running
+            }
+            StepChange::Output(output) => {
+                step.output = output.cloned();
+                return;
+            }
+            StepChange::CachedResult(used) => {
+                step.output.clone_from(&used.result);
+                step.failure.clone_from(&used.failure);
+                step.cached_result.clone_from(&used.source);
+                return;
+            }
+            StepChange::Approval(ApprovalChange::Needed(_)) => State::AwaitingApproval,
+            StepChange::Approval(ApprovalChange::Requested(name)) => {
+                step.approvals.push(name.to_owned());
                 // The gate asks a form: its step waits for the answer.
                 if step.state() == State::Waiting {
                     return;
                 }
                 State::AwaitingApproval
             }
-            Kind::ApprovalDecided(decided) => {
-                step.approvals.retain(|approval| *approval != decided.approval);
+            StepChange::Approval(ApprovalChange::Decided(name)) => {
+                step.approvals.retain(|approval| approval != name);
                 State::Running
             }
-            Kind::WaitEnded(_) => {
+            StepChange::WaitStarted(wait) => {
+                step.waiting = Some(waiting_for(wait, event.record_time));
+                State::Waiting
+            }
+            StepChange::WaitEnded => {
                 step.approvals.clear();
                 State::Running
             }
-            Kind::ChildStarted(child) => {
+            StepChange::ChildStarted(child) => {
                 let (kind, since) = (waiting_reason::Kind::Child.into(), event.record_time);
                 let who = format!("the execution `{}`", child.execution_id);
                 step.waiting = Some(WaitingReason { kind, begin_time: since, who, ..Default::default() });
@@ -110,46 +112,22 @@ impl TrackedExecution {
                 }
                 State::Running
             }
-            Kind::ChildEnded(_) => {
+            StepChange::ChildEnded => {
                 step.waiting = None;
                 State::Running
             }
-            Kind::ChildCreated(_) | Kind::ChildPaused(_) => return,
-            Kind::ToolCallRequested(_) => State::Running,
-            Kind::WaitStarted(wait) => {
-                step.waiting = Some(waiting_for(wait, event.record_time));
-                State::Waiting
-            }
-            Kind::ExecutionCreated(_)
-            | Kind::ExecutionStarted(_)
-            | Kind::ExecutionPaused(_)
-            | Kind::ExecutionResumed(_)
-            | Kind::ExecutionCancelRequested(_)
-            | Kind::ExecutionRecovered(_)
-            | Kind::ExecutionDeadlineExceeded(_)
-            | Kind::ExecutionCompensationStarted(_)
-            | Kind::ExecutionFinished(_)
-            | Kind::ExecutionAwaitingApproval(_)
-            | Kind::ExecutionRetried(_)
-            | Kind::ExecutionPlanUpdated(_)
-            | Kind::BudgetWarning(_)
-            | Kind::BudgetExceeded(_)
-            | Kind::BudgetOverrun(_)
-            | Kind::SignalReceived(_)
-            | Kind::StepItemsListed(_)
-            | Kind::StepSkipRequested(_)
-            | Kind::StepRetryAdvanced(_)
-            | Kind::StepRetryCancelled(_)
-            | Kind::ToolCallCompleted(_)
-            | Kind::ToolCallFailed(_)
-            | Kind::ToolCallCancelled(_)
-            | Kind::ToolCallOutcomeUnknown(_)
-            | Kind::ToolCallDenied(_)
-            | Kind::ToolCallDispatched(_)
-            | Kind::ToolCallOutput(_) => return,
+            StepChange::Call(CallChange::Requested(_)) => State::Running,
+            StepChange::Call(
+                CallChange::Dispatched
+                | CallChange::Completed(_)
+                | CallChange::Failed(_)
+                | CallChange::Denied(_)
+                | CallChange::WithoutOutcome(_),
+            )
+            | StepChange::None => return,
         };
         let before = step.state();
-        if before != state || matches!(kind, Kind::StepStarted(_)) {
+        if before != state || matches!(change, StepChange::Started) {
             let since = std::mem::replace(&mut self.since[place], event.record_time);
             if before == State::AwaitingApproval {
                 let until = event.record_time.as_ref().and_then(time::since_epoch);
@@ -162,7 +140,8 @@ impl TrackedExecution {
         if has_ended(state) {
             step.approvals.clear();
         }
-        let waits = matches!(state, State::BackingOff | State::Waiting) || matches!(kind, Kind::ChildStarted(_));
+        let waits =
+            matches!(state, State::BackingOff | State::Waiting) || matches!(change, StepChange::ChildStarted(_));
         if !waits {
             step.waiting = None;
         }

@@ -208,7 +208,7 @@ fn the_time_a_person_thought_is_shown_apart() {
         tracked.ended("a", Some(60)).unwrap().render(false),
         "✓ a  read_file                        32s for approval + 4s"
     );
-    assert_eq!(tracked.paused_for_people(), Duration::from_secs(30), "from when nothing else went on");
+    assert_eq!(tracked.paused_for_people(), Duration::from_secs(30), "from when nothing else ran");
     assert_eq!(machine_time(tracked.step("a").unwrap()), Some(Duration::from_secs(4)));
 }
 

@@ -1,7 +1,9 @@
 //! The waits of steps, and the questions that calls ask while they run.
 
-use belay_proto::v1::{ExecutionEvent, Step, WaitStarted, WaitingReason, execution_event::Kind, waiting_reason};
+use belay_proto::v1::{ExecutionEvent, Step, WaitStarted, WaitingReason, waiting_reason};
 use pbjson_types::Timestamp;
+
+use crate::render::event_description::{ApprovalChange, StepChange};
 
 /// A question of a call that runs.
 pub(super) struct Question {
@@ -30,21 +32,21 @@ pub(super) fn question(
     place: usize,
     step: &mut Step,
     event: &ExecutionEvent,
-    kind: &Kind,
+    change: StepChange<'_>,
 ) -> bool {
     let operation = (event.attempt, event.operation);
     let at = open.iter().position(|question| (question.place, question.operation) == (place, operation));
-    match (kind, at) {
-        (Kind::WaitStarted(wait), _) if wait.asking_call > 0 => {
+    match (change, at) {
+        (StepChange::WaitStarted(wait), _) if wait.asking_call > 0 => {
             let waiting = waiting_for(wait, event.record_time);
             step.waiting = Some(waiting.clone());
             open.push(Question { place, operation, waiting, approval: String::new() });
         }
-        (Kind::ApprovalRequested(requested), Some(at)) => {
-            open[at].approval.clone_from(&requested.approval);
-            step.approvals.push(requested.approval.clone());
+        (StepChange::Approval(ApprovalChange::Requested(name)), Some(at)) => {
+            name.clone_into(&mut open[at].approval);
+            step.approvals.push(name.to_owned());
         }
-        (Kind::WaitEnded(_), Some(at)) => {
+        (StepChange::WaitEnded, Some(at)) => {
             let ended = open.remove(at);
             step.approvals.retain(|approval| *approval != ended.approval);
             let left = open.iter().rev().find(|question| question.place == place);

@@ -32,8 +32,8 @@ pub(super) fn apply(execution: &mut Execution, steps: &[StepId], time: Timestamp
         execution.undo_after(undoes, before, time)?;
         before = Some(undoes);
     }
-    execution.compensation = Some(Compensation { stop: execution.stop.take(), open: steps.len() });
-    execution.deadline = None;
+    execution.progress.compensation = Some(Compensation { stop: execution.progress.stop.take(), open: steps.len() });
+    execution.progress.deadline = None;
     Ok(())
 }
 
@@ -70,7 +70,7 @@ impl Execution {
 
     /// Forgets the compensation, since the execution resumes: steps whose compensation failed are compensated when it fails again.
     pub(super) fn forget_compensation(&mut self) {
-        if self.compensation.take().is_some() {
+        if self.progress.compensation.take().is_some() {
             let steps: Vec<StepKey> = self.steps.iter().map(|(step, _)| step).collect();
             for step in steps {
                 let record = &mut self.steps[step];

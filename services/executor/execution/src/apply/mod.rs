@@ -58,8 +58,8 @@ impl Execution {
         }
         self.apply_body(event).map_err(illegal)?;
         self.measure_wait(event.time);
-        self.last_sequence = event.sequence;
-        self.last_time = self.last_time.max(event.time);
+        self.progress.last_sequence = event.sequence;
+        self.progress.last_time = self.last_time.max(event.time);
         Ok(())
     }
 
@@ -72,7 +72,7 @@ impl Execution {
         }?;
         let asked = actor.filter(|actor| !actor.request_id.is_empty());
         if let (Some(actor), Some(control)) = (asked, Control::of(&event.body)) {
-            self.requests.insert(actor, control.digest(&actor.principal));
+            self.progress.requests.insert(actor, control.digest(&actor.principal));
         }
         Ok(())
     }
@@ -92,12 +92,12 @@ impl Execution {
                     return Err(Violation::StartedBefore);
                 }
                 self.transition_execution(ExecutionTrigger::Started, None)?;
-                self.started_at = Some(time);
+                self.progress.started_at = Some(time);
             }
             E::Paused { reason, discard_calls, resume_at, by_budget } => {
                 self.transition_execution(ExecutionTrigger::Paused, None)?;
                 let principal = actor.map(|actor| actor.principal.clone()).unwrap_or_default();
-                self.paused = Some(PausedBy {
+                self.progress.paused = Some(PausedBy {
                     principal,
                     since: time,
                     discard_calls: *discard_calls,
@@ -105,14 +105,14 @@ impl Execution {
                     by_budget: *by_budget,
                     namespace_budget: resume_at.filter(|_| *by_budget).map(|_| reason.clone()),
                 });
-                self.queued_until = None;
-                self.is_escalated |= actor.is_none() && resume_at.is_none() && !by_budget;
+                self.progress.queued_until = None;
+                self.progress.is_escalated |= actor.is_none() && resume_at.is_none() && !by_budget;
                 steps::child::forget_pauses(self);
             }
             E::BudgetReported(report) => self.reported(report)?,
             E::Resumed => {
                 self.transition_execution(ExecutionTrigger::Resumed, Some(self.state_to_go_on_in()))?;
-                if let Some(paused) = self.paused.take().filter(|paused| paused.by_budget) {
+                if let Some(paused) = self.progress.paused.take().filter(|paused| paused.by_budget) {
                     self.forgive_wait(time.since(paused.since));
                 }
                 steps::child::forget_pauses(self);
@@ -126,8 +126,8 @@ impl Execution {
                     return Err(Violation::BeingKilled);
                 }
                 self.transition_execution(trigger, None)?;
-                self.paused = None;
-                self.stop = Some(stop);
+                self.progress.paused = None;
+                self.progress.stop = Some(stop);
             }
             E::SignalReceived(received) => {
                 if self.state.is_terminal() {
@@ -136,15 +136,15 @@ impl Execution {
                 if self.signals.len() == MAX_SIGNALS {
                     return Err(Violation::TooManySignals);
                 }
-                self.signals.push(&received.signal, sequence, received.payload.clone());
+                self.progress.signals.push(&received.signal, sequence, received.payload.clone());
             }
             E::Retried(retried) => retry::apply(self, retried, time)?,
             E::PlanUpdated(updated) => update::apply(self, updated, time)?,
             E::CompensationStarted { steps } => compensation::apply(self, steps, time)?,
             E::DeadlineExceeded => {
                 self.transition_execution(ExecutionTrigger::DeadlineExceeded, None)?;
-                self.paused = None;
-                self.stop = Some(Stop::Deadline);
+                self.progress.paused = None;
+                self.progress.stop = Some(Stop::Deadline);
             }
             E::AwaitingApproval => {
                 if !self.only_awaits_approvals() {
@@ -166,9 +166,9 @@ impl Execution {
                 if finished.outputs.is_some() != may_have_outputs {
                     return Err(Violation::OtherOutputs);
                 }
-                self.paused = None;
-                self.ended_at = Some(time);
-                self.outputs.clone_from(&finished.outputs);
+                self.progress.paused = None;
+                self.progress.ended_at = Some(time);
+                self.progress.outputs.clone_from(&finished.outputs);
             }
         }
         Ok(())
@@ -177,9 +177,9 @@ impl Execution {
     /// Measures the time in `AwaitingApproval`.
     fn measure_wait(&mut self, time: Timestamp) {
         if self.state == ExecutionState::AwaitingApproval {
-            self.awaiting_since.get_or_insert(time);
-        } else if let Some(since) = self.awaiting_since.take() {
-            self.waited += time.since(since);
+            self.progress.awaiting_since.get_or_insert(time);
+        } else if let Some(since) = self.progress.awaiting_since.take() {
+            self.progress.waited += time.since(since);
         }
     }
 

@@ -55,7 +55,7 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
         if execution.state == ExecutionState::Paused { ExecutionState::Paused } else { execution.state_to_go_on_in() };
     execution.transition_execution(ExecutionTrigger::Retried, Some(to))?;
     // What a rate limit said before counts no longer: a person asks for another attempt.
-    execution.queued_until = None;
+    execution.progress.queued_until = None;
     for &step in &steps {
         execution.run_again(step, time)?;
     }
@@ -68,14 +68,14 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
         execution.await_dependencies(step, time)?;
     }
     if resumes {
-        execution.stop = None;
+        execution.progress.stop = None;
     }
-    (execution.escalations, execution.is_escalated) = (0, false);
+    (execution.progress.escalations, execution.progress.is_escalated) = (0, false);
     if let Some(EscalationRetry { number, resume_at, .. }) = retried.escalation {
         execution.transition_execution(ExecutionTrigger::Paused, None)?;
-        execution.escalations = number;
+        execution.progress.escalations = number;
         let resume_at = Some(resume_at);
-        execution.paused = Some(PausedBy {
+        execution.progress.paused = Some(PausedBy {
             principal: String::new(),
             since: time,
             discard_calls: false,
@@ -85,12 +85,12 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
         });
     }
     if has_ended {
-        (execution.stop, execution.ended_at, execution.outputs) = (None, None, None);
-        execution.resumed_after_end_at = Some(time);
+        (execution.progress.stop, execution.progress.ended_at, execution.progress.outputs) = (None, None, None);
+        execution.progress.resumed_after_end_at = Some(time);
         execution.forget_compensation();
     }
-    execution.first_failure = execution.earliest_failure();
-    execution.deadline = retried.deadline;
+    execution.progress.first_failure = execution.earliest_failure();
+    execution.progress.deadline = retried.deadline;
     Ok(())
 }
 

@@ -30,7 +30,7 @@ pub(super) fn apply(
             });
             let queues = execution.steps[step].spec.queues_for_later();
             if queues && failure.class == ErrorClass::RateLimit {
-                execution.queued_until = Some(*not_before);
+                execution.progress.queued_until = Some(*not_before);
             }
         }
         StepEvent::FallbackSwitched { failure, from, to, reason: _ } => {
@@ -94,13 +94,13 @@ pub(super) fn apply(
                     false => record.failure = Some(Box::new(failure.clone())),
                 }
             });
-            execution.first_failure.get_or_insert_with(|| failure.clone());
+            execution.progress.first_failure.get_or_insert_with(|| failure.clone());
             execution.dependency_ended(step, time)?;
             let undoes = execution.steps[step].spec.recovery(failure.class) == Some(RecoveryStrategy::Compensate);
             let stops = execution.plan().stop_on_error() || failure.class == ErrorClass::Fatal || undoes;
             // What is being undone is undone as far as it can be.
             if execution.stop.is_none() && stops && execution.compensation.is_none() {
-                execution.stop = Some(Stop::Error { step });
+                execution.progress.stop = Some(Stop::Error { step });
             }
         }
         StepEvent::Skipped { reason, because, .. } => {
@@ -186,7 +186,7 @@ pub(super) fn apply(
     if execution.steps[step].state.is_terminal() {
         steps::for_each::ended(execution, step);
         if execution.steps[step].compensates().is_some()
-            && let Some(compensation) = &mut execution.compensation
+            && let Some(compensation) = &mut execution.progress.compensation
         {
             compensation.open -= 1;
         }

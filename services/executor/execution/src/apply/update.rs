@@ -27,7 +27,7 @@ pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Time
     }
     execution.resume_after_request()?;
     execution.revision = updated.revision;
-    execution.deadline = updated.deadline;
+    execution.progress.deadline = updated.deadline;
     if execution.plan().budget() != updated.plan.budget() {
         execution.forget_reports(None);
     }
@@ -47,7 +47,7 @@ pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Time
             continue;
         };
         if execution.steps[step].is_removed() {
-            execution.totals.skipped -= 1;
+            execution.progress.totals.skipped -= 1;
             execution.transition_step(step, StepTrigger::Retried, time)?;
             execution.update_step(step, |record| record.reset(time));
         } else if execution.steps[step].is_being_removed() {
@@ -59,7 +59,7 @@ pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Time
         }
         execution.replace_spec(step, spec);
     }
-    execution.totals.total += added.len();
+    execution.progress.totals.total += added.len();
     execution.steps.append(&added, time).map_err(Violation::DuplicateStep)?;
     execution.steps.connect(&updated.plan);
     execution.index_new();

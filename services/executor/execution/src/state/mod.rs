@@ -4,6 +4,7 @@ mod account;
 mod cache;
 mod index;
 mod operation;
+mod progress;
 mod record;
 mod requests;
 mod signals;
@@ -11,8 +12,7 @@ mod snapshot;
 mod step_view;
 mod waiting;
 
-use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{ops::Deref, time::Duration};
 
 use belay_plan::{CONTEXT_INPUT, Plan};
 
@@ -21,6 +21,7 @@ pub(crate) use self::{
     cache::StepCache,
     index::Index,
     operation::Operations,
+    progress::{Compensation, ExecutionProgress, PausedBy, Stop},
     record::{AccountKey, AttemptEnd, DueReports, OpenOperations, StepProgress, StepRecord, Steps},
     requests::Requests,
     signals::Signals,
@@ -52,40 +53,8 @@ pub struct Execution {
     pub(crate) operations: Operations,
     /// Derived from `steps` and `operations`.
     pub(crate) index: Index,
-    pub(crate) last_sequence: u64,
-    pub(crate) last_time: Timestamp,
-    pub(crate) started_at: Option<Timestamp>,
-    pub(crate) ended_at: Option<Timestamp>,
-    /// The outputs of its plan, or why it has none.
-    pub(crate) outputs: Option<Result<Payload, Failure>>,
-    /// When it last resumed after its end.
-    pub(crate) resumed_after_end_at: Option<Timestamp>,
-    /// When its time limit ends it.
-    pub(crate) deadline: Option<Timestamp>,
-    /// Since when it is in `AwaitingApproval`; `None` in other states.
-    pub(crate) awaiting_since: Option<Timestamp>,
-    /// How long it has been in `AwaitingApproval` before.
-    pub(crate) waited: Duration,
-    pub(crate) paused: Option<PausedBy>,
-    /// Until when a rate limit pauses it, unless it is paused already.
-    pub(crate) queued_until: Option<Timestamp>,
-    /// How often the plan's escalation has had what failed run again, since a principal did.
-    pub(crate) escalations: u32,
-    /// Whether the escalation has paused it for a person since.
-    pub(crate) is_escalated: bool,
-    pub(crate) stop: Option<Stop>,
-    /// Since what steps have done is being undone.
-    pub(crate) compensation: Option<Compensation>,
-    /// The requests that controlled it.
-    pub(crate) requests: Requests,
-    /// Signals that no step has taken yet.
-    pub(crate) signals: Signals,
-    /// The ledger that the last intent names.
-    pub(crate) ledger_id: String,
-    pub(crate) first_failure: Option<Failure>,
-    pub(crate) totals: Totals,
-    /// The account of the plan's budget.
-    pub(crate) account: Account,
+    /// The rest of what its events determine. Its fields are read as those of the execution, and written here.
+    pub(crate) progress: ExecutionProgress,
     /// Reports of budgets that are to be recorded; they follow from the accounts.
     pub(crate) due_reports: DueReports,
 }
@@ -97,45 +66,11 @@ pub(crate) struct PlanRevision {
     pub(crate) tools: Vec<ToolFacts>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct PausedBy {
-    pub(crate) principal: String,
-    pub(crate) since: Timestamp,
-    pub(crate) discard_calls: bool,
-    /// When it resumes automatically.
-    pub(crate) resume_at: Option<Timestamp>,
-    /// A budget was used up.
-    pub(crate) by_budget: bool,
-    /// The reason, when the budget of the namespace was: such a pause ends by itself.
-    pub(crate) namespace_budget: Option<String>,
-}
+impl Deref for Execution {
+    type Target = ExecutionProgress;
 
-/// The compensation of steps, in progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Compensation {
-    /// Why no further step had started before that.
-    pub(crate) stop: Option<Stop>,
-    /// How many of the steps that undo others have not ended.
-    pub(crate) open: usize,
-}
-
-/// Why no further step starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Stop {
-    /// A step failed in a plan that stops on an error, or failed fatally.
-    Error {
-        step: StepKey,
-    },
-    Cancelled,
-    /// Killed: nothing is compensated.
-    Killed,
-    Deadline,
-}
-
-impl Stop {
-    /// Whether the execution ends for it, and not for a step that failed.
-    pub(crate) fn is_of_execution(self) -> bool {
-        matches!(self, Self::Cancelled | Self::Killed | Self::Deadline)
+    fn deref(&self) -> &ExecutionProgress {
+        &self.progress
     }
 }
 
@@ -148,7 +83,7 @@ impl Execution {
         let mut steps = Steps::default();
         steps.append(created.plan.steps(), time)?;
         steps.connect(&created.plan);
-        let deadline = created.deadline;
+        let progress = ExecutionProgress::new(&created, steps.len(), time);
         let mut execution = Self {
             created,
             revised: None,
@@ -156,33 +91,12 @@ impl Execution {
             started_by,
             created_at: time,
             state: ExecutionState::Pending,
-            last_sequence: 1,
-            last_time: time,
-            started_at: None,
-            ended_at: None,
-            outputs: None,
-            resumed_after_end_at: None,
-            deadline,
-            awaiting_since: None,
-            waited: Duration::ZERO,
-            paused: None,
-            queued_until: None,
-            escalations: 0,
-            is_escalated: false,
-            stop: None,
-            compensation: None,
-            requests: Requests::default(),
-            signals: Signals::default(),
-            ledger_id: String::new(),
-            first_failure: None,
-            totals: Totals { total: steps.len(), ..Totals::default() },
             steps,
             operations: Operations::default(),
             index: Index::default(),
-            account: Account::default(),
+            progress,
             due_reports: DueReports::default(),
         };
-        execution.account = Account::with_spent(execution.created.spent);
         execution.recount_budgets();
         execution.index_new();
         Ok(execution)
@@ -309,7 +223,7 @@ impl Execution {
     /// Counts what becomes of a step, if the totals count it.
     pub(crate) fn count(&mut self, step: StepKey, change: impl FnOnce(&mut Totals)) {
         if self.steps[step].is_counted() {
-            change(&mut self.totals);
+            change(&mut self.progress.totals);
         }
     }
 

@@ -3,16 +3,11 @@
 //! A snapshot is disposable: the events have everything that it has. It is of one version, and every other is ignored. What follows from the
 //! first event (the plan, the facts about tools) and what can be rebuilt (the indexes) is not in it.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{
-    Account, Compensation, Execution, Operation, PausedBy, Requests, Signals, StepKey, StepProgress, StepRecord,
-    StepRole, Steps, Stop, Totals,
-};
-use crate::{Event, ExecutionState, Failure, IllegalEvent, Json, Payload, Timestamp};
+use super::{Execution, ExecutionProgress, Operation, StepKey, StepProgress, StepRecord, StepRole, Steps};
+use crate::{Event, ExecutionState, IllegalEvent, Json, Timestamp};
 
 /// The version of snapshots. It changes with everything that their bytes have: a test compares them with those of this version.
 pub const SNAPSHOT_VERSION: u32 = 16;
@@ -42,27 +37,7 @@ struct Snapshot {
     state: ExecutionState,
     steps: Vec<StepSnapshot>,
     operations: Vec<Operation>,
-    last_sequence: u64,
-    last_time: Timestamp,
-    started_at: Option<Timestamp>,
-    ended_at: Option<Timestamp>,
-    outputs: Option<Result<Payload, Failure>>,
-    resumed_after_end_at: Option<Timestamp>,
-    deadline: Option<Timestamp>,
-    awaiting_since: Option<Timestamp>,
-    waited: Duration,
-    paused: Option<PausedBy>,
-    queued_until: Option<Timestamp>,
-    escalations: u32,
-    is_escalated: bool,
-    stop: Option<Stop>,
-    compensation: Option<Compensation>,
-    requests: Requests,
-    signals: Signals,
-    ledger_id: String,
-    first_failure: Option<Failure>,
-    totals: Totals,
-    account: Account,
+    progress: ExecutionProgress,
 }
 
 /// A step without what its specification gives and without what belongs to the indexes.
@@ -145,27 +120,7 @@ impl Execution {
             state,
             steps,
             operations,
-            last_sequence,
-            last_time,
-            started_at,
-            ended_at,
-            outputs,
-            resumed_after_end_at,
-            deadline,
-            awaiting_since,
-            waited,
-            paused,
-            queued_until,
-            escalations,
-            is_escalated,
-            stop,
-            compensation,
-            requests,
-            signals,
-            ledger_id,
-            first_failure,
-            totals,
-            account,
+            progress,
             due_reports: _,
         } = self
         else {
@@ -175,27 +130,7 @@ impl Execution {
             state: *state,
             steps: steps.iter().map(|(_, record)| StepSnapshot::of(record)).collect(),
             operations: operations.iter().cloned().collect(),
-            last_sequence: *last_sequence,
-            last_time: *last_time,
-            started_at: *started_at,
-            ended_at: *ended_at,
-            outputs: outputs.clone(),
-            resumed_after_end_at: *resumed_after_end_at,
-            deadline: *deadline,
-            awaiting_since: *awaiting_since,
-            waited: *waited,
-            paused: paused.clone(),
-            queued_until: *queued_until,
-            escalations: *escalations,
-            is_escalated: *is_escalated,
-            stop: *stop,
-            compensation: *compensation,
-            requests: requests.clone(),
-            signals: signals.clone(),
-            ledger_id: ledger_id.clone(),
-            first_failure: first_failure.clone(),
-            totals: *totals,
-            account: account.clone(),
+            progress: progress.clone(),
         };
         let bytes = postcard::to_stdvec(&(SNAPSHOT_VERSION, snapshot));
         Some(bytes.expect("memory can be written to, and everything has an encoding"))
@@ -227,61 +162,13 @@ impl Execution {
         if snapshot.steps.len() != steps || !snapshot.operations.iter().all(is_of_a_step) {
             return Err(NotRestored::OtherPlan);
         }
-        let Snapshot {
-            state,
-            steps,
-            operations,
-            last_sequence,
-            last_time,
-            started_at,
-            ended_at,
-            outputs,
-            resumed_after_end_at,
-            deadline,
-            awaiting_since,
-            waited,
-            paused,
-            queued_until,
-            escalations,
-            is_escalated,
-            stop,
-            compensation,
-            requests,
-            signals,
-            ledger_id,
-            first_failure,
-            totals,
-            account,
-        } = snapshot;
+        let Snapshot { state, steps, operations, progress } = snapshot;
+        (execution.state, execution.progress) = (state, progress);
         for (position, step) in steps.into_iter().enumerate() {
             step.restore(&mut execution.steps[StepKey::new(position)]);
         }
-        execution.account = account;
         execution.restore_operations(operations);
-        Ok(Self {
-            state,
-            last_sequence,
-            last_time,
-            started_at,
-            ended_at,
-            outputs,
-            resumed_after_end_at,
-            deadline,
-            awaiting_since,
-            waited,
-            paused,
-            queued_until,
-            escalations,
-            is_escalated,
-            stop,
-            compensation,
-            requests,
-            signals,
-            ledger_id,
-            first_failure,
-            totals,
-            ..execution
-        })
+        Ok(execution)
     }
 }
 

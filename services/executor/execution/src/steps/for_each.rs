@@ -268,7 +268,7 @@ pub(crate) fn listed(
         let added = execution.steps.append_item(step, item.clone(), time).map_err(Violation::DuplicateStep)?;
         execution.steps[added].not_before = not_before;
         execution.index_appended(added);
-        execution.totals.total += 1;
+        execution.progress.totals.total += 1;
         open += 1;
     }
     for &beyond in known.iter().skip(all) {

@@ -45,7 +45,7 @@ pub(super) fn requested(
         record.operations_before_purpose += std::mem::take(&mut record.questions);
         record.remember_call(request);
     });
-    execution.ledger_id.clone_from(&request.ledger_id);
+    execution.progress.ledger_id.clone_from(&request.ledger_id);
     let kind = OperationKind::ToolCall(Arc::clone(request));
     execution.insert_operation(Operation::new(key, time, kind, Phase::Dispatched));
     Ok(())

@@ -79,7 +79,7 @@ pub(super) fn ended(
         }
         (WaitEnd::Signalled { sequence }, WaitCondition::Signal { signal, .. }) => {
             let signal = signal.clone();
-            let payload = execution.signals.take(&signal, *sequence);
+            let payload = execution.progress.signals.take(&signal, *sequence);
             let payload = payload.ok_or(Violation::NotOldestSignal { sequence: *sequence, signal })?;
             (Some(payload.into()), AttemptEnd::Completed)
         }
