@@ -11,10 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::execution::ExecutionAudit;
 use super::client::Order;
 use super::observed::ObservedExecution;
-use super::{children, decisions, deletions, effects, forks, looker, promises, spending};
+use super::records::origin_of;
+use super::{children, decisions, deletions, effects, looker, promises, spending};
 use crate::trace;
 
-pub(super) use self::evidence::{Evidence, ExecutionEvidence, SKEW, Violations};
+pub(super) use self::evidence::{Evidence, SKEW, Violations};
 
 /// Counters of executions, by how deep their plan is nested.
 const DEPTHS: [&str; 6] = [
@@ -68,7 +69,7 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
             Some(root) if is_child => observed.get(*root),
             _ => Some(heard),
         };
-        let order = root.and_then(|root| plans.get(forks::origin_of(&root.request_id)));
+        let order = root.and_then(|root| plans.get(origin_of(&root.request_id)));
         let mut one = ExecutionAudit {
             name,
             kept,

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use belay_proto::v1::{self, child_ended::End, execution, execution_event::Kind, step_spec};
 
-use super::audit::{Evidence, ExecutionEvidence, SKEW, Violations};
+use super::audit::{Evidence, SKEW, Violations};
 use super::calls;
 use super::client::is_terminal;
-use super::deletions::{self, Deletion};
+use super::deletions;
 use super::hosts::{self, Owners};
 use super::inputs;
 use super::observed::ObservedExecution;
 use super::outside::Run;
 use super::plans;
+use super::records::{Deletion, ExecutionEvidence, parent_of};
 use crate::trace;
 
 /// The intent of a step to have its plan carried out.
@@ -82,12 +83,11 @@ pub(super) fn parents<'a>(
     gone: &'a BTreeMap<String, Deletion>,
 ) -> Parents<'a> {
     let orphan = |(name, kept): (&'a String, &'a ExecutionEvidence)| {
-        let parent = deletions::parent_of(&kept.execution.parent_step).filter(|parent| gone.contains_key(*parent))?;
+        let parent = parent_of(&kept.execution.parent_step).filter(|parent| gone.contains_key(*parent))?;
         Some((name.as_str(), parent))
     };
-    let deleted = |(name, deletion): (&'a String, &'a Deletion)| {
-        Some((name.as_str(), deletions::parent_of(&deletion.parent_step)?))
-    };
+    let deleted =
+        |(name, deletion): (&'a String, &'a Deletion)| Some((name.as_str(), parent_of(&deletion.parent_step)?));
     let known = children.iter().map(|(name, child)| (name.as_str(), child.parent));
     known.chain(kept.iter().filter_map(orphan)).chain(gone.iter().filter_map(deleted)).collect()
 }

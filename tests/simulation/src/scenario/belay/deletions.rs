@@ -14,20 +14,8 @@ use super::children::Children;
 use super::client::{Connection, is_terminal, pause};
 use super::hosts;
 use super::observed::Observations;
+use super::records::Deletion;
 use crate::trace;
-
-/// The requests to delete one execution.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Deletion {
-    /// The step that it says it belongs to; empty for one that belongs to none.
-    pub(super) parent_step: String,
-    /// How many are neither answered nor refused.
-    pub(super) open: u32,
-    /// When one was acknowledged first, in true time in microseconds since the Unix epoch.
-    pub(super) acknowledged_at: Option<i64>,
-    /// Whether the other services have forgotten it too.
-    pub(super) is_complete: bool,
-}
 
 /// The outcome of one request.
 enum Answer {
@@ -188,9 +176,4 @@ pub(super) fn of_child(name: &str, ended: &v1::ChildEnded, observed: &Observatio
     };
     trace::count("children deleted after their ends");
     (!fits).then(|| format!("{name} was {seen:?} when it was deleted, and its parent has recorded {:?}", ended.end))
-}
-
-/// The execution of a step.
-pub(super) fn parent_of(step: &str) -> Option<&str> {
-    step.split_once("/steps/").map(|(parent, _)| parent)
 }

@@ -1,39 +1,18 @@
 //! Forks executions that have ended, and audits what the forks take over: what has completed and does not depend on what runs again, with its outputs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use belay_proto::v1::{self, execution_event::Kind, step};
+use belay_proto::v1::{self, execution_event::Kind};
 use belay_service_kit::status;
 use rand::Rng;
 use rand::rngs::StdRng;
 use tonic::Code;
 
-use super::audit::ExecutionEvidence;
 use super::client::{Connection, pause, with_outputs};
 use super::hosts;
 use super::observed::Observations;
-use super::plans;
+use super::records::{Begin, ExecutionEvidence, Fork, request_of};
 use crate::trace;
-
-/// A fork, and the execution that it was made of, as it was then.
-#[derive(Debug, Clone)]
-pub(super) struct Fork {
-    origin: v1::Execution,
-    from_step: String,
-}
-
-/// The suffix that is added to the request id of an execution for that of its fork.
-const SUFFIX: &str = "-fork";
-
-/// The request of a fork.
-pub(super) fn request_of(origin: &str) -> String {
-    format!("{origin}{SUFFIX}")
-}
-
-/// The request with which an execution was started, or the one of which it is a fork.
-pub(super) fn origin_of(request_id: &str) -> &str {
-    request_id.strip_suffix(SUFFIX).unwrap_or(request_id)
-}
 
 /// Forks an execution that has ended; returns the name of the fork and the request, unless nothing would run or too much would be taken over.
 pub(super) async fn fork(
@@ -118,40 +97,7 @@ pub(super) async fn repeat(fork: &str, request: v1::ForkExecutionRequest, observ
     }
 }
 
-/// How a step of a fork begins.
-#[derive(Debug, PartialEq)]
-enum Begin {
-    Output(Option<v1::Payload>),
-    Skipped,
-}
-
 impl Fork {
-    /// The steps that it has to take over, by their ids.
-    fn taken_over(&self) -> BTreeMap<&str, Begin> {
-        let specs = self.origin.plan.as_ref().map(|plan| &plan.steps[..]).unwrap_or_default();
-        let begin = |spec: &v1::StepSpec| {
-            let step = self.origin.steps.iter().find(|step| step.step_id == spec.id)?;
-            match (step.state(), step.skip_reason()) {
-                (step::State::Completed, _) => Some(Begin::Output(step.output.clone())),
-                (step::State::Skipped, v1::SkipReason::Requested) => Some(Begin::Skipped),
-                _ => None,
-            }
-        };
-        let is_again = |spec: &&v1::StepSpec| spec.id == self.from_step || begin(spec).is_none();
-        let mut again: BTreeSet<&str> = specs.iter().filter(is_again).map(|spec| spec.id.as_str()).collect();
-        loop {
-            let depends = |spec: &&v1::StepSpec| plans::dependencies(spec).iter().any(|on| again.contains(on.as_str()));
-            let more: Vec<&str> = specs.iter().filter(depends).map(|spec| spec.id.as_str()).collect();
-            let before = again.len();
-            again.extend(more);
-            if again.len() == before {
-                break;
-            }
-        }
-        let taken = specs.iter().filter(|spec| !again.contains(spec.id.as_str()));
-        taken.filter_map(|spec| Some((spec.id.as_str(), begin(spec)?))).collect()
-    }
-
     /// The problem with a fork; `None` when there is none.
     pub(super) fn audit(&self, kept: &ExecutionEvidence) -> Option<String> {
         let (fork, origin) = (&kept.execution, &self.origin);

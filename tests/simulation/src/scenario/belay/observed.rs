@@ -9,10 +9,8 @@ use belay_service_kit::cursor::Source;
 
 use super::backup::Backup;
 use super::damage::DamagedCalls;
-use super::deletions::Deletion;
-use super::forks::Fork;
-use super::looker::Look;
 use super::picture::{Account, Depth};
+use super::records::{Deletion, Fork, Look};
 use super::retention::DeletedExecutions;
 use crate::checker::Checker;
 use crate::trace;

@@ -1,13 +1,11 @@
 //! A webhook of the executor, whose receiver is away now and then while clocks are wrong; and what the receiver has got, which is compared with the journal.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use belay_executor::Webhook;
-use belay_journal::{BatchOutcome, StoreWrite};
 use belay_proto::v1::{execution, execution_event::Kind};
 use belay_settings::WebhookEvent;
 use belay_webhooks::{Connect, Connection, Receiver, Secret};
@@ -19,6 +17,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::audit::{Evidence, SKEW, Violations};
 use super::hosts::now_micros;
+use super::records::{Delivery, Mailbox};
 use super::shared_journal::SharedJournal;
 use super::site::{EXECUTOR, HORIZON};
 use crate::fault::{Fault, Schedule};
@@ -68,77 +67,13 @@ pub(super) fn max_delay(seed: u64) -> Duration {
 /// Everything has been delivered or given up within this time after the last fault and the last end.
 pub(super) const MAX_DELIVERY: Duration = Duration::from_secs(90);
 
-/// The fate of messages, recorded outside of the machines. Clones are one record.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Mailbox(Arc<Mutex<State>>);
-
-#[derive(Debug, Default)]
-struct State {
-    got: Vec<Delivery>,
-    /// When the executor has tried to connect, in true time in microseconds since the Unix epoch.
-    tried: Vec<i64>,
-    /// The messages that the executor has committed, and since when.
-    committed: BTreeMap<String, i64>,
-    /// How many messages waited when the outbox was looked at last.
-    waiting: Option<usize>,
-    receivers: u64,
-    is_calm: bool,
-}
-
-#[derive(Debug)]
-struct Delivery {
-    id: String,
-    body: Value,
-    at: i64,
-    accepted: bool,
-}
-
-impl Mailbox {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Commits a batch, and records the messages that it stores.
-    pub(super) async fn remembering(
-        &self,
-        batch: &[StoreWrite],
-        commit: impl Future<Output = BatchOutcome>,
-    ) -> BatchOutcome {
-        let begun = now_micros();
-        let answers = commit.await?;
-        let mut state = self.state();
-        for (operation, answer) in batch.iter().zip(&answers) {
-            if let (StoreWrite::Create { outbox, .. } | StoreWrite::Append { outbox, .. }, Ok(_)) = (operation, answer)
-            {
-                state.committed.extend(outbox.iter().map(|message| (message.id.clone(), begun)));
-            }
+/// Looks at the outbox again and again.
+pub(super) async fn watch_outbox(mailbox: Mailbox, journal: SharedJournal) {
+    loop {
+        if let Ok(waiting) = journal.read(|reader| reader.outbox_len(1_000)).await {
+            mailbox.state().waiting = Some(waiting);
         }
-        Ok(answers)
-    }
-
-    /// From now on the receiver accepts everything that it does not refuse for good.
-    pub(super) fn calm(&self) {
-        self.state().is_calm = true;
-    }
-
-    /// Forgets how many messages waited.
-    pub(super) fn look_again(&self) {
-        self.state().waiting = None;
-    }
-
-    /// How many messages wait, as far as the outbox was looked at.
-    pub(super) fn waiting(&self) -> Option<usize> {
-        self.state().waiting
-    }
-
-    /// Looks at the outbox again and again.
-    pub(super) async fn watch(self, journal: SharedJournal) {
-        loop {
-            if let Ok(waiting) = journal.read(|reader| reader.outbox_len(1_000)).await {
-                self.state().waiting = Some(waiting);
-            }
-            tokio::time::sleep(LOOK).await;
-        }
+        tokio::time::sleep(LOOK).await;
     }
 }
 

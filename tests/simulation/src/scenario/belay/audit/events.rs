@@ -12,9 +12,9 @@ use super::super::observed::ObservedExecution;
 use super::super::picture::{Account, Depth, Fold};
 use super::super::plans;
 use super::super::promises::{self, Promises};
+use super::super::records::ExecutionEvidence;
 use super::super::spending::Spending;
 use super::super::tools;
-use super::evidence::ExecutionEvidence;
 use super::execution::ExecutionAudit;
 use crate::trace;
 

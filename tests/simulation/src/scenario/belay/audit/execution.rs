@@ -6,7 +6,8 @@ use super::super::damage::DamagedCalls;
 use super::super::hosts::Owners;
 use super::super::observed::ObservedExecution;
 use super::super::outside::Run;
-use super::evidence::{ExecutionEvidence, Violations};
+use super::super::records::ExecutionEvidence;
+use super::evidence::Violations;
 
 pub(super) struct ExecutionAudit<'a, 'v> {
     pub(super) name: &'a str,
