@@ -7,10 +7,9 @@ use belay_proto::v1::{self, child_ended::End, execution, execution_event::Kind, 
 use super::audit::{Evidence, SKEW, Violations};
 use super::calls;
 use super::client::is_terminal;
-use super::deletions;
 use super::hosts::{self, Owners};
 use super::inputs;
-use super::observed::ObservedExecution;
+use super::observed::{Observations, ObservedExecution};
 use super::outside::Run;
 use super::plans;
 use super::records::{Deletion, ExecutionEvidence, parent_of};
@@ -109,7 +108,7 @@ pub(super) fn audit(
         };
         let Some(kept_child) = kept.get(name) else {
             if gone.contains_key(name) {
-                violations.extend(deletions::of_child(name, ended, evidence.observed));
+                violations.extend(deleted_child(name, ended, evidence.observed));
                 continue;
             }
             match &ended.end {
@@ -159,6 +158,26 @@ pub(super) fn audit(
             None => violations.push(format!("{name} ended {step} in no way")),
         }
     }
+}
+
+/// Checks that a parent has recorded the end of a deleted child as a client saw it last.
+fn deleted_child(name: &str, ended: &v1::ChildEnded, observed: &Observations) -> Option<String> {
+    use execution::State as S;
+    if let Some(End::Failure(failure)) = &ended.end
+        && failure.reason == "CHILD_LOST"
+    {
+        return Some(format!("{name} had ended and was deleted, and its parent has lost it"));
+    }
+    let seen = observed.last_state(name).filter(|state| is_terminal(*state))?;
+    let fits = match &ended.end {
+        Some(End::Output(_)) => seen == S::Completed,
+        // Its outputs may be too large.
+        Some(End::Failure(failure)) => seen != S::Completed || failure.reason == "CHILD_REFUSED",
+        Some(End::Cancelled(_)) => seen == S::Cancelled,
+        None => false,
+    };
+    trace::count("children deleted after their ends");
+    (!fits).then(|| format!("{name} was {seen:?} when it was deleted, and its parent has recorded {:?}", ended.end))
 }
 
 /// The values of its inputs are those that its step has handed over, and the defaults of its plan.

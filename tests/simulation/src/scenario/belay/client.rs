@@ -3,6 +3,8 @@
 mod changes;
 mod children;
 mod connection;
+mod deletions;
+mod forks;
 mod order;
 mod pause;
 mod requests;
@@ -21,7 +23,7 @@ use self::requests::{cancel, look, resolve, resume, retry, retry_request, signal
 use self::states::{carries_out_plans, is_in_doubt, is_paused_by_plan, to_fall_back};
 use super::observed::Observations;
 use super::records::request_of;
-use super::{deletions, forks, watcher};
+use super::watcher;
 use crate::trace;
 
 pub(super) use self::connection::{Connection, RPC_TIMEOUT, connect};

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use belay_proto::v1::{self, execution_event::Kind};
+use belay_proto::v1;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::audit::{Evidence, Violations};
 use super::client::{Connection, is_terminal, pause};
 use super::observed::Observations;
 use super::records::{Look, LookOrder};
@@ -63,26 +62,6 @@ pub(super) async fn look(seed: u64, observed: Observations) -> turmoil::Result {
             if is_terminal(row.state()) && !ended {
                 observed.looked(Look { name: row.name.clone(), sequence, order: LookOrder::EndedBefore });
             }
-        }
-    }
-}
-
-/// Checks that an execution that was shown as ended and later as not ended has resumed in between.
-pub(super) fn audit(evidence: &Evidence<'_>, violations: &mut Violations) {
-    for Look { name, sequence, order } in evidence.observed.looks() {
-        let Some(kept) = evidence.stored.executions.get(&name) else { continue };
-        trace::count("looks at executions that went on");
-        let has_gone_on = kept.events.iter().any(|event| match order {
-            LookOrder::EndedBefore => {
-                event.sequence <= sequence && matches!(event.kind, Some(Kind::ExecutionFinished(_)))
-            }
-            LookOrder::EndedAfter => event.sequence > sequence && matches!(event.kind, Some(Kind::ExecutionRetried(_))),
-        });
-        if !has_gone_on {
-            let first = if order == LookOrder::EndedBefore { "its row" } else { "it" };
-            violations.push(format!(
-                "{first} said that {name} had ended, and another answer that it had not, at event {sequence}"
-            ));
         }
     }
 }

@@ -269,7 +269,7 @@ pub(super) fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
         };
         let mut violations = audit::audit(&evidence);
         if bugs.webhooks {
-            webhooks::audit(&evidence, &mailbox, seed, &mut violations);
+            audit::audit_webhooks(&evidence, &mailbox, seed, &mut violations);
         }
         for violation in violations {
             checker.violation(violation);

@@ -1,17 +1,16 @@
-//! Forks executions that have ended, and audits what the forks take over: what has completed and does not depend on what runs again, with its outputs.
+//! Forks executions that have ended.
 
-use std::collections::BTreeMap;
-
-use belay_proto::v1::{self, execution_event::Kind};
+use belay_proto::v1;
 use belay_service_kit::status;
 use rand::Rng;
 use rand::rngs::StdRng;
 use tonic::Code;
 
-use super::client::{Connection, pause, with_outputs};
-use super::hosts;
-use super::observed::Observations;
-use super::records::{Begin, ExecutionEvidence, Fork, request_of};
+use super::super::observed::Observations;
+use super::super::records::{Fork, request_of};
+use super::connection::Connection;
+use super::pause::pause;
+use super::requests::with_outputs;
 use crate::trace;
 
 /// Forks an execution that has ended; returns the name of the fork and the request, unless nothing would run or too much would be taken over.
@@ -94,36 +93,5 @@ pub(super) async fn repeat(fork: &str, request: v1::ForkExecutionRequest, observ
             observed.violation(format_args!("{fork} is asked for again, and its request is refused: {status:?}"));
         }
         Err(_) => {}
-    }
-}
-
-impl Fork {
-    /// The problem with a fork; `None` when there is none.
-    pub(super) fn audit(&self, kept: &ExecutionEvidence) -> Option<String> {
-        let (fork, origin) = (&kept.execution, &self.origin);
-        // People only change the plan of a fork as that of any execution.
-        let has_its_plan = fork.plan_revision > 0 || fork.plan == origin.plan;
-        if fork.forked_from != origin.name || !has_its_plan || fork.inputs != origin.inputs {
-            let (name, found) = (&origin.name, &fork.plan);
-            return Some(format!("it is a fork of {}, and not of {name} as that was: {found:?}", fork.forked_from));
-        }
-        if (&fork.workspace, &fork.made_folder) != (&origin.workspace, &origin.made_folder) {
-            let (name, workspace) = (&origin.name, hosts::workspace(fork));
-            return Some(format!("it works in {}, and {name} elsewhere", workspace.display()));
-        }
-        let mut found = BTreeMap::new();
-        for event in &kept.events[1..] {
-            let begin = match &event.kind {
-                Some(Kind::StepOutputSet(set)) => Begin::Output(set.output.clone()),
-                Some(Kind::StepSkipRequested(_)) => Begin::Skipped,
-                _ => break,
-            };
-            found.insert(event.step_id.as_str(), begin);
-        }
-        let expected = self.taken_over();
-        if !expected.is_empty() {
-            trace::count("outputs taken over");
-        }
-        (found != expected).then(|| format!("it has taken over {found:?}, and was to take over {expected:?}"))
     }
 }
