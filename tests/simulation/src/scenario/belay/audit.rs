@@ -14,8 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::execution::ExecutionAudit;
 use super::client::Order;
-use super::observed::ObservedExecution;
-use super::records::origin_of;
+use super::records::{ObservedExecution, origin_of};
 use super::{children, decisions, effects, promises, spending};
 use crate::trace;
 

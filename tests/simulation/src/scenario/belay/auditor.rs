@@ -19,8 +19,7 @@ use tonic::{Code, Response, Status};
 use super::calls::Blobs;
 use super::client::{Connection, RPC_TIMEOUT, connect, pause, with_outputs};
 use super::hosts::{self, Owners};
-use super::observed::Observations;
-use super::records::{ExecutionEvidence, StoredData};
+use super::records::{ExecutionEvidence, Observations, StoredData};
 use super::tools::SEND;
 use crate::trace;
 

@@ -9,10 +9,9 @@ use super::calls;
 use super::client::is_terminal;
 use super::hosts::{self, Owners};
 use super::inputs;
-use super::observed::{Observations, ObservedExecution};
 use super::outside::Run;
 use super::plans;
-use super::records::{Deletion, ExecutionEvidence, parent_of};
+use super::records::{Deletion, ExecutionEvidence, Observations, ObservedExecution, parent_of};
 use crate::trace;
 
 /// The intent of a step to have its plan carried out.

@@ -21,8 +21,7 @@ use self::changes::{change, update};
 use self::children::{attend_children, delete_children, have_ended};
 use self::requests::{cancel, look, resolve, resume, retry, retry_request, signal, suspend};
 use self::states::{carries_out_plans, is_in_doubt, is_paused_by_plan, to_fall_back};
-use super::observed::Observations;
-use super::records::request_of;
+use super::records::{Observations, request_of};
 use super::watcher;
 use crate::trace;
 

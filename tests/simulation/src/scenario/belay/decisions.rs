@@ -13,11 +13,10 @@ use belay_proto::{
 
 use super::audit::{Evidence, Violations};
 use super::calls::{Call, Hold};
-use super::observed::{leads_to, may_become};
 use super::outside::Run;
 use super::people::PERSON;
 use super::policy::{self, Needs, POLICY};
-use super::records::{Deletion, StoredData};
+use super::records::{Deletion, StoredData, leads_to, may_become};
 use crate::trace;
 
 /// Every call of every execution, with the execution's approval mode.

@@ -18,9 +18,8 @@ use tonic::{Code, Status};
 
 use super::client::RPC_TIMEOUT;
 use super::hosts::{self, Owners};
-use super::observed::Observations;
 use super::people::PERSON;
-use super::records::RepeatedCalls;
+use super::records::{Observations, RepeatedCalls};
 use crate::trace;
 
 /// Tries as long as the simulation runs. The audit checks that no effect is in place without its own grant. B-05. With `repeated`, calls whose grants

@@ -7,8 +7,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::client::{Connection, is_terminal, pause};
-use super::observed::Observations;
-use super::records::{Look, LookOrder};
+use super::records::{Look, LookOrder, Observations};
 use crate::trace;
 
 /// How many executions of a list it gets.

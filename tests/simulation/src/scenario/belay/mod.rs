@@ -32,7 +32,6 @@ mod inputs;
 mod knobs;
 mod lateness;
 mod looker;
-mod observed;
 mod operator;
 mod orders;
 mod outside;

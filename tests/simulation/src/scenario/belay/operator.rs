@@ -6,7 +6,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::hosts::Site;
-use super::observed::Observations;
+use super::records::Observations;
 use super::site::HORIZON;
 use crate::trace;
 use crate::world::World;

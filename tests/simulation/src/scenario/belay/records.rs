@@ -1,9 +1,10 @@
-//! Records of what happened, outside of the simulated machines: made by clients, people and services, and compared by the audits.
+//! Records of what happened in a run, kept outside of the simulated machines: clients, people and services make them, and audits compare them.
 
 mod deletion;
 mod fork;
 mod look;
 mod mailbox;
+mod observed;
 mod repeated_calls;
 mod stored;
 
@@ -11,5 +12,6 @@ pub(super) use self::deletion::{Deletion, parent_of};
 pub(super) use self::fork::{Begin, Fork, origin_of, request_of};
 pub(super) use self::look::{Look, LookOrder};
 pub(super) use self::mailbox::{Delivery, Mailbox};
+pub(super) use self::observed::{Observations, ObservedExecution, leads_to, may_become};
 pub(super) use self::repeated_calls::RepeatedCalls;
 pub(super) use self::stored::{ExecutionEvidence, StoredData};

@@ -14,10 +14,9 @@ use super::bugs::{Bugs, Memory};
 use super::damage::DamagedCalls;
 use super::hosts::{Inventory, Owners};
 use super::knobs::Knobs;
-use super::observed::Observations;
 use super::orders::orders;
 use super::outside::Outside;
-use super::records::{Mailbox, RepeatedCalls};
+use super::records::{Mailbox, Observations, RepeatedCalls};
 use super::retention::DeletedExecutions;
 use super::site::{
     AUDITOR, CLIENTS, EXECUTOR, FORGER, GATE, HORIZON, LOOKER, MAX_DURATION, MAX_EXTENSIONS, MAX_READING, MAX_RECOVERY,

@@ -4,9 +4,8 @@ use super::super::archive::Archive;
 use super::super::client::Order;
 use super::super::damage::DamagedCalls;
 use super::super::hosts::{Owners, WorkspaceChanges};
-use super::super::observed::Observations;
 use super::super::outside::Outside;
-use super::super::records::{RepeatedCalls, StoredData};
+use super::super::records::{Observations, RepeatedCalls, StoredData};
 use crate::world::TICK;
 
 /// How far one machine's clock may be ahead of another's, in microseconds: one step of the simulation.

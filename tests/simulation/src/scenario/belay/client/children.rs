@@ -4,7 +4,7 @@ use belay_proto::v1::{self, execution, step};
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use super::super::observed::Observations;
+use super::super::records::Observations;
 use super::connection::Connection;
 use super::deletions;
 use super::order::Order;

@@ -8,7 +8,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::super::hosts;
-use super::super::observed::Observations;
+use super::super::records::Observations;
 use super::connection::Connection;
 use super::pause::pause;
 use super::states::is_terminal;

@@ -6,8 +6,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use tonic::Code;
 
-use super::super::observed::Observations;
-use super::super::records::{Fork, request_of};
+use super::super::records::{Fork, Observations, request_of};
 use super::connection::Connection;
 use super::pause::pause;
 use super::requests::with_outputs;

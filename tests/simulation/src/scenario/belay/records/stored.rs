@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use belay_proto::{runner_v1, v1};
 
 use super::super::calls::Blobs;
-use super::super::observed::ObservedApproval;
+use super::observed::ObservedApproval;
 
 /// An execution on the server after the last restart.
 #[derive(Debug, Clone)]
