@@ -1,20 +1,25 @@
 //! Checks the final state: REQUIREMENTS section 4, compared with what clients observed and what the tools did.
 
 mod calls;
+mod deletions;
 mod end;
 mod events;
 mod evidence;
 mod execution;
+mod forks;
+mod looks;
+mod webhooks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::execution::ExecutionAudit;
 use super::client::Order;
-use super::observed::ObservedExecution;
-use super::{children, decisions, deletions, effects, forks, looker, promises, spending};
+use super::records::{ObservedExecution, origin_of};
+use super::{children, decisions, effects, promises, spending};
 use crate::trace;
 
-pub(super) use self::evidence::{Evidence, ExecutionEvidence, SKEW, Violations};
+pub(super) use self::evidence::{Evidence, SKEW, Violations};
+pub(super) use self::webhooks::audit as audit_webhooks;
 
 /// Counters of executions, by how deep their plan is nested.
 const DEPTHS: [&str; 6] = [
@@ -44,7 +49,7 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
     children::no_late_runs(&children, &parents, evidence.owners, runs, &mut violations);
     children::one_folder(kept, &parents, runs, &mut violations);
     deletions::audit(evidence, &children, &mut violations);
-    looker::audit(evidence, &mut violations);
+    looks::audit(evidence, &mut violations);
     for name in kept.keys().filter(|name| !observed.contains_key(*name) && !parents.contains_key(name.as_str())) {
         violations.push(format!("{name} was not requested: a request made two executions"));
     }
@@ -68,7 +73,7 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
             Some(root) if is_child => observed.get(*root),
             _ => Some(heard),
         };
-        let order = root.and_then(|root| plans.get(forks::origin_of(&root.request_id)));
+        let order = root.and_then(|root| plans.get(origin_of(&root.request_id)));
         let mut one = ExecutionAudit {
             name,
             kept,
@@ -83,7 +88,7 @@ pub(super) fn audit(evidence: &Evidence<'_>) -> Violations {
         let Some((fold, calls)) = one.replay() else { continue };
         one.totals(&fold);
         if let Some(fork) = all_forks.get(name) {
-            if let Some(wrong) = fork.audit(kept) {
+            if let Some(wrong) = forks::audit(fork, kept) {
                 one.violation(wrong);
             }
         } else if !is_child {

@@ -16,12 +16,10 @@ use rand::rngs::StdRng;
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
-use super::audit::ExecutionEvidence;
 use super::calls::Blobs;
 use super::client::{Connection, RPC_TIMEOUT, connect, pause, with_outputs};
-use super::decisions::StoredData;
 use super::hosts::{self, Owners};
-use super::observed::Observations;
+use super::records::{ExecutionEvidence, Observations, StoredData};
 use super::tools::SEND;
 use crate::trace;
 

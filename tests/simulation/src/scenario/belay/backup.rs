@@ -1,19 +1,13 @@
-//! A backup of everything that an operator makes and puts back once: the disks of all services, copied while none of them runs. What was observed and what the
-//! tools did in between belongs to a history that is gone.
+//! A backup of everything: the disks of all services, copied while none of them runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-
-use super::hosts::Site;
-use super::observed::Observations;
-use super::site::{HORIZON, SITE};
+use super::site::SITE;
 use crate::world::World;
-use crate::{disk, machine, trace};
+use crate::{disk, machine};
 
 /// Folders of a backup: the stores with the blobs, and the workspaces.
 const FOLDERS: [&str; 3] = ["/data", "/work", "/shared"];
@@ -21,8 +15,6 @@ const FOLDERS: [&str; 3] = ["/data", "/work", "/shared"];
 const LOOK: Duration = Duration::from_millis(5);
 /// How long all services are stopped at least: longer than a message is on its way.
 const DOWN: Duration = Duration::from_millis(200);
-/// How long the copy waits for an approval that is not used yet.
-const MAX_WAIT: Duration = Duration::from_secs(6);
 /// Every machine has power again within this time.
 const MAX_DOWN: Duration = Duration::from_secs(20);
 
@@ -122,41 +114,32 @@ impl Backup {
         }
     }
 
-    /// Makes the backup and puts it back, while faults happen.
-    pub(super) fn make_and_restore(
-        &self,
-        world: &mut World,
-        site: &Site,
-        observed: &Observations,
-        seed: u64,
-        decided: impl Fn() -> bool,
-    ) -> turmoil::Result {
-        let mut random = StdRng::seed_from_u64(seed ^ 0xBAC);
-        let is_accepted = random.random_bool(0.5);
-        {
-            let mut state = self.state();
-            (state.is_due, state.is_accepted) = (true, is_accepted);
-        }
-        world.run_until(HORIZON.mul_f64(random.random_range(0.1..0.6)), &decided)?;
-        if random.random_bool(0.5) {
-            // A person has approved, and nothing has come of it yet.
-            world.run_until(MAX_WAIT, || observed.unused_approvals() > 0 || decided())?;
-        }
-        self.stop(world, Phase::Copying)?;
-        trace::event("everything is copied");
-        let (seen, outside, owners) = (observed.copy(), site.outside.copy(), site.owners.copy());
+    /// Announces that it will be put back, and whether the journal is accepted then as one that is older.
+    pub(super) fn announce(&self, is_accepted: bool) {
+        let mut state = self.state();
+        (state.is_due, state.is_accepted) = (true, is_accepted);
+    }
+
+    /// Stops all services, and makes it. They wait for [`Self::made`].
+    pub(super) fn make(&self, world: &mut World) -> turmoil::Result {
+        self.stop(world, Phase::Copying)
+    }
+
+    /// Has the services continue after it was made.
+    pub(super) fn made(&self) {
         self.state().phase = Phase::Serving;
-        world.run_until(HORIZON.mul_f64(random.random_range(0.1..0.6)), &decided)?;
+    }
+
+    /// Stops all services, and puts it back. They wait for [`Self::restored`].
+    pub(super) fn restore(&self, world: &mut World) -> turmoil::Result {
         self.state().restores += 1;
-        self.stop(world, Phase::Restoring)?;
-        trace::event("everything is replaced by its copy");
-        trace::count("backups restored");
-        observed.restore(seen);
-        site.outside.restore(outside);
-        site.owners.restore(owners, is_accepted);
+        self.stop(world, Phase::Restoring)
+    }
+
+    /// Has the services continue after it was put back for the last time.
+    pub(super) fn restored(&self) {
         let mut state = self.state();
         (state.phase, state.is_due) = (Phase::Serving, false);
-        Ok(())
     }
 }
 

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 
 use belay_proto::v1::{self, child_ended::End, execution, execution_event::Kind, step_spec};
 
-use super::audit::{Evidence, ExecutionEvidence, SKEW, Violations};
+use super::audit::{Evidence, SKEW, Violations};
 use super::calls;
 use super::client::is_terminal;
-use super::deletions::{self, Deletion};
 use super::hosts::{self, Owners};
 use super::inputs;
-use super::observed::ObservedExecution;
 use super::outside::Run;
 use super::plans;
+use super::records::{Deletion, ExecutionEvidence, Observations, ObservedExecution, parent_of};
 use crate::trace;
 
 /// The intent of a step to have its plan carried out.
@@ -82,12 +81,11 @@ pub(super) fn parents<'a>(
     gone: &'a BTreeMap<String, Deletion>,
 ) -> Parents<'a> {
     let orphan = |(name, kept): (&'a String, &'a ExecutionEvidence)| {
-        let parent = deletions::parent_of(&kept.execution.parent_step).filter(|parent| gone.contains_key(*parent))?;
+        let parent = parent_of(&kept.execution.parent_step).filter(|parent| gone.contains_key(*parent))?;
         Some((name.as_str(), parent))
     };
-    let deleted = |(name, deletion): (&'a String, &'a Deletion)| {
-        Some((name.as_str(), deletions::parent_of(&deletion.parent_step)?))
-    };
+    let deleted =
+        |(name, deletion): (&'a String, &'a Deletion)| Some((name.as_str(), parent_of(&deletion.parent_step)?));
     let known = children.iter().map(|(name, child)| (name.as_str(), child.parent));
     known.chain(kept.iter().filter_map(orphan)).chain(gone.iter().filter_map(deleted)).collect()
 }
@@ -109,7 +107,7 @@ pub(super) fn audit(
         };
         let Some(kept_child) = kept.get(name) else {
             if gone.contains_key(name) {
-                violations.extend(deletions::of_child(name, ended, evidence.observed));
+                violations.extend(deleted_child(name, ended, evidence.observed));
                 continue;
             }
             match &ended.end {
@@ -159,6 +157,26 @@ pub(super) fn audit(
             None => violations.push(format!("{name} ended {step} in no way")),
         }
     }
+}
+
+/// Checks that a parent has recorded the end of a deleted child as a client saw it last.
+fn deleted_child(name: &str, ended: &v1::ChildEnded, observed: &Observations) -> Option<String> {
+    use execution::State as S;
+    if let Some(End::Failure(failure)) = &ended.end
+        && failure.reason == "CHILD_LOST"
+    {
+        return Some(format!("{name} had ended and was deleted, and its parent has lost it"));
+    }
+    let seen = observed.last_state(name).filter(|state| is_terminal(*state))?;
+    let fits = match &ended.end {
+        Some(End::Output(_)) => seen == S::Completed,
+        // Its outputs may be too large.
+        Some(End::Failure(failure)) => seen != S::Completed || failure.reason == "CHILD_REFUSED",
+        Some(End::Cancelled(_)) => seen == S::Cancelled,
+        None => false,
+    };
+    trace::count("children deleted after their ends");
+    (!fits).then(|| format!("{name} was {seen:?} when it was deleted, and its parent has recorded {:?}", ended.end))
 }
 
 /// The values of its inputs are those that its step has handed over, and the defaults of its plan.

@@ -3,12 +3,14 @@
 mod changes;
 mod children;
 mod connection;
+mod deletions;
+mod forks;
 mod order;
+mod pause;
 mod requests;
 mod states;
 
 use std::cell::Cell;
-use std::time::Duration;
 
 use belay_proto::v1::{self, execution, step};
 use futures::future::join_all;
@@ -19,12 +21,13 @@ use self::changes::{change, update};
 use self::children::{attend_children, delete_children, have_ended};
 use self::requests::{cancel, look, resolve, resume, retry, retry_request, signal, suspend};
 use self::states::{carries_out_plans, is_in_doubt, is_paused_by_plan, to_fall_back};
-use super::observed::Observations;
-use super::{deletions, forks, watcher};
+use super::records::{Observations, request_of};
+use super::watcher;
 use crate::trace;
 
 pub(super) use self::connection::{Connection, RPC_TIMEOUT, connect};
 pub(super) use self::order::Order;
+pub(super) use self::pause::pause;
 pub(super) use self::requests::with_outputs;
 pub(super) use self::states::is_terminal;
 
@@ -58,7 +61,7 @@ async fn try_carry_through(order: &Order, observed: &Observations) {
         deletions::delete(&name, &format!("{}-delete", order.request_id), observed, &mut random).await;
     }
     if let Some((fork, request)) = fork {
-        let order = Order { request_id: forks::request_of(&order.request_id), ..order.clone() };
+        let order = Order { request_id: request_of(&order.request_id), ..order.clone() };
         follow(&fork, &order, observed, &mut random).await;
         forks::repeat(&fork, request, observed).await;
     }
@@ -243,9 +246,4 @@ async fn is_still_paused(
     if let Some(now) = now.filter(|now| now.last_sequence == before.last_sequence && !is_terminal(now.state())) {
         observed.violation(format_args!("{} waits for a person, who cannot have it run again: {now:?}", now.name));
     }
-}
-
-/// Waits for up to `longest` milliseconds.
-pub(super) async fn pause(random: &mut StdRng, longest: u64) {
-    tokio::time::sleep(Duration::from_millis(random.random_range(10..longest))).await;
 }

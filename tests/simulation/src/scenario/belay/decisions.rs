@@ -11,33 +11,16 @@ use belay_proto::{
     v1::{self, ApprovalMode, approval, tool_call},
 };
 
-use super::audit::{Evidence, ExecutionEvidence, Violations};
+use super::audit::{Evidence, Violations};
 use super::calls::{Call, Hold};
-use super::deletions::Deletion;
-use super::observed::{ObservedApproval, leads_to, may_become};
 use super::outside::Run;
 use super::people::PERSON;
 use super::policy::{self, Needs, POLICY};
+use super::records::{Deletion, StoredData, leads_to, may_become};
 use crate::trace;
 
 /// Every call of every execution, with the execution's approval mode.
 pub(super) type Calls<'a> = BTreeMap<String, (ApprovalMode, Call<'a>)>;
-
-/// The data of the three services after the last power loss.
-#[derive(Debug, Clone, Default)]
-pub(super) struct StoredData {
-    pub(super) executions: BTreeMap<String, ExecutionEvidence>,
-    /// The namespaces, with what they have used of their budgets.
-    pub(super) namespaces: Vec<v1::Namespace>,
-    /// In full, by name.
-    pub(super) approvals: BTreeMap<String, v1::Approval>,
-    /// By the approval's name.
-    pub(super) grants: BTreeMap<String, runner_v1::Grant>,
-    /// The calls that the runner still has.
-    pub(super) calls: BTreeMap<String, runner_v1::ToolCall>,
-    /// Observations of people about approvals before the audit read them; later observations may be newer.
-    pub(super) asked: BTreeMap<String, ObservedApproval>,
-}
 
 /// Invariant 3 of REQUIREMENTS, B-03 and B-05: nothing that requires a person happens without a grant for it that was spent once, and only
 /// a person's decision leads to one.

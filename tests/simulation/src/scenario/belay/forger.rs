@@ -1,7 +1,5 @@
 //! An attacker on the services' network who tries to commit effects that no person approved, and calls again that somebody approved once.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use belay_grant::{Grant, Keys, Scope, SigningKey, Subject};
@@ -20,23 +18,9 @@ use tonic::{Code, Status};
 
 use super::client::RPC_TIMEOUT;
 use super::hosts::{self, Owners};
-use super::observed::Observations;
 use super::people::PERSON;
+use super::records::{Observations, RepeatedCalls};
 use crate::trace;
-
-/// The calls that were made again, which the runner may know again although they are over. Clones share their state.
-#[derive(Clone, Default)]
-pub(super) struct RepeatedCalls(Arc<Mutex<BTreeSet<String>>>);
-
-impl RepeatedCalls {
-    fn add(&self, call: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(call.to_owned());
-    }
-
-    pub(super) fn contains(&self, call: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(call)
-    }
-}
 
 /// Tries as long as the simulation runs. The audit checks that no effect is in place without its own grant. B-05. With `repeated`, calls whose grants
 /// were spent are made again while there are faults.

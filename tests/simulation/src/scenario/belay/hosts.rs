@@ -15,7 +15,7 @@ pub(super) use self::clock::now_micros;
 pub(super) use self::executor::executor;
 pub(super) use self::gate::gate;
 pub(super) use self::inventory::{Inventory, WorkspaceChanges};
-pub(super) use self::owners::{Owners, Write};
+pub(super) use self::owners::{Owners, Write, is_fenced};
 pub(super) use self::places::{
     EXECUTOR_URI, PEOPLE_URI, READER_URI, RUNNER_URI, SERVICES_URI, SHARED_WORKSPACE, made_folder, own_workspace,
     shard, workspace,

@@ -2,31 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use belay_proto::v1::{self, execution_event::Kind};
+use belay_proto::v1;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::audit::{Evidence, Violations};
 use super::client::{Connection, is_terminal, pause};
-use super::observed::Observations;
+use super::records::{Look, LookOrder, Observations};
 use crate::trace;
-
-/// A disagreement of two answers about one execution, one after the other.
-#[derive(Debug, Clone)]
-pub(super) struct Look {
-    name: String,
-    /// The number of the last event that the answer with the execution had.
-    sequence: i64,
-    order: Order,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
-    /// The row said that it had ended, and the execution does not say so.
-    EndedBefore,
-    /// The execution had ended, and its row does not say so.
-    EndedAfter,
-}
 
 /// How many executions of a list it gets.
 const MAX_GOT: usize = 3;
@@ -52,7 +34,7 @@ pub(super) async fn look(seed: u64, observed: Observations) -> turmoil::Result {
             if let Some((sequence, true)) = shown.get(&row.name)
                 && !is_terminal(row.state())
             {
-                observed.looked(Look { name: row.name.clone(), sequence: *sequence, order: Order::EndedAfter });
+                observed.looked(Look { name: row.name.clone(), sequence: *sequence, order: LookOrder::EndedAfter });
             }
         }
         for _ in 0..page.executions.len().min(MAX_GOT) {
@@ -77,26 +59,8 @@ pub(super) async fn look(seed: u64, observed: Observations) -> turmoil::Result {
                 observed.violation(format_args!("{name} was shown up to event {before}, and then up to {sequence}"));
             }
             if is_terminal(row.state()) && !ended {
-                observed.looked(Look { name: row.name.clone(), sequence, order: Order::EndedBefore });
+                observed.looked(Look { name: row.name.clone(), sequence, order: LookOrder::EndedBefore });
             }
-        }
-    }
-}
-
-/// Checks that an execution that was shown as ended and later as not ended has resumed in between.
-pub(super) fn audit(evidence: &Evidence<'_>, violations: &mut Violations) {
-    for Look { name, sequence, order } in evidence.observed.looks() {
-        let Some(kept) = evidence.stored.executions.get(&name) else { continue };
-        trace::count("looks at executions that went on");
-        let has_gone_on = kept.events.iter().any(|event| match order {
-            Order::EndedBefore => event.sequence <= sequence && matches!(event.kind, Some(Kind::ExecutionFinished(_))),
-            Order::EndedAfter => event.sequence > sequence && matches!(event.kind, Some(Kind::ExecutionRetried(_))),
-        });
-        if !has_gone_on {
-            let first = if order == Order::EndedBefore { "its row" } else { "it" };
-            violations.push(format!(
-                "{first} said that {name} had ended, and another answer that it had not, at event {sequence}"
-            ));
         }
     }
 }

@@ -15,7 +15,7 @@ use tonic::{Code, Status, Streaming};
 
 use super::client::RPC_TIMEOUT;
 use super::hosts;
-use super::observed::Observations;
+use super::records::Observations;
 use crate::trace;
 
 /// How long a person watches before sending the decisions that are due.

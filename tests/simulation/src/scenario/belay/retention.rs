@@ -16,8 +16,8 @@ use prost::Message as _;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::deletions::{self, Deletion};
 use super::hosts::now_micros;
+use super::records::{Deletion, parent_of};
 use crate::checker::Checker;
 use crate::trace;
 
@@ -276,7 +276,7 @@ impl State {
             }
             trace::count("children not kept by an execution that goes on");
         }
-        if deletions::parent_of(parent_step).is_some_and(|parent| self.taken.contains_key(parent)) {
+        if parent_of(parent_step).is_some_and(|parent| self.taken.contains_key(parent)) {
             trace::count("children not kept after their parents");
         }
     }

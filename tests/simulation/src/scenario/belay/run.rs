@@ -12,21 +12,19 @@ use super::auditor::FoundData;
 use super::backup::Backup;
 use super::bugs::{Bugs, Memory};
 use super::damage::DamagedCalls;
-use super::forger::RepeatedCalls;
 use super::hosts::{Inventory, Owners};
 use super::knobs::Knobs;
-use super::observed::Observations;
 use super::orders::orders;
 use super::outside::Outside;
+use super::records::{Mailbox, Observations, RepeatedCalls};
 use super::retention::DeletedExecutions;
 use super::site::{
     AUDITOR, CLIENTS, EXECUTOR, FORGER, GATE, HORIZON, LOOKER, MAX_DURATION, MAX_EXTENSIONS, MAX_READING, MAX_RECOVERY,
     PEOPLE, RECENTLY, RUNNER, SITE,
 };
-use super::webhooks::Mailbox;
 use super::{
-    audit, auditor, client, documents, features, forger, hosts, inputs, looker, people, plans, policy, retention,
-    webhooks,
+    audit, auditor, client, documents, features, forger, hosts, inputs, looker, operator, people, plans, policy,
+    retention, webhooks,
 };
 use crate::checker::Checker;
 use crate::fault::{self, Conditions};
@@ -200,7 +198,7 @@ pub(super) fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
     // A run that has shown a violation need not last as long as the others.
     let decided = || all_ended() || checker.verdict().is_err();
     if bugs.restores_all {
-        backup.make_and_restore(&mut world, &site, &observed, seed, decided).map_err(failed)?;
+        operator::restore_everything(&mut world, &site, &observed, seed, decided).map_err(failed)?;
     }
     world.run_until(HORIZON, decided).map_err(failed)?;
     checker.verdict()?;
@@ -270,7 +268,7 @@ pub(super) fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
         };
         let mut violations = audit::audit(&evidence);
         if bugs.webhooks {
-            webhooks::audit(&evidence, &mailbox, seed, &mut violations);
+            audit::audit_webhooks(&evidence, &mailbox, seed, &mut violations);
         }
         for violation in violations {
             checker.violation(violation);

@@ -10,9 +10,9 @@ use belay_journal_sqlite::SqliteWriter;
 use tokio::sync::{RwLock, watch};
 
 use super::bugs::{Bugs, SimulatedWriter};
-use super::hosts::Owners;
+use super::hosts::{Owners, is_fenced};
+use super::records::Mailbox;
 use super::retention::DeletedExecutions;
-use super::webhooks::Mailbox;
 use crate::checker::Checker;
 use crate::trace;
 
@@ -108,24 +108,5 @@ impl JournalWriter for SharedWriter {
             }
         }
         Ok(answers)
-    }
-}
-
-/// Whether only the owner may do this.
-pub(super) fn is_fenced(operation: &StoreWrite) -> bool {
-    match operation {
-        StoreWrite::Create { .. }
-        | StoreWrite::Append { .. }
-        | StoreWrite::Summarize { .. }
-        | StoreWrite::TakeMessages { .. }
-        | StoreWrite::KeepSnapshot { .. }
-        | StoreWrite::Delete { .. }
-        | StoreWrite::Erase { .. }
-        | StoreWrite::CloseDeletion { .. } => true,
-        StoreWrite::DropDeletions { .. }
-        | StoreWrite::RemoveMessage { .. }
-        | StoreWrite::PostponeMessage { .. }
-        | StoreWrite::RescheduleMessages { .. }
-        | StoreWrite::DropMessages { .. } => false,
     }
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use belay_proto::v1::{self, execution_event::Kind};
 
-use super::audit::ExecutionEvidence;
 use super::plans;
+use super::records::ExecutionEvidence;
 use crate::trace;
 
 /// The end of the id of a step that undoes another, whose calls are not counted.

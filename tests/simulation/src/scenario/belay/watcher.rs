@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use tonic::Streaming;
 
 use super::client::{Connection, RPC_TIMEOUT, is_terminal, pause};
-use super::observed::Observations;
+use super::records::Observations;
 use crate::trace;
 
 /// How often the server sends a heartbeat.

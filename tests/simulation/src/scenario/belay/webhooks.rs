@@ -1,14 +1,10 @@
-//! A webhook of the executor, whose receiver is away now and then while clocks are wrong; and what the receiver has got, which is compared with the journal.
+//! A webhook of the executor, whose receiver is away now and then while clocks are wrong.
 
-use std::collections::BTreeMap;
-use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use belay_executor::Webhook;
-use belay_journal::{BatchOutcome, StoreWrite};
-use belay_proto::v1::{execution, execution_event::Kind};
 use belay_settings::WebhookEvent;
 use belay_webhooks::{Connect, Connection, Receiver, Secret};
 use futures::StreamExt as _;
@@ -17,8 +13,8 @@ use rand::{Rng, SeedableRng};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::audit::{Evidence, SKEW, Violations};
 use super::hosts::now_micros;
+use super::records::{Delivery, Mailbox};
 use super::shared_journal::SharedJournal;
 use super::site::{EXECUTOR, HORIZON};
 use crate::fault::{Fault, Schedule};
@@ -28,27 +24,25 @@ use crate::{net, trace};
 pub(super) const RECEIVER: &str = "receiver";
 const PORT: u16 = 7300;
 /// The webhook of the settings.
-const WEBHOOK: &str = "alerts";
+pub(super) const WEBHOOK: &str = "alerts";
 const URL: &str = "http://receiver:7300/hook";
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 /// How long the receiver has to answer.
 const TIMEOUT: Duration = Duration::from_millis(800);
-/// The least number of attempts before a message is given up.
-const MIN_ATTEMPTS: usize = 10;
 /// How often the outbox is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// How the messages of one simulation are tried.
 #[derive(Debug, Clone, Copy)]
-struct Terms {
+pub(super) struct Terms {
     max_delay: Duration,
-    give_up_after: Duration,
+    pub(super) give_up_after: Duration,
     /// Whether the receiver never accepts some of the messages.
     refuses_some: bool,
 }
 
 impl Terms {
-    fn of(seed: u64) -> Self {
+    pub(super) fn of(seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed ^ 0x3EB0);
         let max_delay = Duration::from_millis(random.random_range(1_000..=3_000));
         let refuses_some = seed % 4 == 3;
@@ -68,77 +62,13 @@ pub(super) fn max_delay(seed: u64) -> Duration {
 /// Everything has been delivered or given up within this time after the last fault and the last end.
 pub(super) const MAX_DELIVERY: Duration = Duration::from_secs(90);
 
-/// The fate of messages, recorded outside of the machines. Clones are one record.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Mailbox(Arc<Mutex<State>>);
-
-#[derive(Debug, Default)]
-struct State {
-    got: Vec<Delivery>,
-    /// When the executor has tried to connect, in true time in microseconds since the Unix epoch.
-    tried: Vec<i64>,
-    /// The messages that the executor has committed, and since when.
-    committed: BTreeMap<String, i64>,
-    /// How many messages waited when the outbox was looked at last.
-    waiting: Option<usize>,
-    receivers: u64,
-    is_calm: bool,
-}
-
-#[derive(Debug)]
-struct Delivery {
-    id: String,
-    body: Value,
-    at: i64,
-    accepted: bool,
-}
-
-impl Mailbox {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Commits a batch, and records the messages that it stores.
-    pub(super) async fn remembering(
-        &self,
-        batch: &[StoreWrite],
-        commit: impl Future<Output = BatchOutcome>,
-    ) -> BatchOutcome {
-        let begun = now_micros();
-        let answers = commit.await?;
-        let mut state = self.state();
-        for (operation, answer) in batch.iter().zip(&answers) {
-            if let (StoreWrite::Create { outbox, .. } | StoreWrite::Append { outbox, .. }, Ok(_)) = (operation, answer)
-            {
-                state.committed.extend(outbox.iter().map(|message| (message.id.clone(), begun)));
-            }
+/// Looks at the outbox again and again.
+pub(super) async fn watch_outbox(mailbox: Mailbox, journal: SharedJournal) {
+    loop {
+        if let Ok(waiting) = journal.read(|reader| reader.outbox_len(1_000)).await {
+            mailbox.state().waiting = Some(waiting);
         }
-        Ok(answers)
-    }
-
-    /// From now on the receiver accepts everything that it does not refuse for good.
-    pub(super) fn calm(&self) {
-        self.state().is_calm = true;
-    }
-
-    /// Forgets how many messages waited.
-    pub(super) fn look_again(&self) {
-        self.state().waiting = None;
-    }
-
-    /// How many messages wait, as far as the outbox was looked at.
-    pub(super) fn waiting(&self) -> Option<usize> {
-        self.state().waiting
-    }
-
-    /// Looks at the outbox again and again.
-    pub(super) async fn watch(self, journal: SharedJournal) {
-        loop {
-            if let Ok(waiting) = journal.read(|reader| reader.outbox_len(1_000)).await {
-                self.state().waiting = Some(waiting);
-            }
-            tokio::time::sleep(LOOK).await;
-        }
+        tokio::time::sleep(LOOK).await;
     }
 }
 
@@ -240,83 +170,4 @@ fn message(request: &[u8]) -> Option<(String, Value)> {
     let (_, length) = header("content-length")?;
     let (_, id) = header("webhook-id")?;
     (Some(body.len()) == length.parse().ok()).then(|| (id.to_owned(), serde_json::from_str(body).unwrap_or_default()))
-}
-
-/// Every end is delivered at least once, or was given up after its time; and nothing is sent that is not in the journal.
-pub(super) fn audit(evidence: &Evidence<'_>, mailbox: &Mailbox, seed: u64, violations: &mut Violations) {
-    let state = mailbox.state();
-    let mut expected = state.committed.clone();
-    for (name, kept) in &evidence.stored.executions {
-        for event in &kept.events {
-            let Some(Kind::ExecutionFinished(finished)) = &event.kind else { continue };
-            let stored = evidence.owners.stored_at(name, event.sequence).unwrap_or_default();
-            let id = |word: &str| format!("{}.{}.execution.{word}.{WEBHOOK}", kept.execution.uid, event.sequence);
-            expected.entry(id("finished")).or_insert(stored);
-            use execution::State as S;
-            if matches!(finished.state(), S::Failed | S::Partial | S::TimedOut) {
-                expected.entry(id("failed")).or_insert(stored);
-            }
-        }
-    }
-    let terms = Terms::of(seed);
-    for (id, stored) in &expected {
-        if state.got.iter().any(|delivery| delivery.id == *id && delivery.accepted) {
-            trace::count("messages delivered");
-            continue;
-        }
-        // Ten attempts of its own, or ten in a row of which the receiver accepted none: these may have begun before it was stored.
-        let accepted = state.got.iter().filter(|delivery| delivery.accepted && delivery.at <= *stored);
-        let since = accepted.map(|delivery| delivery.at).max().unwrap_or_default();
-        let attempts: Vec<i64> = state.tried.iter().copied().filter(|at| *at > since).collect();
-        let tried_for = attempts.last().map_or(0, |last| last - stored);
-        if attempts.len() < MIN_ATTEMPTS || u128::try_from(tried_for).unwrap_or(0) < terms.give_up_after.as_micros() {
-            let attempts = attempts.len();
-            violations
-                .push(format!("{id} was not delivered, and given up after {attempts} attempts in {tried_for} µs"));
-        }
-        trace::count("messages given up");
-    }
-    for Delivery { id, body, at, .. } in &state.got {
-        if let Some(wrong) = made_up(evidence, &state.committed, id, body, *at) {
-            violations.push(format!("{id} was sent, and {wrong}: {body}"));
-        }
-    }
-}
-
-/// The problem with a message that was sent; `None` when there is none.
-fn made_up(
-    evidence: &Evidence<'_>,
-    committed: &BTreeMap<String, i64>,
-    id: &str,
-    body: &Value,
-    at: i64,
-) -> Option<String> {
-    let (uid, rest) = id.split_once('.')?;
-    let (sequence, rest) = rest.split_once('.')?;
-    let Some((word, WEBHOOK)) = rest.rsplit_once('.') else { return Some("its id names another webhook".to_owned()) };
-    let found = evidence.stored.executions.iter().find(|(_, kept)| kept.execution.uid == uid);
-    let Some((name, kept)) = found else { return Some("no execution is in the journal with its uid".to_owned()) };
-    let sequence: i64 = sequence.parse().ok()?;
-    let Some(event) = usize::try_from(sequence - 1).ok().and_then(|place| kept.events.get(place)) else {
-        return Some("its event is not in the journal".to_owned());
-    };
-    if committed.get(id).is_some_and(|committed| *committed > at + SKEW) {
-        return Some("it was stored later".to_owned());
-    }
-    let data = &body["data"];
-    if body["type"] != word || data["execution"] != **name || data["sequence"] != sequence {
-        return Some("it says something else".to_owned());
-    }
-    if word == "execution.waiting" {
-        trace::count("messages about waits");
-        return None;
-    }
-    match &event.kind {
-        Some(Kind::ExecutionFinished(finished))
-            if data["state"] == finished.state().as_str_name().trim_start_matches("STATE_") =>
-        {
-            None
-        }
-        other => Some(format!("its event is {other:?}")),
-    }
 }

@@ -6,10 +6,9 @@ use serde_json::Value;
 use super::super::calls::json;
 use super::super::client::is_terminal;
 use super::super::inputs::Inputs;
-use super::super::observed::ObservedExecution;
 use super::super::picture::Fold;
+use super::super::records::{ExecutionEvidence, ObservedExecution};
 use super::super::{documents, plans};
-use super::evidence::ExecutionEvidence;
 use super::execution::ExecutionAudit;
 use crate::trace;
 

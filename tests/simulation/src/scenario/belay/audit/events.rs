@@ -8,13 +8,12 @@ use serde_json::Value;
 use super::super::calls::{Call, json};
 use super::super::escalations::Escalations;
 use super::super::lateness::Lateness;
-use super::super::observed::ObservedExecution;
 use super::super::picture::{Account, Depth, Fold};
 use super::super::plans;
 use super::super::promises::{self, Promises};
+use super::super::records::{ExecutionEvidence, ObservedExecution};
 use super::super::spending::Spending;
 use super::super::tools;
-use super::evidence::ExecutionEvidence;
 use super::execution::ExecutionAudit;
 use crate::trace;
 

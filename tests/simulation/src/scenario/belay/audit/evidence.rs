@@ -1,29 +1,15 @@
 //! Evidence that the audit looks at, and violations that it finds.
 
-use belay_proto::v1;
-
 use super::super::archive::Archive;
-use super::super::calls::Blobs;
 use super::super::client::Order;
 use super::super::damage::DamagedCalls;
-use super::super::decisions::StoredData;
-use super::super::forger::RepeatedCalls;
 use super::super::hosts::{Owners, WorkspaceChanges};
-use super::super::observed::Observations;
 use super::super::outside::Outside;
+use super::super::records::{Observations, RepeatedCalls, StoredData};
 use crate::world::TICK;
 
 /// How far one machine's clock may be ahead of another's, in microseconds: one step of the simulation.
 pub(in super::super) const SKEW: i64 = TICK.as_micros() as i64;
-
-/// An execution on the server after the last restart.
-#[derive(Debug, Clone)]
-pub(in super::super) struct ExecutionEvidence {
-    pub(in super::super) execution: v1::Execution,
-    pub(in super::super) events: Vec<v1::ExecutionEvent>,
-    /// The contents of its blobs, by their digests.
-    pub(in super::super) blobs: Blobs,
-}
 
 /// All violations.
 pub(in super::super) type Violations = Vec<String>;

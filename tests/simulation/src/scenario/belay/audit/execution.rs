@@ -4,9 +4,9 @@ use belay_proto::v1::{self, execution_event::Kind};
 
 use super::super::damage::DamagedCalls;
 use super::super::hosts::Owners;
-use super::super::observed::ObservedExecution;
 use super::super::outside::Run;
-use super::evidence::{ExecutionEvidence, Violations};
+use super::super::records::{ExecutionEvidence, ObservedExecution};
+use super::evidence::Violations;
 
 pub(super) struct ExecutionAudit<'a, 'v> {
     pub(super) name: &'a str,

@@ -4,7 +4,7 @@ use belay_proto::v1::{self, step};
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use super::super::observed::Observations;
+use super::super::records::Observations;
 use super::connection::Connection;
 use super::states::to_fall_back;
 use crate::trace;

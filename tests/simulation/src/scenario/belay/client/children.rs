@@ -4,9 +4,9 @@ use belay_proto::v1::{self, execution, step};
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use super::super::deletions;
-use super::super::observed::Observations;
+use super::super::records::Observations;
 use super::connection::Connection;
+use super::deletions;
 use super::order::Order;
 use super::requests::{cancel, look, resolve, resume, suspend};
 use super::states::{is_in_doubt, is_paused_by_person, is_terminal};

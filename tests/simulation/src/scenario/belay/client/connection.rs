@@ -12,7 +12,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
 use super::super::hosts;
-use super::super::observed::Observations;
+use super::super::records::Observations;
 use crate::trace;
 
 /// How long an RPC may take before its connection is replaced: turmoil's TCP does not retransmit what a partition dropped.

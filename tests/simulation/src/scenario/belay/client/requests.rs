@@ -4,9 +4,9 @@ use belay_proto::v1;
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use super::super::observed::Observations;
 use super::super::picture::Depth;
 use super::super::plans;
+use super::super::records::Observations;
 use super::connection::{Connection, RPC_TIMEOUT};
 use crate::trace;
 

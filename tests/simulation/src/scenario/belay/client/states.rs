@@ -2,7 +2,7 @@
 
 use belay_proto::v1::{self, execution, step};
 
-use super::super::observed::Observations;
+use super::super::records::Observations;
 use super::super::tools;
 
 pub(in super::super) fn is_terminal(state: execution::State) -> bool {

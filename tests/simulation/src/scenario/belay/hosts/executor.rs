@@ -105,7 +105,7 @@ async fn start_executor(site: &Site, shared: &SharedJournal) -> Result<Running, 
         false => None,
     };
     if site.bugs.webhooks {
-        tokio::spawn(site.mailbox.clone().watch(shared.clone()));
+        tokio::spawn(webhooks::watch_outbox(site.mailbox.clone(), shared.clone()));
     }
     if site.owners.drives_all(&site.bugs) {
         executions.drive_all().await?;

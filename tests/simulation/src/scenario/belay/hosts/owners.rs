@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use belay_journal::{BatchOutcome, ExecutionKey, StoreWrite, StoreWriteOutcome};
 
 use super::super::bugs::Bugs;
-use super::super::shared_journal::is_fenced;
 use super::clock::now_micros;
 
 /// Knowledge about the owners of a journal that was copied.
@@ -144,5 +143,24 @@ impl Owners {
     /// The fence of the executor that opened the journal last.
     pub(in super::super) fn newest_fence(&self) -> i64 {
         self.with(|owned| owned.newest_fence)
+    }
+}
+
+/// Whether only the owner may do this.
+pub(in super::super) fn is_fenced(operation: &StoreWrite) -> bool {
+    match operation {
+        StoreWrite::Create { .. }
+        | StoreWrite::Append { .. }
+        | StoreWrite::Summarize { .. }
+        | StoreWrite::TakeMessages { .. }
+        | StoreWrite::KeepSnapshot { .. }
+        | StoreWrite::Delete { .. }
+        | StoreWrite::Erase { .. }
+        | StoreWrite::CloseDeletion { .. } => true,
+        StoreWrite::DropDeletions { .. }
+        | StoreWrite::RemoveMessage { .. }
+        | StoreWrite::PostponeMessage { .. }
+        | StoreWrite::RescheduleMessages { .. }
+        | StoreWrite::DropMessages { .. } => false,
     }
 }

@@ -1,33 +1,18 @@
-//! Deletes executions: a root once it has ended, and the executions of steps' plans whenever there is one. What is deleted is gone for readers, nothing
-//! else is, and what a parent has recorded of a child is not changed by it.
+//! Deletes executions: a root once it has ended, and the executions of steps' plans whenever there is one. What is deleted is gone for readers.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use belay_proto::v1::{self, child_ended::End, execution};
+use belay_proto::v1;
 use belay_service_kit::status;
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use super::audit::{Evidence, SKEW, Violations};
-use super::children::Children;
-use super::client::{Connection, is_terminal, pause};
-use super::hosts;
-use super::observed::Observations;
+use super::super::hosts;
+use super::super::records::Observations;
+use super::connection::Connection;
+use super::pause::pause;
+use super::states::is_terminal;
 use crate::trace;
-
-/// The requests to delete one execution.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Deletion {
-    /// The step that it says it belongs to; empty for one that belongs to none.
-    pub(super) parent_step: String,
-    /// How many are neither answered nor refused.
-    pub(super) open: u32,
-    /// When one was acknowledged first, in true time in microseconds since the Unix epoch.
-    pub(super) acknowledged_at: Option<i64>,
-    /// Whether the other services have forgotten it too.
-    pub(super) is_complete: bool,
-}
 
 /// The outcome of one request.
 enum Answer {
@@ -131,66 +116,4 @@ pub(super) async fn delete_child(
         tokio::time::sleep(Duration::from_millis(random.random_range(1..20))).await;
     }
     false
-}
-
-/// The executions that may be gone since they were deleted.
-pub(super) fn gone(evidence: &Evidence<'_>) -> BTreeMap<String, Deletion> {
-    let mut deletions = evidence.observed.deletions();
-    deletions.retain(|name, _| !evidence.stored.executions.contains_key(name));
-    deletions
-}
-
-/// B-28: what was deleted is gone, everywhere, after its end was recorded where it belongs.
-pub(super) fn audit(evidence: &Evidence<'_>, children: &Children<'_>, violations: &mut Violations) {
-    let kept = &evidence.stored.executions;
-    for (name, deletion) in evidence.observed.deletions() {
-        let Some(acknowledged_at) = deletion.acknowledged_at else { continue };
-        if kept.contains_key(&name) {
-            violations.push(format!("{name} was deleted, and is there again"));
-        }
-        if let Some((parent, recorded)) = children.get(&name).and_then(|child| child.recorded())
-            && evidence.owners.stored_at(parent, recorded).is_some_and(|recorded| recorded > acknowledged_at + SKEW)
-        {
-            violations.push(format!("{name} was deleted before {parent} had recorded its end"));
-        }
-        let of_it = |approval: &&v1::Approval| approval.execution == name;
-        if deletion.is_complete
-            && let Some(approval) = evidence.stored.approvals.values().find(of_it)
-        {
-            violations.push(format!("{name} was deleted, and the gate has {}", approval.name));
-        }
-        if deletion.is_complete
-            && let Some(folder) = hosts::own_workspace(&name)
-            // Its forks and the executions of its steps work there.
-            && !kept.values().any(|kept| hosts::workspace(&kept.execution) == folder)
-            && evidence.workspaces.get(&folder).is_some_and(|changes| !changes.is_empty())
-        {
-            violations.push(format!("{name} was deleted, and its workspace is there"));
-        }
-    }
-}
-
-/// Checks that a parent has recorded the end of a deleted child as a client saw it last.
-pub(super) fn of_child(name: &str, ended: &v1::ChildEnded, observed: &Observations) -> Option<String> {
-    use execution::State as S;
-    if let Some(End::Failure(failure)) = &ended.end
-        && failure.reason == "CHILD_LOST"
-    {
-        return Some(format!("{name} had ended and was deleted, and its parent has lost it"));
-    }
-    let seen = observed.last_state(name).filter(|state| is_terminal(*state))?;
-    let fits = match &ended.end {
-        Some(End::Output(_)) => seen == S::Completed,
-        // Its outputs may be too large.
-        Some(End::Failure(failure)) => seen != S::Completed || failure.reason == "CHILD_REFUSED",
-        Some(End::Cancelled(_)) => seen == S::Cancelled,
-        None => false,
-    };
-    trace::count("children deleted after their ends");
-    (!fits).then(|| format!("{name} was {seen:?} when it was deleted, and its parent has recorded {:?}", ended.end))
-}
-
-/// The execution of a step.
-pub(super) fn parent_of(step: &str) -> Option<&str> {
-    step.split_once("/steps/").map(|(parent, _)| parent)
 }

@@ -7,19 +7,19 @@ use belay_proto::v1::Decision;
 use belay_proto::v1::{self, approval, execution};
 use belay_service_kit::cursor::Source;
 
-use super::backup::Backup;
-use super::damage::DamagedCalls;
-use super::deletions::Deletion;
-use super::forks::Fork;
-use super::looker::Look;
-use super::picture::{Account, Depth};
-use super::retention::DeletedExecutions;
+use super::super::backup::Backup;
+use super::super::damage::DamagedCalls;
+use super::super::picture::{Account, Depth};
+use super::super::retention::DeletedExecutions;
+use super::deletion::Deletion;
+use super::fork::Fork;
+use super::look::Look;
 use crate::checker::Checker;
 use crate::trace;
 
 /// Observations of clients. Clones share their state.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Observations {
+pub(in super::super) struct Observations {
     state: Arc<Mutex<State>>,
     checker: Checker,
     /// Whether the gate keeps its store.
@@ -38,7 +38,7 @@ pub(super) struct Observations {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct State {
+pub(in super::super) struct State {
     /// The true time at which all faults have ended, in microseconds since the Unix epoch.
     healed_at: Option<i64>,
     /// Requests whose client has seen the end of the execution.
@@ -67,17 +67,17 @@ impl State {
 
 /// The observations of one approval.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ObservedApproval {
+pub(in super::super) struct ObservedApproval {
     /// The approval, by revision.
-    pub(super) shown: BTreeMap<i64, v1::Approval>,
+    pub(in super::super) shown: BTreeMap<i64, v1::Approval>,
     /// The decision that was acknowledged to a person.
-    pub(super) decided: Option<Decision>,
+    pub(in super::super) decided: Option<Decision>,
     /// The answer to a form that was acknowledged to a person.
-    pub(super) answer: Option<String>,
+    pub(in super::super) answer: Option<String>,
 }
 
 /// Whether an approval in state `before` may later be in state `after`.
-pub(super) fn may_become(before: approval::State, after: approval::State) -> bool {
+pub(in super::super) fn may_become(before: approval::State, after: approval::State) -> bool {
     use approval::State as S;
     match before {
         S::Pending => true,
@@ -87,7 +87,7 @@ pub(super) fn may_become(before: approval::State, after: approval::State) -> boo
 }
 
 /// Whether a decision can have led to a state.
-pub(super) fn leads_to(decision: Decision, state: approval::State) -> bool {
+pub(in super::super) fn leads_to(decision: Decision, state: approval::State) -> bool {
     use approval::State as S;
     match decision {
         Decision::Approve => matches!(state, S::Approved | S::Consumed | S::Stale),
@@ -100,22 +100,22 @@ pub(super) fn leads_to(decision: Decision, state: approval::State) -> bool {
 
 /// The observations of one execution.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ObservedExecution {
-    pub(super) uid: String,
+pub(in super::super) struct ObservedExecution {
+    pub(in super::super) uid: String,
     /// The request that it was started with.
-    pub(super) request_id: String,
+    pub(in super::super) request_id: String,
     /// Events by sequence.
-    pub(super) events: BTreeMap<i64, v1::ExecutionEvent>,
+    pub(in super::super) events: BTreeMap<i64, v1::ExecutionEvent>,
     /// The server's snapshots, by the sequence of their last event.
-    pub(super) accounts: BTreeMap<i64, Account>,
+    pub(in super::super) accounts: BTreeMap<i64, Account>,
     /// The ids of the requests to pause, resume and cancel that were acknowledged.
-    pub(super) requests: BTreeSet<String>,
+    pub(in super::super) requests: BTreeSet<String>,
 }
 
 impl Observations {
     /// `gate_remembers`: the gate keeps its store; `journal_remembers`: so does the executor; `damaged`: whose calls' rows are damaged; `taken`: what retention
     /// has deleted.
-    pub(super) fn new(
+    pub(in super::super) fn new(
         checker: &Checker,
         gate_remembers: bool,
         journal_remembers: bool,
@@ -129,28 +129,28 @@ impl Observations {
     }
 
     /// Whether an executor may be replaced without noticing it.
-    pub(super) fn replaces_executors(&self) -> bool {
+    pub(in super::super) fn replaces_executors(&self) -> bool {
         self.replaces_executors
     }
 
     /// The same, of a run in which an executor may be replaced without noticing it.
     #[must_use]
-    pub(super) fn of_replaced_executors(self, replaces_executors: bool) -> Self {
+    pub(in super::super) fn of_replaced_executors(self, replaces_executors: bool) -> Self {
         Self { replaces_executors, ..self }
     }
 
     /// Whether there is one that only reads the executor's journal.
-    pub(super) fn has_reader(&self) -> bool {
+    pub(in super::super) fn has_reader(&self) -> bool {
         self.has_reader
     }
 
     /// The observations so far.
-    pub(super) fn copy(&self) -> State {
+    pub(in super::super) fn copy(&self) -> State {
         self.state().clone()
     }
 
     /// Restores a copy: the observations since are of a history that is gone.
-    pub(super) fn restore(&self, copy: State) {
+    pub(in super::super) fn restore(&self, copy: State) {
         let mut state = self.state();
         let lost = state.executions.keys().filter(|name| !copy.executions.contains_key(*name));
         lost.for_each(|_| trace::count("executions of a history that is gone"));
@@ -159,22 +159,22 @@ impl Observations {
     }
 
     /// How many approvals are approved, as far as people were shown, and not used yet.
-    pub(super) fn unused_approvals(&self) -> usize {
+    pub(in super::super) fn unused_approvals(&self) -> usize {
         self.state().unused_approvals()
     }
 
     /// How many times everything was restored from a backup.
-    pub(super) fn restores(&self) -> u32 {
+    pub(in super::super) fn restores(&self) -> u32 {
         self.backup.restores()
     }
 
     /// Whether a watcher has to know by itself that everything was restored.
-    pub(super) fn restores_are_silent(&self) -> bool {
+    pub(in super::super) fn restores_are_silent(&self) -> bool {
         self.backup.is_silent()
     }
 
     /// Returns when nothing will be restored from a backup any more.
-    pub(super) async fn until_settled(&self) {
+    pub(in super::super) async fn until_settled(&self) {
         self.backup.until_settled().await;
     }
 
@@ -184,12 +184,12 @@ impl Observations {
     }
 
     /// Records a violation.
-    pub(super) fn violation(&self, what: impl std::fmt::Display) {
+    pub(in super::super) fn violation(&self, what: impl std::fmt::Display) {
         self.checker.violation(what);
     }
 
     /// Records that `request_id` has started `execution`.
-    pub(super) fn started(&self, request_id: &str, execution: &v1::Execution) {
+    pub(in super::super) fn started(&self, request_id: &str, execution: &v1::Execution) {
         trace::count("executions started");
         {
             let mut state = self.state();
@@ -201,13 +201,13 @@ impl Observations {
     }
 
     /// Records an answer about an execution.
-    pub(super) fn saw(&self, execution: &v1::Execution) {
+    pub(in super::super) fn saw(&self, execution: &v1::Execution) {
         let depth = if execution.plan.is_some() { Depth::Steps } else { Depth::Basic };
         self.saw_to(execution, depth);
     }
 
     /// Records what the server told of an execution.
-    pub(super) fn saw_to(&self, execution: &v1::Execution, depth: Depth) {
+    pub(in super::super) fn saw_to(&self, execution: &v1::Execution, depth: Depth) {
         let mut state = self.state();
         let heard = state.executions.entry(execution.name.clone()).or_default();
         if !self.journal_remembers {
@@ -227,7 +227,7 @@ impl Observations {
     }
 
     /// Records that a watcher of execution `name` got `event` from `source`.
-    pub(super) fn shown(&self, name: &str, source: Source, event: v1::ExecutionEvent) {
+    pub(in super::super) fn shown(&self, name: &str, source: Source, event: v1::ExecutionEvent) {
         let mut state = self.state();
         let sequence = event.sequence;
         let before = if self.journal_remembers {
@@ -243,7 +243,7 @@ impl Observations {
     }
 
     /// Records an acknowledged request to pause, resume or cancel execution `name`.
-    pub(super) fn acknowledged(&self, name: &str, request_id: String) {
+    pub(in super::super) fn acknowledged(&self, name: &str, request_id: String) {
         trace::count("requests acknowledged");
         let mut state = self.state();
         let heard = state.executions.entry(name.to_owned()).or_default();
@@ -251,7 +251,7 @@ impl Observations {
     }
 
     /// Records an approval that a person got.
-    pub(super) fn saw_approval(&self, approval: v1::Approval) {
+    pub(in super::super) fn saw_approval(&self, approval: v1::Approval) {
         let (name, revision, state) = (approval.name.clone(), approval.revision, approval.state());
         trace::event(format_args!("{name} is {state:?} for {}", approval.call));
         if !self.gate_remembers {
@@ -281,7 +281,7 @@ impl Observations {
     }
 
     /// Records an acknowledged decision.
-    pub(super) fn decided(&self, decision: Decision, approval: &v1::Approval) {
+    pub(in super::super) fn decided(&self, decision: Decision, approval: &v1::Approval) {
         let (name, state) = (&approval.name, approval.state());
         if !self.gate_remembers {
             if !leads_to(decision, state) {
@@ -296,7 +296,7 @@ impl Observations {
     }
 
     /// Records an acknowledged answer.
-    pub(super) fn answered(&self, form: &v1::Approval, answer: &str) {
+    pub(in super::super) fn answered(&self, form: &v1::Approval, answer: &str) {
         if form.state() != approval::State::Answered {
             self.violation(format_args!("{} was answered, and is {:?}", form.name, form.state()));
         }
@@ -306,27 +306,27 @@ impl Observations {
     }
 
     /// Whether an execution that has ended may resume from before its end: a backup has been put back, or will be.
-    pub(super) fn end_may_be_gone(&self) -> bool {
+    pub(in super::super) fn end_may_be_gone(&self) -> bool {
         self.execution_may_be_gone() || self.backup.is_due()
     }
 
     /// Returns whether an acknowledged execution may be missing.
-    pub(super) fn execution_may_be_gone(&self) -> bool {
+    pub(in super::super) fn execution_may_be_gone(&self) -> bool {
         !self.journal_remembers || self.restores() > 0
     }
 
     /// Whether the journal keeps what was written in it: false where a copy from before takes its place.
-    pub(super) fn journal_remembers(&self) -> bool {
+    pub(in super::super) fn journal_remembers(&self) -> bool {
         self.journal_remembers
     }
 
     /// Whether an execution is known in the history that is left.
-    pub(super) fn is_known(&self, name: &str) -> bool {
+    pub(in super::super) fn is_known(&self, name: &str) -> bool {
         self.journal_remembers && self.state().executions.get(name).is_some_and(|known| !known.uid.is_empty())
     }
 
     /// Records that a request to delete an execution is sent, and the step that it belongs to.
-    pub(super) fn deleting(&self, name: &str, parent_step: &str) {
+    pub(in super::super) fn deleting(&self, name: &str, parent_step: &str) {
         let mut state = self.state();
         let deletion = state.deletions.entry(name.to_owned()).or_default();
         deletion.open += 1;
@@ -334,14 +334,14 @@ impl Observations {
     }
 
     /// Records that a request to delete an execution was refused.
-    pub(super) fn not_deleted(&self, name: &str) {
+    pub(in super::super) fn not_deleted(&self, name: &str) {
         if let Some(deletion) = self.state().deletions.get_mut(name) {
             deletion.open -= 1;
         }
     }
 
     /// Records that a request to delete an execution was acknowledged, at this true time in microseconds since the Unix epoch.
-    pub(super) fn deleted(&self, name: &str, now: i64, complete: bool) {
+    pub(in super::super) fn deleted(&self, name: &str, now: i64, complete: bool) {
         let mut state = self.state();
         let deletion = state.deletions.entry(name.to_owned()).or_default();
         deletion.acknowledged_at.get_or_insert(now);
@@ -349,7 +349,7 @@ impl Observations {
     }
 
     /// The executions that may have been deleted.
-    pub(super) fn deletions(&self) -> BTreeMap<String, Deletion> {
+    pub(in super::super) fn deletions(&self) -> BTreeMap<String, Deletion> {
         let mut deletions = self.state().deletions.clone();
         for (name, taken) in self.taken.all() {
             let deletion = deletions.entry(name).or_default();
@@ -363,87 +363,87 @@ impl Observations {
     }
 
     /// Whether retention has deleted an execution, or may have.
-    pub(super) fn is_taken(&self, name: &str) -> bool {
+    pub(in super::super) fn is_taken(&self, name: &str) -> bool {
         self.taken.has(name)
     }
 
     /// Records two answers that fit together only if an execution went on after its end.
-    pub(super) fn looked(&self, look: Look) {
+    pub(in super::super) fn looked(&self, look: Look) {
         self.state().looks.push(look);
     }
 
     /// All that [`Self::looked`] has recorded.
-    pub(super) fn looks(&self) -> Vec<Look> {
+    pub(in super::super) fn looks(&self) -> Vec<Look> {
         self.state().looks.clone()
     }
 
     /// Records a fork that was acknowledged.
-    pub(super) fn forked(&self, name: &str, fork: Fork) {
+    pub(in super::super) fn forked(&self, name: &str, fork: Fork) {
         self.state().forks.insert(name.to_owned(), fork);
     }
 
     /// All forks that were acknowledged, by their names.
-    pub(super) fn forks(&self) -> BTreeMap<String, Fork> {
+    pub(in super::super) fn forks(&self) -> BTreeMap<String, Fork> {
         self.state().forks.clone()
     }
 
     /// The newest state of an execution that a client was shown.
-    pub(super) fn last_state(&self, name: &str) -> Option<execution::State> {
+    pub(in super::super) fn last_state(&self, name: &str) -> Option<execution::State> {
         let state = self.state();
         let (_, newest) = state.executions.get(name)?.accounts.last_key_value()?;
         execution::State::try_from(newest.picture.state).ok()
     }
 
     /// Records that an approval that was shown is missing.
-    pub(super) fn approval_is_gone(&self, message: &str) {
+    pub(in super::super) fn approval_is_gone(&self, message: &str) {
         if self.gate_remembers && self.deletions().is_empty() && self.restores() == 0 {
             self.violation(format_args!("an approval that was shown is gone: {message}"));
         }
     }
 
     /// The observations of all approvals, by name.
-    pub(super) fn approvals(&self) -> BTreeMap<String, ObservedApproval> {
+    pub(in super::super) fn approvals(&self) -> BTreeMap<String, ObservedApproval> {
         self.state().approvals.clone()
     }
 
     /// Records that the client has seen the end of the execution that it requested.
-    pub(super) fn ended(&self, request_id: &str) {
+    pub(in super::super) fn ended(&self, request_id: &str) {
         self.state().ended.insert(request_id.to_owned());
     }
 
     /// The number of requests whose client has seen the end of the execution.
-    pub(super) fn ended_count(&self) -> usize {
+    pub(in super::super) fn ended_count(&self) -> usize {
         self.state().ended.len()
     }
 
     /// The requests among `requests` whose client has not seen the end of the execution.
-    pub(super) fn open(&self, requests: &[String]) -> Vec<String> {
+    pub(in super::super) fn open(&self, requests: &[String]) -> Vec<String> {
         let state = self.state();
         requests.iter().filter(|id| !state.ended.contains(*id)).cloned().collect()
     }
 
     /// Records that all faults have ended, at this true time in microseconds since the Unix epoch.
-    pub(super) fn set_healed(&self, now: i64) {
+    pub(in super::super) fn set_healed(&self, now: i64) {
         self.state().healed_at = Some(now);
     }
 
     /// Whether all faults have ended.
-    pub(super) fn is_healed(&self) -> bool {
+    pub(in super::super) fn is_healed(&self) -> bool {
         self.healed_at().is_some()
     }
 
     /// The true time at which all faults have ended, in microseconds since the Unix epoch.
-    pub(super) fn healed_at(&self) -> Option<i64> {
+    pub(in super::super) fn healed_at(&self) -> Option<i64> {
         self.state().healed_at
     }
 
     /// Whether the ledger's row of a call of this step was damaged.
-    pub(super) fn is_row_damaged(&self, step: &str) -> bool {
+    pub(in super::super) fn is_row_damaged(&self, step: &str) -> bool {
         self.damaged.is_of_step(step)
     }
 
     /// The observations of all executions, by name.
-    pub(super) fn all(&self) -> BTreeMap<String, ObservedExecution> {
+    pub(in super::super) fn all(&self) -> BTreeMap<String, ObservedExecution> {
         self.state().executions.clone()
     }
 }
