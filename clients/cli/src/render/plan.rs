@@ -75,6 +75,9 @@ pub(super) fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> 
             other => format!("for each of {}", shorten(&clean(other.as_str().unwrap_or_default()), MAX_CALL)),
         });
     }
+    if step.fail_fast {
+        conditions.push("none after one that fails".to_owned());
+    }
     if let Some(repeat) = &step.repeat {
         let delay = repeat.delay.as_ref().map(|delay| format!(", {} after each", time::short(time::duration(delay))));
         let until = shorten(&clean(&repeat.until), MAX_CALL);

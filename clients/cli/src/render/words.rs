@@ -159,7 +159,7 @@ pub(crate) fn skipped(reason: SkipReason, because: &str) -> String {
         SkipReason::DependencySkipped => format!("depends on {step}, which did not complete"),
         SkipReason::ConditionFalse if because.is_empty() => "its condition is false".to_owned(),
         SkipReason::ConditionFalse => format!("it runs after another end of {step}"),
-        SkipReason::StopOnError => format!("{step} failed, and the plan stops on an error"),
+        SkipReason::StopOnError => format!("{step} failed before it could start"),
         SkipReason::Cancelled => "the execution was cancelled".to_owned(),
         SkipReason::TimedOut => "the execution ran out of time".to_owned(),
         SkipReason::ApprovalSkipped => "a person chose to skip it".to_owned(),

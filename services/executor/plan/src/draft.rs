@@ -131,6 +131,9 @@ pub struct StepDraft {
     /// A list, or a template that becomes one: the step runs once for each entry. Once, when `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_each: Option<Value>,
+    /// Whether no more of its entries or calls start once one has failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fail_fast: bool,
     /// Until when it runs again. It runs once, when `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<RepeatDraft>,

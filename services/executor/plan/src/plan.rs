@@ -63,6 +63,7 @@ pub struct StepSpec {
     pub(crate) condition: Option<Condition>,
     pub(crate) for_each: Option<Template>,
     pub(crate) repeat: Option<Repeat>,
+    pub(crate) fail_fast: bool,
     pub(crate) timeout: Option<Duration>,
     pub(crate) attempt_timeout: Option<Duration>,
     pub(crate) exclusive: bool,

@@ -95,6 +95,7 @@ pub(super) fn apply(
                 }
             });
             execution.progress.first_failure.get_or_insert_with(|| failure.clone());
+            steps::for_each::failed(execution, step);
             execution.dependency_ended(step, time)?;
             let undoes = execution.steps[step].spec.recovery(failure.class) == Some(RecoveryStrategy::Compensate);
             let stops = execution.plan().stop_on_error() || failure.class == ErrorClass::Fatal || undoes;

@@ -14,7 +14,8 @@ impl Execution {
     pub(super) fn drain(&self, stop: Stop) -> Vec<Body> {
         let index = &self.index;
         let started = index.to_request.len() + index.to_start_without_slot.len() + index.backing_off.len();
-        if index.pending + started + index.unknown.len() == 0 && !index.has_ready() {
+        let open = index.pending + started + index.unknown.len() + index.to_skip.len();
+        if open == 0 && !index.has_ready() {
             return Vec::new();
         }
         let (reason, cause) = match stop {

@@ -83,6 +83,7 @@ impl StepClass {
         let none = Self { to_resolve: record.end.is_some(), holds_resources, ..Self::default() };
         match record.state {
             StepState::Pending => Self { is_pending: true, to_skip: record.to_skip.is_some(), ..none },
+            StepState::Ready if !started && record.to_skip.is_some() => Self { to_skip: true, ..none },
             StepState::Ready if !started => match record.not_before {
                 None => Self { is_ready: slot, to_start_without_slot: !slot, ..none },
                 ready_from => Self { ready_from, ..none },

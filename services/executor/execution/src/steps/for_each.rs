@@ -343,6 +343,21 @@ pub(crate) fn ended(execution: &mut Execution, step: StepKey) {
     }
 }
 
+/// An entry has failed: where its step fails fast, the entries that have not started are to be skipped.
+pub(crate) fn failed(execution: &mut Execution, entry: StepKey) {
+    let record = &execution.steps[entry];
+    let Some(list) = record.runs_for().filter(|_| record.spec.fail_fast()) else { return };
+    for index in 0..execution.steps[list].items.current().len() {
+        let other = execution.steps[list].items.current()[index];
+        let record = &execution.steps[other];
+        if record.state == StepState::Ready && !record.has_started() {
+            execution.update_step(other, |record| {
+                record.to_skip.get_or_insert((SkipReason::StopOnError, entry));
+            });
+        }
+    }
+}
+
 /// A step whose calls have one effect is skipped with the call that was to commit it: nothing that it did is there.
 fn commit_skipped(execution: &mut Execution, step: StepKey, whole: StepKey) {
     let record = &execution.steps[step];

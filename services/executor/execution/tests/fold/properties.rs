@@ -338,6 +338,7 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             },
             depends_on,
             for_each,
+            fail_fast: false,
             repeat: seed.repeat.map(|(until, max, delay)| RepeatDraft {
                 until: until.replace("SELF", &format!("s{place}")),
                 max,
@@ -445,6 +446,9 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
         }
     };
     let mut steps: Vec<StepDraft> = seeds.iter().enumerate().map(draft).collect();
+    for (step, seed) in steps.iter_mut().zip(seeds) {
+        step.fail_fast = seed.compensates && step.repeat.is_none() && has_entries(step);
+    }
     let have_entries: BTreeSet<String> =
         steps.iter().filter(|step| has_entries(step)).map(|step| step.id.clone()).collect();
     // What became of the entries is read where there are some.

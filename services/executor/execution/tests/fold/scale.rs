@@ -22,6 +22,7 @@ fn step(place: usize, depends_on: Option<usize>) -> StepDraft {
         condition: String::new(),
         for_each: None,
         repeat: None,
+        fail_fast: false,
         fallback: Vec::new(),
         compensate: None,
         resources: Vec::new(),

@@ -16,7 +16,7 @@ mod wait;
 pub use wait::is_signal_name;
 
 use crate::{
-    RunWhen, StepDraft,
+    RunWhen, StepDraft, StepKindDraft,
     limits::{MAX_DESCRIPTION_CHARS, MAX_STEP_ID_CHARS},
 };
 
@@ -40,6 +40,11 @@ impl Checker<'_> {
         self.on_error(&path.key("on_error"), &step.on_error, calls_tool);
         let condition = self.condition(&path.key("condition"), &step.condition);
         let for_each = step.for_each.as_ref().and_then(|list| self.list(&path.key("for_each"), list));
+        if step.fail_fast && step.for_each.is_none() && !matches!(step.kind, StepKindDraft::Calls { .. }) {
+            self.rule(&path.key("fail_fast"), || {
+                "is for steps with `for_each` or `calls`, and this one has none: remove it, or write `stop_on_error` in the plan".to_owned()
+            });
+        }
         let until = step.repeat.as_ref().and_then(|repeat| self.repeat(&path, step, repeat));
         let fallback = self.fallback(&path.key("fallback"), &step.fallback);
         self.resources(&path.key("resources"), &step.resources);

@@ -65,6 +65,11 @@ impl StepSpec {
         self.for_each.as_ref()
     }
 
+    /// Whether no more of its entries or calls start once one has failed.
+    pub fn fail_fast(&self) -> bool {
+        self.fail_fast
+    }
+
     /// Until when it runs again; `None` when it does not.
     pub fn repeat(&self) -> Option<&Repeat> {
         self.repeat.as_ref()

@@ -70,6 +70,10 @@ pub(super) fn step() -> Value {
             ],
             "examples": ["${list.result.files}", {"matrix": {"os": ["linux", "macos"], "version": [1, 2]}}],
         },
+        "fail_fast": optional(json!({
+            "description": "Whether no more of its entries or `calls` start once one has failed after its attempts; those that run are not stopped.",
+            "type": "boolean", "default": false,
+        })),
         "repeat": optional(json!({
             "description": format!(
                 "The step runs again until a condition holds, each time as a step of its own, at most {MAX_ROUNDS} times; its output is that of the last round."
@@ -212,6 +216,10 @@ pub(super) fn step() -> Value {
     }));
     // It is one step for each entry, or for each round.
     rules.push(json!({"if": present("repeat"), "then": absent("for_each")}));
+    rules.push(json!({
+        "if": {"required": ["fail_fast"], "properties": {"fail_fast": {"const": true}}},
+        "then": {"anyOf": [present("for_each"), present("calls")]},
+    }));
     // After which ends it runs is said in one way only.
     rules.extend(joins_once());
     // They would look at a workspace that has nothing of the step.

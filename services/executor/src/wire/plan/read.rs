@@ -91,6 +91,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
             condition: step.condition,
             for_each,
             repeat,
+            fail_fast: step.fail_fast,
             timeout: duration_from(step.timeout.as_ref(), || at("timeout"), &mut violations),
             attempt_timeout: duration_from(step.attempt_timeout.as_ref(), || at("attempt_timeout"), &mut violations),
             exclusive,

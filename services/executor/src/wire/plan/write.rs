@@ -154,6 +154,7 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
         .into(),
         condition: step.condition,
         for_each: step.for_each.map(payload),
+        fail_fast: step.fail_fast,
         repeat: step.repeat.map(|RepeatDraft { until, max, delay }| v1::Repeat {
             until,
             max: i32::try_from(max).unwrap_or(i32::MAX),

@@ -56,6 +56,30 @@ fn an_empty_list_is_an_empty_output() {
     );
 }
 
+// Those that run are not stopped, and those that the failure kept from starting are made when the step is tried again.
+#[test]
+fn no_more_start_after_one_that_fails_where_the_step_fails_fast() {
+    let play = story("build; pack after build")
+        .parallelism(2)
+        .for_each("build", json!([1, 2, 3, 4]))
+        .fail_fast("build")
+        .replies("build~0: invalid, ok; build~1: ok 3s")
+        .acts("9s retry")
+        .play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, build started, build lists 4, build~0 started, build~1 started",
+            "1s build~0 failed INVALID, build~2 skipped STOP_ON_ERROR by build~0, build~3 skipped STOP_ON_ERROR by build~0",
+            "3s build~1 completed, build failed ITEMS_FAILED, pack skipped DEPENDENCY_FAILED by build, PARTIAL",
+            "9s build pack build~0 build~2 build~3 run again, build started attempt 2, build lists 4, build~0 started attempt 2, build~2 started",
+            "10s build~0 completed, build~3 started, build~2 completed",
+            "11s build~3 completed, build collects [{},{},{},{}], build completed, pack started",
+            "12s pack completed, COMPLETED",
+        ]
+    );
+}
+
 #[test]
 fn the_others_run_to_their_end_when_one_fails() {
     let play = story("build; pack after build; note")

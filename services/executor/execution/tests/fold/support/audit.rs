@@ -649,6 +649,14 @@ impl Audit {
     }
 
     fn step_started(&mut self, step: usize, attempt: u32, time: Timestamp) {
+        if let Some(&list) = self.lists.get(&step).filter(|list| self.spec(**list).fail_fast()) {
+            let has_failed =
+                self.current(list).is_some_and(|entries| entries.iter().any(|entry| self.failed.contains(entry)));
+            assert!(
+                !has_failed || self.attempts.contains_key(&step),
+                "step {step} starts after another entry has failed"
+            );
+        }
         self.check_may_start();
         // Number 1, S2-FR-006, S4-12.
         assert!(self.may_run(step), "step {step} started before what it waits for");

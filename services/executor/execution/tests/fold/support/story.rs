@@ -43,6 +43,7 @@ pub(crate) fn story(steps: &str) -> Story {
             condition: String::new(),
             for_each: None,
             repeat: None,
+            fail_fast: false,
             fallback: Vec::new(),
             compensate: None,
             resources: Vec::new(),
@@ -169,6 +170,12 @@ impl Story {
     /// A step runs for each entry of this list.
     pub(crate) fn for_each(mut self, id: &str, list: Value) -> Self {
         self.step(id).for_each = Some(list);
+        self
+    }
+
+    /// No more entries or calls of a step start once one has failed.
+    pub(crate) fn fail_fast(mut self, id: &str) -> Self {
+        self.step(id).fail_fast = true;
         self
     }
 

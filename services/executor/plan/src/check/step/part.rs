@@ -198,6 +198,7 @@ impl Part {
                 max: draft.max,
                 delay: draft.delay,
             }),
+            fail_fast: draft.fail_fast,
             timeout: draft.timeout,
             attempt_timeout: draft.attempt_timeout,
             exclusive: draft.exclusive,

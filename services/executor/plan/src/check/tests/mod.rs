@@ -22,6 +22,7 @@ pub(super) fn step_with(id: &str, depends_on: &[&str], arguments: Value) -> Step
         condition: String::new(),
         for_each: None,
         repeat: None,
+        fail_fast: false,
         fallback: Vec::new(),
         compensate: None,
         resources: Vec::new(),

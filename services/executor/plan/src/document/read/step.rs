@@ -97,6 +97,7 @@ impl<'n> Reader<'n> {
         };
         draft.verbatim = self.texts(&mut fields, "verbatim", "names of arguments");
         draft.for_each = self.precise(fields.take_exactly("for_each"));
+        draft.fail_fast = fields.take_exactly("fail_fast").is_some_and(|value| value.flag(&mut self.report));
         draft.repeat = fields.take_exactly("repeat").and_then(|value| self.repeat(&value));
         draft.resources = self.texts(&mut fields, "resources", "names");
         draft.budget = fields.take_exactly("budget").and_then(|value| self.budget(&value));
@@ -159,6 +160,7 @@ pub(super) fn blank() -> StepDraft {
         condition: String::new(),
         for_each: None,
         repeat: None,
+        fail_fast: false,
         timeout: None,
         attempt_timeout: None,
         exclusive: false,

@@ -18,10 +18,11 @@ use crate::{
 };
 
 /// Fields that a step or a plan has, and a group does not.
-const OF_A_PLAN: [&str; 13] = [
+const OF_A_PLAN: [&str; 14] = [
     "timeout",
     "for_each",
     "repeat",
+    "fail_fast",
     "tool",
     "calls",
     "effects",
