@@ -322,6 +322,12 @@ fn step(step: &v1::StepSpec) -> Value {
         "attempt_timeout": step.attempt_timeout.as_ref().map(of_duration),
         "retry": step.retry.as_ref().map(of_retry),
     }));
+    if let Some(v1::Repeat { until, max, delay }) = &step.repeat {
+        written["repeat"] = filled(json!({"until": until, "max": max, "delay": delay.as_ref().map(of_duration)}));
+    }
+    if step.fail_fast {
+        written["fail_fast"] = true.into();
+    }
     // An empty list is one, too.
     if let Some(list) = &step.for_each {
         written["for_each"] = json_of(Some(list));

@@ -1,5 +1,7 @@
 //! Adds to generated plans what only some scenarios have: checks that look at files or run commands, resources, escalations.
 
+use std::time::Duration;
+
 use belay_proto::v1::{self, check, step_spec};
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -97,6 +99,25 @@ pub(super) fn limit(random: &mut StdRng, plan: &mut v1::Plan) {
         let on_exhausted = v1::ExhaustedAction::Fail.into();
         plan.budget =
             Some(v1::Budget { calls: Some(random.random_range(2..=8)), on_exhausted, ..v1::Budget::default() });
+    }
+}
+
+/// Has some steps that make one call repeat it, most of them more than once, and some lists fail fast.
+pub(super) fn repeat(random: &mut StdRng, plan: &mut v1::Plan) {
+    for step in &mut plan.steps {
+        let makes_one = matches!(step.kind, Some(step_spec::Kind::Tool(_))) && !plans::has_entries(step);
+        let is_plain = step.compensate.is_none() && step.postconditions.is_empty();
+        if makes_one && is_plain && random.random_bool(0.7) {
+            let delay = random.random_bool(0.5).then(|| random.random_range(1..3_000));
+            let odd = random.random_range(0..2);
+            step.repeat = Some(v1::Repeat {
+                until: format!("${{{}.result.run}} % 2 == {odd}", step.id),
+                max: random.random_range(1..=3),
+                delay: delay.map(|ms| belay_proto::duration(Duration::from_millis(ms))),
+            });
+        }
+        let runs_together = step.for_each.is_some() || matches!(step.kind, Some(step_spec::Kind::Calls(_)));
+        step.fail_fast = runs_together && random.random_bool(0.3);
     }
 }
 

@@ -335,9 +335,9 @@ fn call_several(random: &mut StdRng, index: usize, step: &mut v1::StepSpec) {
     step.kind = Some(step_spec::Kind::Calls(v1::CallsStep { calls, exclusive, ..v1::CallsStep::default() }));
 }
 
-/// Whether steps of its own do a step's work: for the entries of a list, or for its calls.
+/// Whether steps of its own do a step's work: for the entries of a list, for its rounds, or for its calls.
 pub(super) fn has_entries(step: &v1::StepSpec) -> bool {
-    step.for_each.is_some() || matches!(step.kind, Some(step_spec::Kind::Calls(_)))
+    step.for_each.is_some() || step.repeat.is_some() || matches!(step.kind, Some(step_spec::Kind::Calls(_)))
 }
 
 /// Calls that change nothing and fail now and then, whose earlier results are used; the same plan each time but for its order.

@@ -184,7 +184,7 @@ impl Promises {
     /// An attempt makes the calls that its checks take and its own in their order, each after those before it have completed.
     fn checks(&mut self, kind: &Kind, step: usize, fold: &Fold) -> Vec<String> {
         let spec = &fold.plan.steps[step];
-        let is_call = matches!(spec.kind, Some(step_spec::Kind::Tool(_))) && spec.for_each.is_none();
+        let is_call = matches!(spec.kind, Some(step_spec::Kind::Tool(_))) && !plans::has_entries(spec);
         if !is_call {
             return Vec::new();
         }

@@ -119,6 +119,9 @@ pub(super) fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
             if bugs.defect.is_none_or(|defect| defect == Defect::HeldBudgetIgnored) {
                 features::limit(&mut StdRng::seed_from_u64(order.seed ^ 32), &mut order.plan);
             }
+            if bugs.defect.is_none() {
+                features::repeat(&mut StdRng::seed_from_u64(order.seed ^ 256), &mut order.plan);
+            }
             features::wait_longer(random, &mut order.plan);
         }
     }

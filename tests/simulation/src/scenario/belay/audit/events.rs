@@ -168,7 +168,7 @@ impl<'a> ExecutionAudit<'a, '_> {
                 let is_call = |step: usize| {
                     let spec = &fold.plan.steps[step];
                     // Nor does a step that has others run for the entries of its list.
-                    matches!(spec.kind, Some(v1::step_spec::Kind::Tool(_))) && spec.for_each.is_none()
+                    matches!(spec.kind, Some(v1::step_spec::Kind::Tool(_))) && !plans::has_entries(spec)
                 };
                 let others = steps
                     .iter()
@@ -217,6 +217,14 @@ impl<'a> ExecutionAudit<'a, '_> {
         let outputs =
             entries.filter(|entry| !commits(entry)).map(|entry| json(fold.picture.steps[entry].output.as_ref(), blobs));
         let (outputs, found) = (Value::from_iter(outputs), json(collected.output.as_ref(), blobs));
+        // Of rounds the last one is enough, and the others were not.
+        let outputs = match fold.plan.steps[list].repeat {
+            None => outputs,
+            Some(_) => {
+                trace::count("rounds that were enough");
+                outputs.as_array().and_then(|rounds| rounds.last()).cloned().unwrap_or_default()
+            }
+        };
         if outputs.as_array().is_some_and(|outputs| outputs.len() > 1) {
             trace::count("lists of several entries collected");
         }

@@ -115,6 +115,13 @@ impl Fold {
         if first > 0 && self.listed.get(&list) != Some(&first) {
             return Err(format!("step {list} lists entries from {first} on"));
         }
+        let spec = &self.plan.steps[list];
+        if spec.repeat.as_ref().is_some_and(|repeat| listed.items.len() != 1 || first >= repeat.max as usize) {
+            return Err(format!("step {list} begins round {} of at most {:?}", first + 1, spec.repeat));
+        }
+        if first > 0 && spec.repeat.is_some() {
+            trace::count("rounds after the first");
+        }
         self.listed.insert(list, first + listed.items.len());
         for (number, item) in listed.items.iter().enumerate().map(|(place, item)| (first + place, item)) {
             let item = item.as_json().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
