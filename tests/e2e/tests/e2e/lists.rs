@@ -25,6 +25,41 @@ fn the_fan_out_counts_two_hundred_files() {
     assert_eq!(execution["totals"]["total"], 202);
 }
 
+/// B-01: whichever process dies, also while a round waits for its delay, each round is made once, and the last gives the result.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_round_is_made_once_whatever_dies() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut services = Services::start(folder.path()).await;
+    let client = Client::new(&services.socket());
+    let plan = "
+        id: rounds
+        steps:
+          - id: poll
+            repeat: {until: '${poll.result.n} == 8', max: 20, delay: 60ms}
+            tool: noop
+            arguments: {sleep_ms: 30, output: {n: '${item.value.round}', before: '${poll.result.n ?? 0}'}}
+          - {id: after, tool: noop, arguments: {output: ['${poll.result}', '${poll.results[6].value.before}']}}
+    ";
+    client.start("rounds", plan).await;
+    let watcher = client.clone();
+    let watch = tokio::spawn(async move { watcher.watch_to_the_end("rounds").await });
+    let mut kills = 0;
+    while !watch.is_finished() && kills < 10 {
+        tokio::time::sleep(Duration::from_millis(40 + 17 * (kills % 5))).await;
+        services.restart(if kills % 3 == 0 { Service::Runner } else { Service::Executor }).await;
+        kills += 1;
+    }
+    let picture = watch.await.unwrap();
+    assert_eq!(picture.state(), Some(State::Completed), "after {kills} kills");
+    assert_eq!(picture.count(|kind| matches!(kind, Kind::ToolCallCompleted(_))), 9, "each call completes once");
+    assert_eq!(picture.count(|kind| matches!(kind, Kind::StepItemsListed(_))), 8);
+    let last = picture.events().iter().rev().find_map(|event| match &event.kind {
+        Some(Kind::ToolCallCompleted(completed)) => completed.result.as_ref()?.as_json().map(str::to_owned),
+        _ => None,
+    });
+    assert_eq!(last.as_deref(), Some(r#"[{"before":7,"n":8},6]"#));
+}
+
 /// B-01: whichever process dies, each entry is done once, and the results are collected in order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_entry_is_done_once_whatever_dies() {
