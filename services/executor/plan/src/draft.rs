@@ -140,6 +140,9 @@ pub struct StepDraft {
     /// The longest time for all attempts and the waits between them; `None` means no limit.
     #[serde(default, with = "duration::option", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+    /// The longest times of the groups that it stands in, by their ids: from the start of the first of a group's steps.
+    #[serde(default, with = "duration::map", skip_serializing_if = "BTreeMap::is_empty")]
+    pub group_timeouts: BTreeMap<String, Duration>,
     /// The longest time for one attempt; `None` means the tool's default.
     #[serde(default, with = "duration::option", skip_serializing_if = "Option::is_none")]
     pub attempt_timeout: Option<Duration>,

@@ -98,6 +98,28 @@ pub(crate) mod option {
     }
 }
 
+/// Serde for durations by name, as texts.
+pub(crate) mod map {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(
+        durations: &BTreeMap<String, Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(durations.iter().map(|(name, duration)| (name, Text(*duration))))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<String, Duration>, D::Error> {
+        let texts = BTreeMap::<String, Text>::deserialize(deserializer)?;
+        Ok(texts.into_iter().map(|(name, text)| (name, text.0)).collect())
+    }
+}
+
 /// Serde for a list of durations as texts.
 pub(crate) mod list {
     use super::*;

@@ -64,6 +64,7 @@ pub struct StepSpec {
     pub(crate) for_each: Option<Template>,
     pub(crate) repeat: Option<Repeat>,
     pub(crate) fail_fast: bool,
+    pub(crate) group_timeouts: BTreeMap<String, Duration>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) attempt_timeout: Option<Duration>,
     pub(crate) exclusive: bool,

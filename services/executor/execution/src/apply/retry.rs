@@ -1,6 +1,6 @@
 //! Applies that steps which have ended run again.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     EscalationRetry, Execution, ExecutionState, ExecutionTrigger, Retried, StepKey, StepState, StepTrigger, Timestamp,
@@ -57,6 +57,10 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
     // What a rate limit said before counts no longer: a person asks for another attempt.
     execution.progress.queued_until = None;
     for &step in &steps {
+        // The time of its groups begins with the first of these that starts.
+        for group in Arc::clone(&execution.steps[step].spec).group_timeouts().keys() {
+            execution.progress.groups.remove(group);
+        }
         execution.run_again(step, time)?;
     }
     for &step in &waiting {

@@ -1,5 +1,7 @@
 //! Applies the events about attempts at steps.
 
+use std::sync::Arc;
+
 use belay_plan::{RecoveryStrategy, ToolStep};
 use belay_reasons as reasons;
 
@@ -246,10 +248,11 @@ fn check(execution: &Execution, step: StepKey, attempt: u32, by: StepTrigger) ->
             to_request || matches!(record.end, Some(AttemptEnd::Failed(_) | AttemptEnd::Denied(_)))
         }
         (StepState::Running, StepTrigger::Cancelled) => to_request || matches!(record.end, Some(AttemptEnd::Cancelled)),
-        // A step whose condition has no value fails before its first attempt.
+        // A step whose condition has no value, or whose group has no time left, fails before its first attempt.
         (StepState::Ready, StepTrigger::Failed) => {
             let has_begun = execution.started_at.is_some();
-            to_request || has_begun && !record.has_started() && record.condition().is_some()
+            let may_fail = record.condition().is_some() || execution.group_deadline(step).is_some();
+            to_request || has_begun && !record.has_started() && may_fail
         }
         (StepState::Ready, StepTrigger::Cancelled) => to_request,
         _ => true,
@@ -276,6 +279,10 @@ fn started(execution: &mut Execution, step: StepKey, attempt: u32, time: Timesta
         return Err(Violation::ResourceInUse { step: id.clone(), resource: resource.clone() });
     }
     execution.transition_step(step, StepTrigger::Started, time)?;
+    let spec = Arc::clone(&execution.steps[step].spec);
+    for group in spec.group_timeouts().keys() {
+        execution.progress.groups.entry(group.clone()).or_insert(time);
+    }
     execution.update_step(step, |record| {
         (record.attempt, record.operations) = (attempt, 0);
         (record.operations_before_purpose, record.questions, record.checked) = (0, 0, 0);

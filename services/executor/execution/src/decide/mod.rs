@@ -268,8 +268,7 @@ impl Execution {
         // An earlier result, which takes the place of one that came too late, is still checked.
         let is_checked = self.steps[step].has_done() && self.steps[step].cached_from().is_some();
         if !is_checked && self.step_deadline(step).is_some_and(|deadline| deadline <= context.now) {
-            let message = "The step's time limit ran out between two calls.";
-            return Some(self.fail(step, Failure::new(ErrorClass::Timeout, reasons::STEP_TIMEOUT, message)));
+            return Some(self.fail(step, self.out_of_time(step, context.now)));
         }
         let record = &self.steps[step];
         match record.needs_operation() {
@@ -291,12 +290,33 @@ impl Execution {
         Some(self.about(step, record.attempt + 1, StepEvent::Started))
     }
 
+    /// When the step has to have ended, by its own limit or by that of a group that it stands in.
     pub(crate) fn step_deadline(&self, step: StepKey) -> Option<Timestamp> {
         let record = &self.steps[step];
         // That of a step that runs for each entry of a list is the limit of each.
-        let limit = record.spec.timeout().filter(|_| !record.has_entries())?;
+        let limit = record.spec.timeout().filter(|_| !record.has_entries());
         // Time spent waiting for approval does not count towards the step's time limit.
-        Some(record.started_at?.saturating_add(limit + record.waited))
+        let own = limit.zip(record.started_at).map(|(limit, started)| started.saturating_add(limit + record.waited));
+        [own, self.group_deadline(step).map(|(deadline, _)| deadline)].into_iter().flatten().min()
+    }
+
+    /// When the first of the groups that the step stands in ends, and which that is; `None` when none of them has begun that has a limit.
+    pub(crate) fn group_deadline(&self, step: StepKey) -> Option<(Timestamp, &str)> {
+        let record = &self.steps[step];
+        // What undoes a step is done when nothing else runs any more; a list fails with its entries.
+        let is_limited = record.compensates().is_none() && record.items.listed.is_none();
+        let limits = record.spec.group_timeouts().iter().filter(|_| is_limited);
+        let begun = limits.filter_map(|(group, limit)| Some((group, limit, self.groups.get(group)?)));
+        begun.map(|(group, limit, begun)| (begun.saturating_add(*limit + record.waited), group.as_str())).min()
+    }
+
+    /// The failure of a step whose time has run out before its next call.
+    fn out_of_time(&self, step: StepKey, now: Timestamp) -> Failure {
+        let message = match self.group_deadline(step).filter(|(deadline, _)| *deadline <= now) {
+            Some((_, group)) => format!("The time limit of the group `{group}` ran out before the step had ended."),
+            None => "The step's time limit ran out between two calls.".to_owned(),
+        };
+        Failure::new(ErrorClass::Timeout, reasons::STEP_TIMEOUT, message)
     }
 
     pub(crate) fn fail(&self, step: StepKey, failure: Failure) -> Body {

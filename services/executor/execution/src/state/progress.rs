@@ -1,6 +1,6 @@
 //! The progress of an execution as a whole, besides its state, its steps and its operations.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +45,8 @@ pub struct ExecutionProgress {
     pub(crate) totals: Totals,
     /// The account of the plan's budget.
     pub(crate) account: Account,
+    /// When the first step of each group with a time limit started, since the execution was last retried.
+    pub(crate) groups: BTreeMap<String, Timestamp>,
 }
 
 impl ExecutionProgress {
@@ -71,6 +73,7 @@ impl ExecutionProgress {
             ledger_id: String::new(),
             first_failure: None,
             totals: Totals { total: steps, ..Totals::default() },
+            groups: BTreeMap::new(),
             account: Account::with_spent(created.spent),
         }
     }

@@ -237,6 +237,13 @@ pub(crate) fn next(
             }
         }
     };
+    // Of its own it has no limit: it would end after its group, whatever happens.
+    if let (WaitCondition::Time { until }, Some((deadline, group))) = (&condition, execution.group_deadline(step))
+        && *until > deadline
+    {
+        let message = format!("The step waits for longer than the time limit of the group `{group}` leaves.");
+        return Some(execution.fail(step, Failure::new(ErrorClass::Timeout, reasons::STEP_TIMEOUT, message)));
+    }
     let wait = execution.operation_id(execution.next_operation(step));
     Some(Body::Operation { id: wait, event: OperationEvent::Requested(Work::Wait(condition)) })
 }

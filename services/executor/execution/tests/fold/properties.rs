@@ -339,6 +339,7 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             depends_on,
             for_each,
             fail_fast: false,
+            group_timeouts: Default::default(),
             repeat: seed.repeat.map(|(until, max, delay)| RepeatDraft {
                 until: until.replace("SELF", &format!("s{place}")),
                 max,
@@ -448,6 +449,9 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
     let mut steps: Vec<StepDraft> = seeds.iter().enumerate().map(draft).collect();
     for (step, seed) in steps.iter_mut().zip(seeds) {
         step.fail_fast = seed.compensates && step.repeat.is_none() && has_entries(step);
+        if seed.rank % 5 == 0 {
+            step.group_timeouts = [("g".to_owned(), Duration::from_secs(9))].into();
+        }
     }
     let have_entries: BTreeSet<String> =
         steps.iter().filter(|step| has_entries(step)).map(|step| step.id.clone()).collect();

@@ -23,6 +23,7 @@ fn step(place: usize, depends_on: Option<usize>) -> StepDraft {
         for_each: None,
         repeat: None,
         fail_fast: false,
+        group_timeouts: Default::default(),
         fallback: Vec::new(),
         compensate: None,
         resources: Vec::new(),

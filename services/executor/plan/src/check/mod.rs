@@ -130,6 +130,7 @@ pub(crate) fn retry_problems(retry: &RetryPolicy) -> Vec<(FieldPath, String)> {
         inputs: &inputs,
         places: &places,
         comparisons_left: 0,
+        group_timeouts: BTreeMap::new(),
         findings: Findings::default(),
     };
     checker.retry(&FieldPath::root(), retry);
@@ -189,6 +190,7 @@ fn nested(
         inputs: &draft.inputs,
         places,
         comparisons_left: MAX_COMPARISONS,
+        group_timeouts: BTreeMap::new(),
         findings: Findings::default(),
     };
     for (path, message) in unsplit {
@@ -308,6 +310,8 @@ struct Checker<'d> {
     inputs: &'d BTreeMap<String, Input>,
     places: &'d Places,
     comparisons_left: usize,
+    /// The time limits of groups, each with the position of the first step that names it.
+    group_timeouts: BTreeMap<String, (usize, Duration)>,
     findings: Findings<Problem>,
 }
 

@@ -4,6 +4,7 @@ mod call_part;
 mod calls;
 mod checks;
 mod failures;
+mod groups;
 mod kind;
 mod part;
 mod plan_inputs;
@@ -102,6 +103,7 @@ impl Checker<'_> {
         dependencies.sort_unstable();
         dependencies.dedup();
         self.duration(&path.key("timeout"), step.timeout);
+        self.group_timeouts(&path.key("group_timeouts"), position, steps);
         self.duration(&path.key("attempt_timeout"), step.attempt_timeout);
         if let Some(retry) = &step.retry {
             self.retry(&path.key("retry"), retry);

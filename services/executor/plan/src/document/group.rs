@@ -40,6 +40,8 @@ pub(super) struct Group<'n> {
     pub(super) run_when: RunWhen,
     pub(super) condition: String,
     pub(super) retry: Option<RetryPolicy>,
+    /// From the start of the first of its steps.
+    pub(super) timeout: Option<Duration>,
     pub(super) attempt_timeout: Option<Duration>,
     /// Its steps, and those of the groups in it.
     pub(super) steps: Range<usize>,
@@ -161,6 +163,9 @@ impl<'n> StepsAndGroups<'n> {
                 let draft = &mut step.draft;
                 // Inner groups come first, so that the outermost one stays.
                 draft.group.clone_from(&group.id);
+                if let Some(timeout) = group.timeout {
+                    draft.group_timeouts.insert(group.id.clone(), timeout);
+                }
                 // What undoes a step, and what is checked after its call, may name the step itself.
                 let begins = !draft.depends_on.iter().any(|on| own.contains(&on.step))
                     && !named_steps(draft).any(|id| id != draft.id && own.contains(&id));

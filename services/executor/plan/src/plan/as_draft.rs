@@ -50,6 +50,7 @@ impl StepSpec {
             condition: self.condition.as_ref().map(|condition| condition.source().to_owned()).unwrap_or_default(),
             for_each: self.for_each.as_ref().map(|list| list.source().clone()),
             fail_fast: self.fail_fast,
+            group_timeouts: self.group_timeouts.clone(),
             repeat: self.repeat.as_ref().map(Repeat::to_draft),
             timeout: self.timeout,
             attempt_timeout: self.attempt_timeout,

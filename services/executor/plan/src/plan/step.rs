@@ -1,6 +1,9 @@
 //! Attributes of a step: its dependencies, calls, checks, limits and retries.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use belay_reasons::ErrorClass;
 use serde_json::Value;
@@ -68,6 +71,11 @@ impl StepSpec {
     /// Whether no more of its entries or calls start once one has failed.
     pub fn fail_fast(&self) -> bool {
         self.fail_fast
+    }
+
+    /// The longest times of the groups that it stands in, by their ids: from the start of the first of a group's steps.
+    pub fn group_timeouts(&self) -> &BTreeMap<String, Duration> {
+        &self.group_timeouts
     }
 
     /// Until when it runs again; `None` when it does not.

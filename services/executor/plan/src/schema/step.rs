@@ -94,6 +94,12 @@ pub(super) fn step() -> Value {
             },
         })),
         "timeout": optional(duration("The longest time for all attempts and the delays between them.")),
+        "group_timeouts": {
+            "description": "The time limits of groups that the step stands in, by their ids; a group's own `timeout` is given to its steps.",
+            "type": "object",
+            "maxProperties": MAX_NESTED_GROUPS,
+            "additionalProperties": duration("From the start of the first of the group's steps."),
+        },
         "on_error": {"anyOf": [{"$ref": "#/$defs/on_error"}, {"type": "null"}]},
         "order": optional(json!({
             "description": "Its position in the plan, instead of its position in the list; all steps have it, or none.",
@@ -277,6 +283,8 @@ pub(super) fn group(step: &Value, steps: &Value) -> Value {
     let fields = fields.map(|name| (name.to_owned(), of_step[name].clone()));
     let (mut fields, mut rules) = with_other_names(Value::Object(fields.into_iter().collect()));
     fields["steps"] = steps.clone();
+    fields["timeout"] =
+        optional(duration("The longest time from the start of the first of its steps to the end of the last."));
     rules.push(present_as_any("id"));
     rules.extend(joins_once());
     let description = format!(

@@ -92,6 +92,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
             for_each,
             repeat,
             fail_fast: step.fail_fast,
+            group_timeouts: group_timeouts_from(step.group_timeouts, &at, &mut violations),
             timeout: duration_from(step.timeout.as_ref(), || at("timeout"), &mut violations),
             attempt_timeout: duration_from(step.attempt_timeout.as_ref(), || at("attempt_timeout"), &mut violations),
             exclusive,
@@ -305,6 +306,26 @@ fn outcome_from(outcome: i32) -> Option<Outcome> {
         v1::Outcome::Failure => Some(Outcome::Failure),
         v1::Outcome::Skipped => Some(Outcome::Skipped),
     }
+}
+
+fn group_timeouts_from(
+    timeouts: Vec<v1::GroupTimeout>,
+    at: &dyn Fn(&str) -> String,
+    violations: &mut Vec<Violation>,
+) -> BTreeMap<String, Duration> {
+    let mut read = BTreeMap::new();
+    for (place, v1::GroupTimeout { group, timeout }) in timeouts.into_iter().enumerate() {
+        let field = |name: &str| at(&format!("group_timeouts[{place}].{name}"));
+        let Some(timeout) = timeout.as_ref() else {
+            violations.push(violation(field("timeout"), "is required: the time limit of the group"));
+            continue;
+        };
+        let timeout = duration_from(Some(timeout), || field("timeout"), violations).unwrap_or_default();
+        if read.insert(group, timeout).is_some() {
+            violations.push(violation(field("group"), "names a group again: give each once"));
+        }
+    }
+    read
 }
 
 fn repeat_from(repeat: v1::Repeat, field: &str, violations: &mut Vec<Violation>) -> RepeatDraft {

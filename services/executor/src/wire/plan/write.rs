@@ -1,6 +1,6 @@
 //! Writes plans as messages.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use belay_plan::{
     AuditLevel, Backoff, Budget, CheckDraft, Dependency, Escalation, Input, OnError, OnExhausted, Outcome, Plan,
@@ -102,6 +102,10 @@ fn escalation_message(escalation: &Escalation) -> v1::Escalation {
     v1::Escalation { retries, backoff, exponential, pause: *then == Then::Pause }
 }
 
+fn group_timeout_message((group, timeout): (String, Duration)) -> v1::GroupTimeout {
+    v1::GroupTimeout { group, timeout: Some(belay_proto::duration(timeout)) }
+}
+
 fn resource_message((name, capacity): (String, u32)) -> v1::PlanResource {
     v1::PlanResource { name, capacity: i32::try_from(capacity).unwrap_or(i32::MAX) }
 }
@@ -155,6 +159,7 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
         condition: step.condition,
         for_each: step.for_each.map(payload),
         fail_fast: step.fail_fast,
+        group_timeouts: step.group_timeouts.into_iter().map(group_timeout_message).collect(),
         repeat: step.repeat.map(|RepeatDraft { until, max, delay }| v1::Repeat {
             until,
             max: i32::try_from(max).unwrap_or(i32::MAX),

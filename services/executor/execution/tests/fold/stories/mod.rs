@@ -13,6 +13,7 @@ mod escalation;
 mod fallback;
 mod for_each;
 mod forking;
+mod groups;
 mod joins;
 mod on_error;
 mod order;

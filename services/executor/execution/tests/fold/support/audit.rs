@@ -383,10 +383,13 @@ impl Audit {
                 self.step_ended(step, *progress);
             }
             StepEvent::Failed { failure, progress } => {
-                // Before its first attempt only its condition fails a step.
+                // Before its first attempt only its condition fails a step, or the time limit of its group.
                 let is_added = self.lists.contains_key(&step) || self.undoes.contains_key(&step);
                 let has_condition = self.spec(step).condition().is_some() && !is_added;
-                if has_condition && attempt == self.before(step) {
+                let is_late = !self.spec(step).group_timeouts().is_empty() && failure.reason == "STEP_TIMEOUT";
+                if is_late && attempt == self.before(step) {
+                    assert!(!self.attempts.contains_key(&step), "step {step} had started");
+                } else if has_condition && attempt == self.before(step) {
                     assert!(!self.attempts.contains_key(&step) && self.may_run(step));
                     assert!(
                         ["CONDITION_FAILED", "UNRESOLVED_REFERENCE"].contains(&failure.reason.as_str()),

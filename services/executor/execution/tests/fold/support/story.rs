@@ -44,6 +44,7 @@ pub(crate) fn story(steps: &str) -> Story {
             for_each: None,
             repeat: None,
             fail_fast: false,
+            group_timeouts: Default::default(),
             fallback: Vec::new(),
             compensate: None,
             resources: Vec::new(),
@@ -170,6 +171,14 @@ impl Story {
     /// A step runs for each entry of this list.
     pub(crate) fn for_each(mut self, id: &str, list: Value) -> Self {
         self.step(id).for_each = Some(list);
+        self
+    }
+
+    /// Steps stand in a group with this time limit, in seconds.
+    pub(crate) fn in_group(mut self, group: &str, seconds: u64, steps: &str) -> Self {
+        for id in steps.split_whitespace() {
+            self.step(id).group_timeouts.insert(group.to_owned(), Duration::from_secs(seconds));
+        }
         self
     }
 

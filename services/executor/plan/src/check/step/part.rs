@@ -200,6 +200,7 @@ impl Part {
             }),
             fail_fast: draft.fail_fast,
             timeout: draft.timeout,
+            group_timeouts: draft.group_timeouts,
             attempt_timeout: draft.attempt_timeout,
             exclusive: draft.exclusive,
             verbatim: draft.verbatim,

@@ -23,6 +23,7 @@ pub(super) fn step_with(id: &str, depends_on: &[&str], arguments: Value) -> Step
         for_each: None,
         repeat: None,
         fail_fast: false,
+        group_timeouts: Default::default(),
         fallback: Vec::new(),
         compensate: None,
         resources: Vec::new(),

@@ -1,5 +1,7 @@
 //! Reads a step: which kind it is, and what steps of every kind have.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value as Json;
 
 use super::{
@@ -113,6 +115,9 @@ impl<'n> Reader<'n> {
         draft.run_when = self.run_when(&mut fields);
         draft.condition = self.condition(&mut fields);
         draft.timeout = fields.take(&mut self.report, "timeout").and_then(|value| self.timeout(&value));
+        if let Some(timeouts) = fields.take_exactly("group_timeouts") {
+            draft.group_timeouts = self.group_timeouts(&timeouts);
+        }
         draft.attempt_timeout =
             fields.take(&mut self.report, "attempt_timeout").and_then(|value| self.duration(&value));
         draft.exclusive = fields.take(&mut self.report, "exclusive").is_some_and(|value| value.flag(&mut self.report));
@@ -162,6 +167,7 @@ pub(super) fn blank() -> StepDraft {
         repeat: None,
         fail_fast: false,
         timeout: None,
+        group_timeouts: BTreeMap::new(),
         attempt_timeout: None,
         exclusive: false,
         verbatim: Vec::new(),

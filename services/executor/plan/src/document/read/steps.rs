@@ -1,6 +1,9 @@
 //! Reads lists of steps and groups: their order, and what both have.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::{
     super::{
@@ -18,8 +21,7 @@ use crate::{
 };
 
 /// Fields that a step or a plan has, and a group does not.
-const OF_A_PLAN: [&str; 14] = [
-    "timeout",
+const OF_A_PLAN: [&str; 13] = [
     "for_each",
     "repeat",
     "fail_fast",
@@ -77,6 +79,7 @@ impl<'n> Reader<'n> {
             run_when: RunWhen::default(),
             condition: String::new(),
             retry: None,
+            timeout: None,
             attempt_timeout: None,
             steps: 0..0,
         };
@@ -96,6 +99,14 @@ impl<'n> Reader<'n> {
         }
         group.condition = self.condition(&mut fields);
         group.retry = fields.take(&mut self.report, "retry").and_then(|value| self.retry(&value));
+        // At the group, and not for each of its steps.
+        group.timeout = fields.take_exactly("timeout").and_then(|value| {
+            let timeout = self.duration(&value)?;
+            if timeout.is_zero() {
+                value.refuse(&mut self.report, || "must be longer than 0".to_owned());
+            }
+            Some(timeout).filter(|timeout| !timeout.is_zero())
+        });
         group.attempt_timeout =
             fields.take(&mut self.report, "attempt_timeout").and_then(|value| self.duration(&value));
         let order = self.order_of(&mut fields);
@@ -123,6 +134,24 @@ impl<'n> Reader<'n> {
         }
         let within = self.steps(&steps, positions);
         (order, Entry::Group(Box::new(group), within))
+    }
+
+    /// The time limits of the groups that a step stands in, by their ids.
+    pub(super) fn group_timeouts(&mut self, timeouts: &Value<'n>) -> BTreeMap<String, Duration> {
+        let Some(entries) = timeouts.node.entries() else {
+            timeouts.refuse(&mut self.report, || {
+                "must be an object with a time limit for each group, such as {build: 10m}".to_owned()
+            });
+            return BTreeMap::new();
+        };
+        let mut read = BTreeMap::new();
+        for entry in entries {
+            let value = Value { path: timeouts.path.key(entry.key.name.clone()), node: &entry.value };
+            if let Some(timeout) = self.duration(&value) {
+                read.insert(entry.key.name.clone(), timeout);
+            }
+        }
+        read
     }
 
     /// Sorts the steps by their `order` fields.

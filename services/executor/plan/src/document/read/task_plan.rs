@@ -149,6 +149,7 @@ impl<'n> Reader<'n> {
             run_when: RunWhen::default(),
             condition: String::new(),
             retry: None,
+            timeout: None,
             attempt_timeout: None,
             steps: 0..0,
         };

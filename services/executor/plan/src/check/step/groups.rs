@@ -1,0 +1,40 @@
+//! The time limits of the groups that a step stands in.
+
+use crate::{
+    StepDraft,
+    check::{Checker, id_problem},
+    duration,
+    limits::{MAX_NESTED_GROUPS, MAX_STEP_ID_CHARS},
+    path::{FieldPath, shown},
+};
+
+impl Checker<'_> {
+    /// A group has one limit, which all its steps name.
+    pub(super) fn group_timeouts(&mut self, path: &FieldPath, position: usize, steps: &[StepDraft]) {
+        let timeouts = &steps[position].group_timeouts;
+        if timeouts.len() > MAX_NESTED_GROUPS {
+            self.rule(path, || {
+                format!("names {} groups, and a step stands in at most {MAX_NESTED_GROUPS}", timeouts.len())
+            });
+        }
+        for (group, timeout) in timeouts {
+            let field = path.key(group.clone());
+            if let Some(problem) = id_problem(group, MAX_STEP_ID_CHARS) {
+                self.rule(&field, || problem);
+            }
+            self.duration(&field, Some(*timeout));
+            let first = self.group_timeouts.entry(group.clone()).or_insert((position, *timeout));
+            let (first, before) = *first;
+            if before != *timeout {
+                let other = shown(&steps[first].id);
+                self.rule(&field, || {
+                    format!(
+                        "is {}, and step `{other}` says {}: a group has one time limit",
+                        duration::format(*timeout),
+                        duration::format(before)
+                    )
+                });
+            }
+        }
+    }
+}
