@@ -121,7 +121,9 @@ pub(super) fn is_fenced(operation: &StoreWrite) -> bool {
         | StoreWrite::KeepSnapshot { .. }
         | StoreWrite::Delete { .. }
         | StoreWrite::Erase { .. }
-        | StoreWrite::CloseDeletion { .. } => true,
+        | StoreWrite::CloseDeletion { .. }
+        | StoreWrite::PutSchedule { .. }
+        | StoreWrite::DeleteSchedule { .. } => true,
         StoreWrite::DropDeletions { .. }
         | StoreWrite::RemoveMessage { .. }
         | StoreWrite::PostponeMessage { .. }
