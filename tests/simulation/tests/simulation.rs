@@ -243,6 +243,23 @@ const SCENARIOS: &[Scenario] = &[
             ],
         },
     },
+    // Each nominal time of a schedule is decided once, whatever a clock says and whenever the executor is killed.
+    Scenario {
+        name: "belay_scheduling",
+        run: belay::scheduling,
+        expect: Expect::Holds {
+            seeds: 20,
+            counted: &[
+                "clocks set back",
+                "clocks set forward",
+                "firings of schedules",
+                "kills",
+                "power losses",
+                "times that schedules skipped",
+                "triggers of schedules",
+            ],
+        },
+    },
     Scenario {
         name: "belay_driving_some",
         run: belay::driving_some,

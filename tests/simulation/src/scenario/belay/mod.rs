@@ -47,6 +47,7 @@ mod recurring_faults;
 mod retention;
 mod run;
 mod scenarios;
+mod scheduling;
 mod shared_journal;
 mod site;
 mod slow_journal;
@@ -72,3 +73,4 @@ pub use self::scenarios::{
     losing_the_ledger, nesting, replacing_executors, restoring_everything, restoring_the_journal, retaining, telling,
     waiting,
 };
+pub use self::scheduling::scheduling;
