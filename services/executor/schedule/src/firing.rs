@@ -29,8 +29,9 @@ impl Firing {
     /// a time is never carried out twice; a trigger has one of its own.
     #[must_use]
     pub fn execution_id(&self, schedule: &str) -> String {
-        let infix = if self.origin == Origin::Trigger { "trigger-" } else { "" };
-        format!("{schedule}-{infix}{}", compact(self.nominal))
+        // At the end, where no name of another schedule can lead to the same id.
+        let suffix = if self.origin == Origin::Trigger { "-trigger" } else { "" };
+        format!("{schedule}-{}{suffix}", compact(self.nominal))
     }
 }
 
@@ -56,7 +57,7 @@ mod tests {
         let id = |origin| Firing { nominal: 1_774_744_200, origin }.execution_id("nightly");
         assert_eq!(id(Origin::Schedule), "nightly-20260329t003000z");
         assert_eq!(id(Origin::Backfill), id(Origin::Schedule));
-        assert_eq!(id(Origin::Trigger), "nightly-trigger-20260329t003000z");
+        assert_eq!(id(Origin::Trigger), "nightly-20260329t003000z-trigger");
         let longest = "a".repeat(crate::MAX_NAME_LEN);
         let firing = Firing { nominal: 0, origin: Origin::Trigger };
         assert!(firing.execution_id(&longest).len() <= 64);

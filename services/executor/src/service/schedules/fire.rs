@@ -115,8 +115,10 @@ async fn step(
     let mut schedule = StoredSchedule::read(row)?;
     record_ends(registry, &mut schedule, cancelled).await?;
     let decision = decide(&schedule.specification, &schedule.state, seconds(registry));
+    let skipped = decision.state.skipped.saturating_sub(schedule.state.skipped);
     schedule.state = decision.state;
     schedule.store(registry).await?;
+    (0..skipped).for_each(|_| registry.measures.schedule("skipped"));
     drop(turn);
     let started = start_all(registry, &schedule).await;
     cancel(registry, &schedule, cancelled).await;
@@ -171,9 +173,13 @@ async fn start_all(registry: &Arc<ExecutionRegistry>, schedule: &StoredSchedule)
         let (namespace, id) = (schedule.namespace(), schedule.id());
         let outcome = start::start(registry, namespace, id, &schedule.definition, *firing).await;
         match &outcome {
-            Start::Exists => tracing::info!(schedule = id, execution = firing.execution_id(id), "A schedule has fired"),
+            Start::Exists => {
+                registry.measures.schedule("started");
+                tracing::info!(schedule = id, execution = firing.execution_id(id), "A schedule has fired");
+            }
             Start::Never(why) => {
                 let why = registry.reading.sealer.shown(why.clone());
+                registry.measures.schedule("failed");
                 tracing::warn!(schedule = id, execution = firing.execution_id(id), why, "A schedule could not fire");
             }
             Start::Later(why) => {

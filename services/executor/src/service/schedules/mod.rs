@@ -12,6 +12,7 @@ use belay_execution::digest;
 use belay_proto::v1::{
     self,
     schedule_service_server::{ScheduleService, ScheduleServiceServer},
+    start_execution_request,
 };
 use belay_reasons as reasons;
 use belay_schedule::{Firing, State, backfill, decide};
@@ -26,7 +27,11 @@ use super::{
     start_execution::start_execution,
 };
 use crate::{
-    ExecutionReader, ExecutionRegistry, names::namespace, owned::schedule_changes::ScheduleKey, store::secrets::shown,
+    ExecutionReader, ExecutionRegistry,
+    intake::submitted::{Source, accepted},
+    names::namespace,
+    owned::schedule_changes::ScheduleKey,
+    store::secrets::shown,
 };
 
 /// How many schedules there are at most, in all namespaces together.
@@ -182,6 +187,17 @@ impl Schedules {
             return Err(status::invalid("schedule.execution", message).into());
         }
         let request = v1::StartExecutionRequest { validate_only: true, ..start::request(namespace, id, &execution) };
+        let source = match request.source.clone() {
+            Some(start_execution_request::Source::Plan(plan)) => Some(Source::Message(plan)),
+            Some(start_execution_request::Source::Document(document)) => Some(Source::Document(document)),
+            None => None,
+        };
+        if let Some(source) = source
+            && accepted(registry, &source).await?.0.is_dry_run()
+        {
+            let message = "has a plan with `dry_run: true`, which never starts an execution: take that out of the plan";
+            return Err(status::invalid("schedule.execution", message).into());
+        }
         let mut request = Request::new(request);
         request.extensions_mut().insert(start::planner(&caller.to_string()));
         let started = start_execution(registry, request).await?;
@@ -310,5 +326,22 @@ impl ScheduleService for Schedules {
         registry.schedules.changed(key.clone());
         tracing::info!(schedule = definition::name(&key), principal = %caller, "A schedule was deleted");
         Ok(Response::new(v1::DeleteScheduleResponse {}))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B-19: a planner may change the schedules it has created, and no others.
+    #[test]
+    fn a_planner_changes_its_own_schedules_and_an_operator_all() {
+        let planner = Principal::person("bot", [Role::Planner]);
+        assert!(check_may_change(&planner, "person:bot").is_ok());
+        for other in ["person:bot2", "person:owner", "bot", ""] {
+            let refused = check_may_change(&planner, other).unwrap_err();
+            assert_eq!(status::reason(&refused).as_deref(), Some("ROLE_MISSING"), "{other}");
+        }
+        assert!(check_may_change(&Principal::owner(), "person:bot").is_ok());
     }
 }

@@ -288,7 +288,7 @@ fn audit(seen: &Seen) -> Vec<String> {
         };
         let prefix = format!("{PARENT}/executions/{id}-");
         let own: Vec<&str> = executions.iter().filter_map(|name| name.strip_prefix(&prefix)).collect();
-        let fired = own.iter().filter(|rest| !rest.starts_with("trigger-")).count() as i64;
+        let fired = own.iter().filter(|rest| !rest.ends_with("-trigger")).count() as i64;
         (0..fired).for_each(|_| trace::count("firings of schedules"));
         (0..schedule.skipped).for_each(|_| trace::count("times that schedules skipped"));
         let started = own.len() as i64;
