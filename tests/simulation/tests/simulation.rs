@@ -475,6 +475,11 @@ const SCENARIOS: &[Scenario] = &[
         expect: Expect::Found { violation: "and by the events", first: 0, within: 200 },
     },
     Scenario {
+        name: "belay_scheduled_starts_forgotten",
+        run: belay::scheduled_starts_forgotten,
+        expect: Expect::Found { violation: "executions exist", first: 0, within: 200 },
+    },
+    Scenario {
         name: "belay_question_of_another_run",
         run: belay::question_of_another_run,
         expect: Expect::Found { violation: "and what is recorded is", first: 13, within: 200 },

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use belay_defects::{Defect, is_planted};
 use belay_execution::Control;
 use belay_schedule::{Firing, decide};
 use futures::future::select_all;
@@ -117,7 +118,13 @@ async fn step(
     let decision = decide(&schedule.specification, &schedule.state, seconds(registry));
     let skipped = decision.state.skipped.saturating_sub(schedule.state.skipped);
     schedule.state = decision.state;
-    schedule.store(registry).await?;
+    if is_planted(Defect::ScheduledStartsForgotten) {
+        let starting = std::mem::take(&mut schedule.state.starting);
+        schedule.store(registry).await?;
+        schedule.state.starting = starting;
+    } else {
+        schedule.store(registry).await?;
+    }
     (0..skipped).for_each(|_| registry.measures.schedule("skipped"));
     drop(turn);
     let started = start_all(registry, &schedule).await;

@@ -73,4 +73,4 @@ pub use self::scenarios::{
     losing_the_ledger, nesting, replacing_executors, restoring_everything, restoring_the_journal, retaining, telling,
     waiting,
 };
-pub use self::scheduling::scheduling;
+pub use self::scheduling::{scheduled_starts_forgotten, scheduling};

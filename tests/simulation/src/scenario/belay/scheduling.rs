@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use belay_defects::Defect;
 use belay_proto::v1::{self, schedule::Overlap, schedule_service_client::ScheduleServiceClient, step_spec};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -59,6 +60,19 @@ type Record = Arc<Mutex<Seen>>;
 /// # Errors
 /// A description of the violation.
 pub fn scheduling(seed: u64) -> Result<(), String> {
+    run(seed)
+}
+
+/// A defect of the services' own code: [`Defect::ScheduledStartsForgotten`].
+///
+/// # Errors
+/// A description of the violation.
+pub fn scheduled_starts_forgotten(seed: u64) -> Result<(), String> {
+    belay_defects::plant(Defect::ScheduledStartsForgotten);
+    run(seed)
+}
+
+fn run(seed: u64) -> Result<(), String> {
     let mut random = StdRng::seed_from_u64(seed);
     let conditions = Conditions::generate(&mut random);
     let mut world = World::new(seed, &conditions, MAX_DURATION);
