@@ -143,6 +143,7 @@ fn no_field_is_named_by_a_keyword() {
 fn a_point_in_time_is_a_time_by_its_name() {
     for field in messages().iter().flat_map(|message| message.fields().collect::<Vec<_>>()) {
         let is_time = field.kind().as_message().is_some_and(|kind| kind.full_name() == "google.protobuf.Timestamp");
-        assert!(!is_time || field.name().ends_with("_time"), "{}", field.full_name());
+        let end = if field.is_list() { "_times" } else { "_time" };
+        assert!(!is_time || field.name().ends_with(end), "{}", field.full_name());
     }
 }

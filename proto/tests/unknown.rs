@@ -205,7 +205,7 @@ fn an_optional_text_of_a_request_is_not_empty() {
     }
     // The fields by which a request is told from another, and those that narrow what it is about.
     for (suffix, count) in
-        [(".request_id", 15), (".etag", 10), (".execution_id", 2), (".workspace", 2), (".execution", 2)]
+        [(".request_id", 18), (".etag", 10), (".execution_id", 2), (".workspace", 2), (".execution", 2)]
     {
         assert_eq!(found.iter().filter(|name| name.ends_with(suffix)).count(), count, "{suffix} of {found:?}");
     }

@@ -8,7 +8,7 @@ use crate::{
     args::{Format, GlobalArgs, execution_help},
     commands::{
         approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, namespaces, plan, policy,
-        principals, prune, run, serve, stats, store, tools, why,
+        principals, prune, run, schedules, serve, stats, store, tools, why,
     },
 };
 
@@ -64,6 +64,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Executions(Executions),
     #[command(subcommand)]
+    Schedules(Schedules),
+    #[command(subcommand)]
     Namespaces(Namespaces),
     #[command(subcommand)]
     Tools(Tools),
@@ -86,6 +88,7 @@ impl Command {
         match self {
             Command::Run(verb) => verb.policy.choice(),
             Command::Serve(verb) => verb.policy.choice(),
+            Command::Schedules(Schedules::Create(verb)) => verb.policy.choice(),
             _ => PolicyChoice::Keep,
         }
     }
@@ -106,6 +109,12 @@ impl Command {
             Command::Executions(Executions::SetOutput(_)) => "belay executions set-output",
             Command::Executions(Executions::RetryStep(_)) => "belay executions retry-step",
             Command::Executions(Executions::EditPlan(_)) => "belay executions edit-plan",
+            Command::Schedules(Schedules::Create(_)) => "belay schedules create",
+            Command::Schedules(Schedules::Pause(_)) => "belay schedules pause",
+            Command::Schedules(Schedules::Resume(_)) => "belay schedules resume",
+            Command::Schedules(Schedules::Trigger(_)) => "belay schedules trigger",
+            Command::Schedules(Schedules::Backfill(_)) => "belay schedules backfill",
+            Command::Schedules(Schedules::Delete(_)) => "belay schedules delete",
             Command::Approve(_) | Command::Approvals(Approvals::Approve(_)) => "belay approvals approve",
             Command::Deny(_) | Command::Approvals(Approvals::Deny(_)) => "belay approvals deny",
             Command::Approvals(Approvals::Skip(_)) => "belay approvals skip",
@@ -183,6 +192,19 @@ pub(crate) enum Executions {
     SetOutput(executions::step::SetOutput),
     RetryStep(executions::step::RetryStep),
     EditPlan(executions::edit_plan::EditPlan),
+}
+
+/// Start executions of a plan at times: by a cron line in a time zone, or at an interval
+#[derive(Debug, Subcommand)]
+pub(crate) enum Schedules {
+    Create(schedules::create::Create),
+    List(schedules::list::List),
+    Get(schedules::get::Get),
+    Pause(schedules::control::Pause),
+    Resume(schedules::control::Resume),
+    Trigger(schedules::fire::Trigger),
+    Backfill(schedules::fire::Backfill),
+    Delete(schedules::delete::Delete),
 }
 
 /// Show what namespaces have used of their budgets

@@ -14,7 +14,7 @@ use belay_proto::{
     contract,
     v1::{
         Execution, approval_service_client::ApprovalServiceClient, executor_service_client::ExecutorServiceClient,
-        policy_service_client::PolicyServiceClient,
+        policy_service_client::PolicyServiceClient, schedule_service_client::ScheduleServiceClient,
     },
 };
 use belay_reasons as reasons;
@@ -55,6 +55,9 @@ pub(crate) type Gate = ApprovalServiceClient<Wire>;
 
 /// The client of the approval gate's policy.
 pub(crate) type Policy = PolicyServiceClient<Wire>;
+
+/// The client of the executor's schedules.
+pub(crate) type Schedules = ScheduleServiceClient<Wire>;
 
 /// Where to look for the services.
 #[derive(Clone, Debug, Default)]
@@ -208,6 +211,11 @@ impl Session {
     fn over(wire: Wire, target: &Target, embedded: Option<Rc<EmbeddedServices>>) -> Session {
         let client = Client::new(wire.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES);
         Session { client, wire, target: target.clone(), embedded, passing: None }
+    }
+
+    /// The client of the schedules.
+    pub(crate) fn schedules(&self) -> Schedules {
+        Schedules::new(self.wire.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
     }
 
     /// The way to the approval gate.

@@ -3,10 +3,10 @@
 use clap::CommandFactory as _;
 
 use crate::{
-    cli::{Approvals, Artifacts, Cli, Command, Config, Executions, Namespaces, Plan, Policy, Store, Tools},
+    cli::{Approvals, Artifacts, Cli, Command, Config, Executions, Namespaces, Plan, Policy, Schedules, Store, Tools},
     commands::{
         approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, namespaces, plan, policy,
-        principals, prune, run, serve, stats, store, tools, why,
+        principals, prune, run, schedules, serve, stats, store, tools, why,
     },
     context::Context,
     exit::Exit,
@@ -55,6 +55,14 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
         Command::Executions(Executions::SetOutput(verb)) => executions::step::set_output(context, verb).await,
         Command::Executions(Executions::RetryStep(verb)) => executions::step::retry_step(context, verb).await,
         Command::Executions(Executions::EditPlan(verb)) => executions::edit_plan::edit_plan(context, verb).await,
+        Command::Schedules(Schedules::Create(verb)) => schedules::create::create(context, verb).await,
+        Command::Schedules(Schedules::List(verb)) => schedules::list::list(context, verb).await,
+        Command::Schedules(Schedules::Get(verb)) => schedules::get::get(context, verb).await,
+        Command::Schedules(Schedules::Pause(verb)) => schedules::control::pause(context, verb).await,
+        Command::Schedules(Schedules::Resume(verb)) => schedules::control::resume(context, verb).await,
+        Command::Schedules(Schedules::Trigger(verb)) => schedules::fire::trigger(context, verb).await,
+        Command::Schedules(Schedules::Backfill(verb)) => schedules::fire::backfill(context, verb).await,
+        Command::Schedules(Schedules::Delete(verb)) => schedules::delete::delete(context, verb).await,
         Command::Approvals(Approvals::List(verb)) => approvals::list::list(context, verb).await,
         Command::Approvals(Approvals::Show(verb)) => approvals::show::show(context, verb).await,
         Command::Approvals(Approvals::Approve(verb)) | Command::Approve(verb) => {

@@ -33,6 +33,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("belay-yaml", Values),
     ("belay-execution", Machines),
     ("belay-reading", Machines),
+    ("belay-schedule", Machines),
     ("belay-journal", Contract),
     ("belay-proto", Contract),
     ("belay-blobs", Adapters),

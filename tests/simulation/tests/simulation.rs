@@ -243,6 +243,23 @@ const SCENARIOS: &[Scenario] = &[
             ],
         },
     },
+    // Each nominal time of a schedule is decided once, whatever a clock says and whenever the executor is killed.
+    Scenario {
+        name: "belay_scheduling",
+        run: belay::scheduling,
+        expect: Expect::Holds {
+            seeds: 20,
+            counted: &[
+                "clocks set back",
+                "clocks set forward",
+                "firings of schedules",
+                "kills",
+                "power losses",
+                "times that schedules skipped",
+                "triggers of schedules",
+            ],
+        },
+    },
     Scenario {
         name: "belay_driving_some",
         run: belay::driving_some,
@@ -456,6 +473,11 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay_namespace_holds_forgotten",
         run: belay::namespace_holds_forgotten,
         expect: Expect::Found { violation: "and by the events", first: 0, within: 200 },
+    },
+    Scenario {
+        name: "belay_scheduled_starts_forgotten",
+        run: belay::scheduled_starts_forgotten,
+        expect: Expect::Found { violation: "executions exist", first: 0, within: 200 },
     },
     Scenario {
         name: "belay_question_of_another_run",

@@ -16,6 +16,7 @@ pub(crate) mod policy;
 pub(crate) mod principals;
 pub(crate) mod prune;
 pub(crate) mod run;
+pub(crate) mod schedules;
 pub(crate) mod serve;
 pub(crate) mod stats;
 pub(crate) mod store;

@@ -264,15 +264,15 @@ fn request(context: &Context, verb: &Run, file: &PlanFile) -> Result<StartExecut
             .transpose()?
             .unwrap_or_default(),
         start_paused: false,
-        inputs: inputs(verb)?,
+        inputs: inputs(verb.input_file.as_deref(), &verb.inputs)?,
         step_timeout: verb.step_timeout.map(belay_proto::duration),
         start_time: verb.at.or_else(|| verb.after.map(|after| time::timestamp(clock::now().saturating_add(after)))),
     })
 }
 
 /// The values for the plan's inputs as one object; `None` when there are none.
-fn inputs(verb: &Run) -> Result<Option<Payload>, Failure> {
-    let mut values = match &verb.input_file {
+pub(super) fn inputs(file: Option<&Path>, given: &[(String, String)]) -> Result<Option<Payload>, Failure> {
+    let mut values = match file {
         None => serde_json::Map::new(),
         Some(path) => {
             let name = path.display();
@@ -292,7 +292,7 @@ fn inputs(verb: &Run) -> Result<Option<Payload>, Failure> {
             }
         }
     };
-    values.extend(verb.inputs.iter().map(|(name, value)| (name.clone(), value.clone().into())));
+    values.extend(given.iter().map(|(name, value)| (name.clone(), value.clone().into())));
     let text = serde_json::Value::from(values.clone()).to_string();
     Ok((!values.is_empty()).then_some(Payload { content: Some(Content::Json(text)) }))
 }

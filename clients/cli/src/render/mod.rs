@@ -19,6 +19,7 @@ pub(crate) mod output;
 pub(crate) mod plan;
 pub(crate) mod planned;
 pub(crate) mod result;
+pub(crate) mod schedule;
 pub(crate) mod text;
 pub(crate) mod time;
 pub(crate) mod timeline;

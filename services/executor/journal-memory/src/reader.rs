@@ -4,7 +4,7 @@ use std::{future::ready, sync::atomic::Ordering};
 
 use belay_journal::{
     Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, OutboxRow, Page, Position, Query,
-    Reading, Refused, StartRequest, StoreError, StoredExecution, StoredTransition, Transition, UsageRow,
+    Reading, Refused, ScheduleRow, StartRequest, StoreError, StoredExecution, StoredTransition, Transition, UsageRow,
 };
 
 use crate::state::{ExecutionEntry, SharedStore, State};
@@ -207,6 +207,17 @@ impl JournalReader for MemoryReader {
 
     fn usage(&self, namespace: &str) -> Reading<'_, Vec<UsageRow>> {
         self.look(|state| state.usage_in(namespace))
+    }
+
+    fn schedule(&self, namespace: &str, id: &str) -> Reading<'_, Option<ScheduleRow>> {
+        self.look(|state| state.schedules.get(&(namespace.to_owned(), id.to_owned())).cloned())
+    }
+
+    fn schedules(&self, namespace: &str, after: (&str, &str), limit: usize) -> Reading<'_, Vec<ScheduleRow>> {
+        self.look(|state| {
+            let later = state.schedules.values().filter(|row| (row.namespace.as_str(), row.id.as_str()) > after);
+            later.filter(|row| namespace.is_empty() || row.namespace == namespace).take(limit).cloned().collect()
+        })
     }
 
     fn recipients(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<ExecutionKey>> {

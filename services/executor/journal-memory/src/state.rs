@@ -7,7 +7,7 @@ use std::{
 
 use belay_journal::{
     Change, Deletion, ExecutionKey, ExecutionRow, ExecutionSummary, Fence, Folder, InboxChanges, InboxMessage,
-    InboxRow, NewExecution, OutboxKey, OutboxMessage, OutboxRow, Refused, SHARDS, Snapshot, StoreWrite,
+    InboxRow, NewExecution, OutboxKey, OutboxMessage, OutboxRow, Refused, SHARDS, ScheduleRow, Snapshot, StoreWrite,
     StoreWriteOutcome, TakenMessage, Transition, UsageChange, UsageRow, removed_up_to, start_request,
 };
 use belay_proto::stores::Stores;
@@ -70,6 +70,8 @@ pub(crate) struct State {
     last_message: i64,
     /// The messages between executions, by recipient and sender.
     pub(crate) inboxes: BTreeMap<(ExecutionKey, ExecutionKey), InboxRow>,
+    /// Schedules, by namespace and id.
+    pub(crate) schedules: BTreeMap<(String, String), ScheduleRow>,
     /// Use of budgets, by namespace and window.
     usage: BTreeMap<(String, i64, i64), UsageRow>,
     /// The position of what was committed last.
@@ -201,6 +203,26 @@ impl State {
                     row.message.created_at = row.message.created_at.min(now);
                     row.next_at = now;
                 }
+                Ok(StoreWriteOutcome::Changed)
+            }
+            StoreWrite::PutSchedule { schedule, .. } => {
+                let place = (schedule.namespace.clone(), schedule.id.clone());
+                let stored = self.schedules.get(&place);
+                let revision = stored.map_or(0, |stored| stored.revision);
+                if revision + 1 != schedule.revision && stored != Some(&schedule) {
+                    return Err(Refused::ScheduleChanged { stored: revision });
+                }
+                self.schedules.insert(place, schedule);
+                Ok(StoreWriteOutcome::Changed)
+            }
+            StoreWrite::DeleteSchedule { namespace, id, revision, .. } => {
+                let place = (namespace, id);
+                match self.schedules.get(&place) {
+                    Some(stored) if stored.revision != revision => {
+                        return Err(Refused::ScheduleChanged { stored: stored.revision });
+                    }
+                    Some(_) | None => self.schedules.remove(&place),
+                };
                 Ok(StoreWriteOutcome::Changed)
             }
             StoreWrite::DropMessages { known, before } => {
@@ -412,7 +434,9 @@ fn fence_of(operation: &StoreWrite) -> Option<Fence> {
         | StoreWrite::KeepSnapshot { fence, .. }
         | StoreWrite::Delete { fence, .. }
         | StoreWrite::Erase { fence, .. }
-        | StoreWrite::CloseDeletion { fence, .. } => Some(*fence),
+        | StoreWrite::CloseDeletion { fence, .. }
+        | StoreWrite::PutSchedule { fence, .. }
+        | StoreWrite::DeleteSchedule { fence, .. } => Some(*fence),
         StoreWrite::DropDeletions { .. }
         | StoreWrite::RemoveMessage { .. }
         | StoreWrite::PostponeMessage { .. }

@@ -19,6 +19,7 @@ mod outbox;
 mod queries;
 mod reader;
 mod rows;
+mod schedules;
 mod schema;
 mod sealed;
 mod tail;

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock, MutexGuard, PoisonError};
 
 use belay_journal::{
     Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, OutboxRow, Page, Position, Query, Refused,
-    StartRequest, StoreError, StoredExecution, StoredTransition, Transition, UsageRow,
+    ScheduleRow, StartRequest, StoreError, StoredExecution, StoredTransition, Transition, UsageRow,
 };
 use belay_sqlite::{DamagedRow, Readers, SqliteError};
 use rusqlite::{Connection, OptionalExtension as _, Params};
@@ -14,6 +14,7 @@ use crate::{
     head::Heads,
     inbox, list, outbox,
     rows::{self, COLUMNS, RowResult, execution_row, recorded_head},
+    schedules,
     schema::{LOG, WAYPOINT},
     tail::Tail,
     usage,
@@ -336,6 +337,19 @@ impl Queries {
 
     pub(crate) fn usage(&self, namespace: &str) -> Result<Vec<UsageRow>, StoreError> {
         usage::of(&self.connection(), namespace)
+    }
+
+    pub(crate) fn schedule(&self, namespace: &str, id: &str) -> Result<Option<ScheduleRow>, StoreError> {
+        schedules::get(&self.connection(), namespace, id)
+    }
+
+    pub(crate) fn schedules(
+        &self,
+        namespace: &str,
+        after: (&str, &str),
+        limit: usize,
+    ) -> Result<Vec<ScheduleRow>, StoreError> {
+        schedules::list(&self.connection(), namespace, after, at_most(limit))
     }
 
     pub(crate) fn recipients(&self, after: ExecutionKey, limit: usize) -> Result<Vec<ExecutionKey>, StoreError> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_journal::{
     Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, OutboxRow, Page, Position, Query,
-    Reading, Refused, StartRequest, StoreError, StoredExecution, StoredTransition, Transition, UsageRow,
+    Reading, Refused, ScheduleRow, StartRequest, StoreError, StoredExecution, StoredTransition, Transition, UsageRow,
 };
 use belay_sqlite::Lane;
 
@@ -129,6 +129,16 @@ impl JournalReader for SqliteReader {
     fn usage(&self, namespace: &str) -> Reading<'_, Vec<UsageRow>> {
         let namespace = namespace.to_owned();
         self.run(move |queries| queries.usage(&namespace))
+    }
+
+    fn schedule(&self, namespace: &str, id: &str) -> Reading<'_, Option<ScheduleRow>> {
+        let (namespace, id) = (namespace.to_owned(), id.to_owned());
+        self.run(move |queries| queries.schedule(&namespace, &id))
+    }
+
+    fn schedules(&self, namespace: &str, after: (&str, &str), limit: usize) -> Reading<'_, Vec<ScheduleRow>> {
+        let (namespace, after) = (namespace.to_owned(), (after.0.to_owned(), after.1.to_owned()));
+        self.run(move |queries| queries.schedules(&namespace, (&after.0, &after.1), limit))
     }
 
     fn recipients(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<ExecutionKey>> {

@@ -5,8 +5,8 @@ use belay_sqlite::{Schema, Table};
 pub(crate) const SCHEMA: Schema = Schema {
     // "BLYJ"
     application_id: 0x424C_594A,
-    format: 17,
-    earlier_lacks: "what namespaces use of their budgets",
+    format: 18,
+    earlier_lacks: "schedules",
     create: "
         CREATE TABLE meta (
             one         INTEGER PRIMARY KEY CHECK (one = 1),
@@ -169,6 +169,16 @@ pub(crate) const SCHEMA: Schema = Schema {
             PRIMARY KEY (namespace, start_at, end_at)
         ) STRICT, WITHOUT ROWID;
 
+        CREATE TABLE schedule (
+            namespace  TEXT NOT NULL,
+            id         TEXT NOT NULL,
+            revision   INTEGER NOT NULL,
+            content    BLOB NOT NULL,
+            state      BLOB NOT NULL,
+            sum        INTEGER NOT NULL,
+            PRIMARY KEY (namespace, id)
+        ) STRICT, WITHOUT ROWID;
+
         -- What is left of a deleted execution.
         CREATE TABLE deletion (
             exec          INTEGER PRIMARY KEY,
@@ -311,8 +321,15 @@ pub(crate) const USAGE: Table = Table {
     affects: "the budget of this namespace",
 };
 
+pub(crate) const SCHEDULE: Table = Table {
+    name: "schedule",
+    columns: &["namespace", "id", "revision", "content", "state"],
+    sum: "sum",
+    affects: "this schedule",
+};
+
 /// All of them.
-pub(crate) const TABLES: [&Table; 12] = [
+pub(crate) const TABLES: [&Table; 13] = [
     &META,
     &EXECUTION,
     &HEAD,
@@ -323,6 +340,7 @@ pub(crate) const TABLES: [&Table; 12] = [
     &OUTBOX,
     &INBOX,
     &USAGE,
+    &SCHEDULE,
     &DELETION,
     &belay_sqlite::POSITION,
 ];

@@ -23,6 +23,7 @@ use crate::{
     intervals::Intervals,
     outbox,
     rows::{self, RowResult, read_labels, recorded_head, write_labels},
+    schedules,
     schema::{EXECUTION, HEAD, LOG, META, SEAL_KEY, SNAPSHOT, WAYPOINT},
     usage,
 };
@@ -186,6 +187,7 @@ impl Transaction<'_> {
     fn fill(&mut self, batch: &[StoreWrite], rows_before: u64) -> Result<FilledBatch, rusqlite::Error> {
         let mut answers = Vec::with_capacity(batch.len());
         for operation in batch {
+            let db = &self.connection;
             answers.push(match operation {
                 StoreWrite::Create { execution, transition, summary, seal_key, outbox, inbox, folder, fence } => {
                     let seal_key = seal_key.as_deref();
@@ -197,8 +199,8 @@ impl Transaction<'_> {
                     created
                 }
                 StoreWrite::Append { key, transition, summary, seal_key, outbox, inbox, usage, fence } => {
-                    let seal_key = seal_key.as_deref();
-                    let appended = self.append(*key, transition, summary.as_ref(), seal_key, usage, *fence)?;
+                    let appended =
+                        self.append(*key, transition, summary.as_ref(), seal_key.as_deref(), usage, *fence)?;
                     if appended.is_ok() {
                         usage::change(&self.connection, usage)?;
                         outbox::insert(&self.connection, *key, outbox)?;
@@ -227,7 +229,7 @@ impl Transaction<'_> {
                     Ok(StoreWriteOutcome::Dropped(self.drop_deletions(*now, *latest)?))
                 }
                 StoreWrite::RemoveMessage { key } => {
-                    outbox::remove(&self.connection, *key)?;
+                    outbox::remove(db, *key)?;
                     Ok(StoreWriteOutcome::Changed)
                 }
                 StoreWrite::PostponeMessage { key, attempts, next_at } => {
@@ -237,6 +239,10 @@ impl Transaction<'_> {
                 StoreWrite::RescheduleMessages { webhook, latest, now } => {
                     outbox::reschedule(&self.connection, webhook, *latest, *now)?;
                     Ok(StoreWriteOutcome::Changed)
+                }
+                StoreWrite::PutSchedule { schedule, fence } => schedules::put(db, schedule, self.check_fence(*fence))?,
+                StoreWrite::DeleteSchedule { namespace, id, revision, fence } => {
+                    schedules::delete(db, (namespace, id), *revision, self.check_fence(*fence))?
                 }
                 StoreWrite::DropMessages { known, before } => {
                     Ok(StoreWriteOutcome::Dropped(outbox::drop_unknown(&self.connection, known, *before)?))

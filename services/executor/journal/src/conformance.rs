@@ -11,6 +11,7 @@ mod log;
 mod outbox;
 mod reopening;
 mod schedule;
+mod schedules;
 mod seal_key;
 mod snapshot;
 mod usage;
@@ -42,6 +43,7 @@ pub async fn check<W: JournalWriter>(open: &mut dyn FnMut() -> OpenedStore<W>) {
     following::follows_what_is_committed(&mut store).await;
     deletion::keeps_folders_in_use(&mut store).await;
     usage::adds_what_is_used(&mut store).await;
+    schedules::keeps_whole_rows(&mut store).await;
     deletion::deletes_in_steps(&mut store).await;
 
     let (fence, store_id) = (store.fence, store.store_id.clone());
@@ -61,4 +63,5 @@ pub async fn check<W: JournalWriter>(open: &mut dyn FnMut() -> OpenedStore<W>) {
     reopening::continues_after_opening_again(&mut store, key).await;
     inbox::keeps_messages_until_they_are_taken(&mut store).await;
     usage::has_what_is_left(&mut store).await;
+    schedules::has_what_is_left(&mut store).await;
 }

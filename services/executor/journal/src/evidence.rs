@@ -50,7 +50,9 @@ async fn read(reader: &dyn JournalReader, operation: &StoreWrite) -> Result<Evid
         | StoreWrite::RemoveMessage { .. }
         | StoreWrite::PostponeMessage { .. }
         | StoreWrite::RescheduleMessages { .. }
-        | StoreWrite::DropMessages { .. } => return Ok(Evidence::default()),
+        | StoreWrite::DropMessages { .. }
+        | StoreWrite::PutSchedule { .. }
+        | StoreWrite::DeleteSchedule { .. } => return Ok(Evidence::default()),
     };
     let Some(key) = key else { return Ok(Evidence::default()) };
     let transition = reader.stored(key, first_sequence).await?;
@@ -89,7 +91,9 @@ impl StoreWrite {
             | Self::RemoveMessage { .. }
             | Self::PostponeMessage { .. }
             | Self::RescheduleMessages { .. }
-            | Self::DropMessages { .. } => None,
+            | Self::DropMessages { .. }
+            | Self::PutSchedule { .. }
+            | Self::DeleteSchedule { .. } => None,
         }
     }
 }

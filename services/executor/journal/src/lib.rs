@@ -33,6 +33,9 @@
 //!     that holds more than the limit allows is refused ([`Refused::OverBudget`]) and changes nothing. The row of a window goes when a later one begins, but
 //!     for the last one before it; changes of it that hold nothing are dropped after that.
 //!
+//! 15. A schedule is written and deleted whole, only as the revision after the one that is stored ([`ScheduleRow::revision`]): of two writers that have read
+//!     the same, one is refused ([`Refused::ScheduleChanged`]). A write that is repeated changes nothing more.
+//!
 //! Owners. An embedded store has one owner, which holds all shards from [`OpenedStore::fence`] on until the store is opened again; nothing has to be
 //! claimed or renewed, because the fence rises in the same step in which the store's lock is taken. A store that several executors share, such as
 //! PostgreSQL, adds to this port: claiming shards, which raises the fence of each of them; a lease for each claim, renewed by its owner and
@@ -49,6 +52,7 @@ mod inbox;
 mod outbox;
 mod query;
 mod record;
+mod schedule;
 mod usage;
 mod write;
 
@@ -69,6 +73,7 @@ pub use record::{
     ExecutionKey, ExecutionRow, ExecutionSummary, Fence, NewExecution, ParentStep, Snapshot, StepCounts,
     StoredExecution, StoredTransition, Transition, Waits,
 };
+pub use schedule::ScheduleRow;
 pub use usage::{UsageAmounts, UsageChange, UsageLimit, UsageRow, removed_up_to};
 pub use write::{Refused, StoreWrite, StoreWriteOutcome};
 
@@ -184,6 +189,13 @@ pub trait JournalReader: Send + Sync {
 
     /// The amounts of a namespace in the windows that are kept, in their order.
     fn usage(&self, namespace: &str) -> Reading<'_, Vec<UsageRow>>;
+
+    /// Reads a schedule by its name.
+    fn schedule(&self, namespace: &str, id: &str) -> Reading<'_, Option<ScheduleRow>>;
+
+    /// The schedules of a namespace, or of all when it is empty, in the order of namespaces and ids: those after `after`, a namespace and an id, at most
+    /// `limit`.
+    fn schedules(&self, namespace: &str, after: (&str, &str), limit: usize) -> Reading<'_, Vec<ScheduleRow>>;
 
     /// The executions whose inboxes are not empty, in the order of their keys: those after `after`, at most `limit`.
     fn recipients(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<ExecutionKey>>;

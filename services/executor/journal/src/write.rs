@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::{
     DeleteRequest, ExecutionKey, ExecutionSummary, Fence, Folder, InboxChanges, NewExecution, OutboxKey, OutboxMessage,
-    Snapshot, TakenMessage, Transition, UsageChange,
+    ScheduleRow, Snapshot, TakenMessage, Transition, UsageChange,
 };
 
 /// A write to make durable.
@@ -137,6 +137,24 @@ pub enum StoreWrite {
         /// Now, in microseconds since the Unix epoch.
         now: i64,
     },
+    /// Writes a schedule. Its revision is the next one, which is 1 for a new schedule; or the row is there already.
+    PutSchedule {
+        /// The row.
+        schedule: ScheduleRow,
+        /// The writer's fence.
+        fence: Fence,
+    },
+    /// Deletes a schedule of this revision. One that is not there changes nothing.
+    DeleteSchedule {
+        /// The namespace's id.
+        namespace: String,
+        /// The schedule's id.
+        id: String,
+        /// Its revision.
+        revision: u64,
+        /// The writer's fence.
+        fence: Fence,
+    },
     /// Removes the messages from before a time for webhooks that there are no more.
     DropMessages {
         /// The webhooks that there are.
@@ -166,7 +184,7 @@ pub enum StoreWriteOutcome {
     Closed,
     /// As many closed deletions, or messages, were removed.
     Dropped(usize),
-    /// The summary is replaced; or the message is removed or postponed, or there was none.
+    /// The summary is replaced; or the message is removed or postponed, or there was none; or the schedule is written or deleted.
     Changed,
 }
 
@@ -251,6 +269,12 @@ pub enum Refused {
     OverBudget {
         /// The namespace's id.
         namespace: String,
+    },
+    /// The stored schedule has another revision than the one before; 0 when there is none.
+    #[error("the schedule has changed: its revision is {stored}")]
+    ScheduleChanged {
+        /// The revision that is stored.
+        stored: u64,
     },
     /// The new folder has users, or a deletion removes it.
     #[error("folder `{0}` is in use")]

@@ -22,7 +22,8 @@ use std::{
 use belay_execution::Event;
 use belay_journal::{
     Change, Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxMessage, JournalReader, Page, Position, Query,
-    Reading, Refused, StartRequest, StoreError, StoreWrite, StoreWriteOutcome, TakenMessage, Transition, UsageRow,
+    Reading, Refused, ScheduleRow, StartRequest, StoreError, StoreWrite, StoreWriteOutcome, TakenMessage, Transition,
+    UsageRow,
 };
 use belay_proto::v1;
 use belay_reading::event_index::EventIndex;
@@ -433,6 +434,16 @@ impl<'a> EventReader<'a> {
     /// See [`JournalReader::namespaces`].
     pub(crate) fn namespaces(self, after: &str, limit: usize) -> Reading<'a, Vec<String>> {
         self.0.namespaces(after, limit)
+    }
+
+    /// See [`JournalReader::schedule`].
+    pub(crate) fn schedule(self, namespace: &str, id: &str) -> Reading<'a, Option<ScheduleRow>> {
+        self.0.schedule(namespace, id)
+    }
+
+    /// See [`JournalReader::schedules`].
+    pub(crate) fn schedules(self, namespace: &str, after: (&str, &str), limit: usize) -> Reading<'a, Vec<ScheduleRow>> {
+        self.0.schedules(namespace, after, limit)
     }
 
     /// See [`JournalReader::usage`].

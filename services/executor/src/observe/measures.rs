@@ -26,6 +26,7 @@ pub(crate) struct Measures {
     step_duration: Histogram,
     approval_wait: Histogram,
     webhook_attempts: Counter,
+    schedule_times: Counter,
 }
 
 impl Measures {
@@ -39,6 +40,7 @@ impl Measures {
             step_duration: Histogram::by("status"),
             approval_wait: Histogram::by("decision"),
             webhook_attempts: Counter::by("outcome", &["delivered", "failed", "given_up"]),
+            schedule_times: Counter::by("outcome", &["started", "skipped", "failed"]),
         }
     }
 
@@ -83,6 +85,11 @@ impl Measures {
         self.webhook_attempts.add(outcome);
     }
 
+    /// Counts a time of a schedule.
+    pub(crate) fn schedule(&self, outcome: &'static str) {
+        self.schedule_times.add(outcome);
+    }
+
     /// The metrics.
     pub(crate) fn read(&self) -> Vec<Metric> {
         let mut metrics = vec![
@@ -98,6 +105,11 @@ impl Measures {
                 "belay.executor.webhook.attempts",
                 "Attempts to send a message to a webhook: accepted, to be repeated, or the last one",
                 &self.webhook_attempts,
+            ),
+            Metric::counter(
+                "belay.executor.schedule.times",
+                "Times of schedules: an execution was started, none was, or it never can be",
+                &self.schedule_times,
             ),
         ];
         let ends = self.execution_duration.read();

@@ -33,6 +33,7 @@ use crate::{
         namespace_usage::NamespaceBudgets,
         ownership::Ownership,
         queue::{Queue, QueueReceiver, queue},
+        schedule_changes::ScheduleChanges,
         steps_in_memory::StepsInMemory,
         wake_ups::WakeUps,
     },
@@ -165,6 +166,7 @@ pub struct ExecutionRegistry {
     pub(crate) outbox_changed: watch::Sender<()>,
     pub(crate) wake_ups: WakeUps,
     pub(crate) deletions: DeletionRounds,
+    pub(crate) schedules: ScheduleChanges,
     /// Acknowledgements for the runner: shard and call.
     pub(crate) acknowledgements: Arc<Queue<(i32, String)>>,
     pub(crate) notices: Arc<Queue<GateNotice>>,
@@ -244,6 +246,7 @@ impl ExecutionRegistry {
             outbox_changed: watch::Sender::default(),
             wake_ups: WakeUps::new(),
             deletions: DeletionRounds::new(),
+            schedules: ScheduleChanges::default(),
             acknowledgements: Arc::new(acknowledgements),
             notices: Arc::new(notices),
             comparisons: Arc::new(Semaphore::new(COMPARISONS as usize)),

@@ -21,6 +21,7 @@ use crate::{
         timers,
     },
     runners::{acknowledge, connection},
+    service::schedules::fire,
     upkeep::{deletions, retention, webhooks},
 };
 
@@ -139,6 +140,7 @@ impl ExecutionRegistry {
             self.wake_ups.look_now();
         }
         self.keep("loads what waits since before the clock was set back", timers::recheck_after_set_back);
+        self.keep("fires schedules", fire::run);
         self.keep("loads what a budget has room for again", budget_waits::resume_where_room);
         for delivery in early {
             decisions::deliver(self, delivery).await;

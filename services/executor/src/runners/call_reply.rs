@@ -339,6 +339,8 @@ mod tests {
     /// The errors that no runner answers about a call: those of the executor, of the gate, and of other methods.
     const NOT_ABOUT_A_CALL: &[&str] = &[
         reasons::EXECUTION_NOT_FOUND,
+        reasons::SCHEDULE_NOT_FOUND,
+        reasons::TOO_MANY_SCHEDULES,
         reasons::EXECUTION_SET_ASIDE,
         reasons::STEP_NOT_FOUND,
         reasons::EXECUTION_ENDED,

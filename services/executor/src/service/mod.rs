@@ -22,9 +22,11 @@ mod list_steps;
 mod list_tool_calls;
 mod planned_calls;
 mod read_blob;
+mod read_only;
 mod requests;
 mod retries;
 mod room;
+pub(crate) mod schedules;
 mod start_execution;
 mod wait_execution;
 mod watch_execution;
@@ -39,22 +41,25 @@ use belay_proto::{
     },
     watch::WatchMessage,
 };
-use belay_reasons as reasons;
-use belay_service_kit::{HostedServices, Principal, host::MAX_MESSAGE_BYTES, status};
-use tonic::{Code, Request, Response, Status, service::Routes};
+use belay_service_kit::{HostedServices, Principal, host::MAX_MESSAGE_BYTES};
+use tonic::{Request, Response, Status, service::Routes};
 
-use self::watch_execution::Messages;
+use self::{read_only::read_only, watch_execution::Messages};
 use crate::{ExecutionReader, ExecutionRegistry};
 
 /// The service, ready to be served.
 pub fn hosted(registry: Arc<ExecutionRegistry>) -> HostedServices {
     let measured = Arc::clone(&registry);
-    host(Service { reading: Arc::clone(&registry.reading), registry: Some(registry) }).with_metrics(measured)
+    let schedules = schedules::hosted(Arc::clone(&registry.reading), Some(Arc::clone(&registry)));
+    host(Service { reading: Arc::clone(&registry.reading), registry: Some(registry) })
+        .with_metrics(measured)
+        .and(schedules)
 }
 
 /// The service of a process that drives no execution, ready to be served: it answers what changes nothing, and refuses everything else with READ_ONLY.
 pub fn hosted_to_read(reading: Arc<ExecutionReader>) -> HostedServices {
-    host(Service { reading, registry: None })
+    let schedules = schedules::hosted(Arc::clone(&reading), None);
+    host(Service { reading, registry: None }).and(schedules)
 }
 
 fn host(service: Service) -> HostedServices {
@@ -73,14 +78,7 @@ struct Service {
 
 impl Service {
     fn registry(&self) -> Result<&Arc<ExecutionRegistry>, Status> {
-        self.registry.as_ref().ok_or_else(|| {
-            status::error(
-                Code::FailedPrecondition,
-                reasons::READ_ONLY,
-                "This executor only reads, and nothing was started or changed: send it to the one that drives the executions.",
-            )
-            .into()
-        })
+        self.registry.as_ref().ok_or_else(read_only)
     }
 }
 

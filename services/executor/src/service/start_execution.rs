@@ -375,6 +375,7 @@ async fn started_before(registry: &Arc<ExecutionRegistry>, refused: Refused) -> 
         | Refused::NotEnded(_)
         | Refused::Unrecorded { .. }
         | Refused::NotErased(_)
+        | Refused::ScheduleChanged { .. }
         | Refused::OverBudget { .. } => {
             return Err(
                 status::error(Code::Aborted, reasons::FENCED, format!("Nothing was started: {refused}.")).into()

@@ -63,6 +63,8 @@ pub enum Defect {
     HeldBudgetIgnored,
     /// A driver that is taken up again counts nothing of what the calls in flight hold of the budget of their namespace.
     NamespaceHoldsForgotten,
+    /// A schedule forgets what it is about to start when it stores what it has decided.
+    ScheduledStartsForgotten,
     /// The questions of a call have the same ids whenever the runner runs it: what a person answers to one run is told to the next.
     QuestionOfAnotherRun,
     /// The execution of a step's plan can be deleted before its parent has recorded its end.

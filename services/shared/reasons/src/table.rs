@@ -86,6 +86,18 @@ table! {
     "No execution has this name, or an id that begins with what was typed."
     "`belay executions list` shows the executions. Check `--namespace`, `--state-dir` and `BELAY_SERVER`."
 
+    SCHEDULE_NOT_FOUND Executions 2 false [] [NotFound]
+    "The namespace has no schedule of this name."
+    "`belay schedules list` shows those that there are. Check `--namespace`, `--state-dir` and `BELAY_SERVER`."
+
+    SCHEDULE_EXISTS Executions 2 false [] [AlreadyExists]
+    "The namespace has a schedule of this name. Nothing was created or changed."
+    "Use another name, or delete that one with `belay schedules delete NAME` first: its executions stay."
+
+    TOO_MANY_SCHEDULES Executions 2 false [] [ResourceExhausted]
+    "The executor has 1,000 schedules, which is as many as it keeps. Nothing was created."
+    "Delete schedules that are not needed any more with `belay schedules delete NAME`."
+
     EXECUTION_SET_ASIDE Executions 1 false [] [Internal]
     "A fault in the executor stopped the execution several times in a row, so it is driven no more until the executor is restarted. Nothing of it is lost."
     "Restart the executor, and report the fault that its log names. `belay executions get` shows how far it is."

@@ -52,6 +52,7 @@ mod remedies;
 mod requests;
 mod results;
 mod roles;
+mod schedules;
 mod secrets;
 mod settings;
 mod starts;

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// By method: the roles that may call it. `p` planner, `v` viewer, `a` approver, `o` operator; none for methods of services alone.
-const ALLOWED: [(&str, &str); 67] = [
+const ALLOWED: [(&str, &str); 75] = [
     ("belay.v1.ExecutorService/ValidatePlan", "pvao"),
     ("belay.v1.ExecutorService/StartExecution", "po"),
     ("belay.v1.ExecutorService/GetExecution", "pvao"),
@@ -48,6 +48,14 @@ const ALLOWED: [(&str, &str); 67] = [
     ("belay.v1.ExecutorService/SetStepOutput", "po"),
     ("belay.v1.ExecutorService/DeleteExecution", "po"),
     ("belay.v1.ExecutorService/ListCapabilities", "pvao"),
+    ("belay.v1.ScheduleService/CreateSchedule", "po"),
+    ("belay.v1.ScheduleService/GetSchedule", "pvao"),
+    ("belay.v1.ScheduleService/ListSchedules", "pvao"),
+    ("belay.v1.ScheduleService/PauseSchedule", "po"),
+    ("belay.v1.ScheduleService/ResumeSchedule", "po"),
+    ("belay.v1.ScheduleService/TriggerSchedule", "po"),
+    ("belay.v1.ScheduleService/BackfillSchedule", "po"),
+    ("belay.v1.ScheduleService/DeleteSchedule", "po"),
     ("belay.v1.ApprovalService/GetApproval", "pvao"),
     ("belay.v1.ApprovalService/ListApprovals", "pvao"),
     ("belay.v1.ApprovalService/WatchApprovals", "pvao"),

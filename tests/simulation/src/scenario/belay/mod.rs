@@ -46,6 +46,7 @@ mod recurring_faults;
 mod retention;
 mod run;
 mod scenarios;
+mod scheduling;
 mod shared_journal;
 mod site;
 mod slow_journal;
@@ -71,3 +72,4 @@ pub use self::scenarios::{
     losing_the_ledger, nesting, replacing_executors, restoring_everything, restoring_the_journal, retaining, telling,
     waiting,
 };
+pub use self::scheduling::{scheduled_starts_forgotten, scheduling};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use belay_journal::{
     BatchOutcome, Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, JournalWriter,
-    OutboxRow, Page, Position, Query, Reading, Refused, StartRequest, StoreError, StoreWrite, StoredExecution,
-    StoredTransition, Transition, UsageRow,
+    OutboxRow, Page, Position, Query, Reading, Refused, ScheduleRow, StartRequest, StoreError, StoreWrite,
+    StoredExecution, StoredTransition, Transition, UsageRow,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -181,6 +181,16 @@ impl JournalReader for SlowReader {
     fn usage(&self, namespace: &str) -> Reading<'_, Vec<UsageRow>> {
         let namespace = namespace.to_owned();
         self.delayed(move |reader| reader.usage(&namespace))
+    }
+
+    fn schedule(&self, namespace: &str, id: &str) -> Reading<'_, Option<ScheduleRow>> {
+        let (namespace, id) = (namespace.to_owned(), id.to_owned());
+        self.delayed(move |reader| reader.schedule(&namespace, &id))
+    }
+
+    fn schedules(&self, namespace: &str, after: (&str, &str), limit: usize) -> Reading<'_, Vec<ScheduleRow>> {
+        let (namespace, after) = (namespace.to_owned(), (after.0.to_owned(), after.1.to_owned()));
+        self.delayed(move |reader| reader.schedules(&namespace, (&after.0, &after.1), limit))
     }
 
     fn recipients(&self, after: ExecutionKey, limit: usize) -> Reading<'_, Vec<ExecutionKey>> {

@@ -156,7 +156,9 @@ pub(in super::super) fn is_fenced(operation: &StoreWrite) -> bool {
         | StoreWrite::KeepSnapshot { .. }
         | StoreWrite::Delete { .. }
         | StoreWrite::Erase { .. }
-        | StoreWrite::CloseDeletion { .. } => true,
+        | StoreWrite::CloseDeletion { .. }
+        | StoreWrite::PutSchedule { .. }
+        | StoreWrite::DeleteSchedule { .. } => true,
         StoreWrite::DropDeletions { .. }
         | StoreWrite::RemoveMessage { .. }
         | StoreWrite::PostponeMessage { .. }
