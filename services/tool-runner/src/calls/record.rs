@@ -145,8 +145,8 @@ pub(super) fn intent(operation: &CallIntent) -> Option<v1::CallIntent> {
 /// The failure of a call that timed out. It names the field of the plan that sets the limit.
 pub(crate) fn timed_out(limit: Duration) -> ToolFailure {
     let message = format!(
-        "The call timed out after {limit:?}. To allow more time, set `attempt_timeout` on the step, or `timeout` for all of its attempts \
-         together."
+        "The call timed out after {limit:?}. To allow more time, set `attempt_timeout` on the step, `timeout` for all of its attempts \
+         together, or that of its group."
     );
     ToolFailure::new(ErrorClass::Timeout, reasons::TIMEOUT, message)
         .with(facts::LIMIT, limit.as_secs_f64())

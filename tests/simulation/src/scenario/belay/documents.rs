@@ -325,6 +325,10 @@ fn step(step: &v1::StepSpec) -> Value {
     if let Some(v1::Repeat { until, max, delay }) = &step.repeat {
         written["repeat"] = filled(json!({"until": until, "max": max, "delay": delay.as_ref().map(of_duration)}));
     }
+    if !step.group_timeouts.is_empty() {
+        let of_group = |limit: &v1::GroupTimeout| (limit.group.clone(), limit.timeout.as_ref().map(of_duration).into());
+        written["group_timeouts"] = step.group_timeouts.iter().map(of_group).collect::<Map<String, Value>>().into();
+    }
     if step.fail_fast {
         written["fail_fast"] = true.into();
     }

@@ -144,7 +144,8 @@ impl Promises {
             }
             Kind::StepRetryCancelled(_) | Kind::StepOutputSet(_) => drop(self.by_request.insert(step)),
             Kind::StepFailed(failed) => {
-                let is_open = made > 0 && !fold.is_stopping() && spec.timeout.is_none();
+                let has_time = spec.timeout.is_none() && spec.group_timeouts.is_empty();
+                let is_open = made > 0 && !fold.is_stopping() && has_time;
                 let is_asked = self.by_request.contains(&step);
                 // A list fails with its entries.
                 let is_list = plans::has_entries(spec);

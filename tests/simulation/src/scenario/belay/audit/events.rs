@@ -151,6 +151,12 @@ impl<'a> ExecutionAudit<'a, '_> {
         let Ok(step) = fold.index(event) else { return };
         let time = event.record_time.as_ref().map_or(0, belay_proto::micros);
         match &event.kind {
+            Some(Kind::StepFailed(failed)) if event.attempt == fold.attempts_before[step] => {
+                let late = failed.failure.as_ref().is_some_and(|failure| failure.reason == "STEP_TIMEOUT");
+                if late && !fold.plan.steps[step].group_timeouts.is_empty() {
+                    trace::count("steps that their group left no time");
+                }
+            }
             Some(Kind::StepStarted(_)) => {
                 let steps = &fold.picture.steps;
                 if !fold.may_run(step) {
