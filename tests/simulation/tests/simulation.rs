@@ -312,12 +312,12 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_forgetting_calls",
         run: belay::forgetting_calls,
-        expect: Expect::Found { violation: "executed again", first: 4, within: 200 },
+        expect: Expect::Found { violation: "executed again", first: 9, within: 200 },
     },
     Scenario {
         name: "belay_applying_before_the_row",
         run: belay::applying_before_the_row,
-        expect: Expect::Found { violation: "is in place, and the call ended", first: 3, within: 200 },
+        expect: Expect::Found { violation: "is in place, and the call ended", first: 6, within: 200 },
     },
     Scenario {
         name: "belay_staging_without_sync",
@@ -332,7 +332,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_journal_without_sync",
         run: belay::journal_without_sync,
-        expect: Expect::Found { violation: "is gone", first: 0, within: 200 },
+        expect: Expect::Found { violation: "is gone", first: 2, within: 200 },
     },
     Scenario {
         name: "belay_ledger_without_sync",
@@ -392,7 +392,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_lost_answer_trusted",
         run: belay::lost_answer_trusted,
-        expect: Expect::Found { violation: "is gone", first: 11, within: 200 },
+        expect: Expect::Found { violation: "is gone", first: 12, within: 200 },
     },
     Scenario {
         name: "belay_lost_wake_up",
@@ -422,7 +422,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_repetition_refused",
         run: belay::repetition_refused,
-        expect: Expect::Found { violation: "is asked for again", first: 0, within: 200 },
+        expect: Expect::Found { violation: "is asked for again", first: 4, within: 200 },
     },
     Scenario {
         name: "belay_fork_forgets_output",
@@ -437,12 +437,12 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_pause_of_child_kept",
         run: belay::pause_of_child_kept,
-        expect: Expect::Found { violation: "stuck", first: 169, within: 400 },
+        expect: Expect::Found { violation: "stuck", first: 28, within: 400 },
     },
     Scenario {
         name: "belay_stale_look",
         run: belay::stale_look,
-        expect: Expect::Found { violation: "had ended, and another answer", first: 21, within: 200 },
+        expect: Expect::Found { violation: "had ended, and another answer", first: 17, within: 200 },
     },
     Scenario {
         name: "belay_unordered_collection",
