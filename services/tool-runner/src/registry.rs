@@ -81,6 +81,8 @@ pub struct CallIntent {
     pub working_directory: String,
     /// The paths that the arguments name.
     pub paths: Vec<String>,
+    /// The hosts that the call asks to reach: none, as long as what a call runs has no network but its own loopback.
+    pub hosts: Vec<String>,
 }
 
 impl CallIntent {

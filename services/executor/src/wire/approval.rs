@@ -158,13 +158,13 @@ pub(crate) fn receipt_to(receipt: &Receipt) -> v1::Receipt {
 }
 
 fn intent_to(intent: CallIntent) -> v1::CallIntent {
-    let CallIntent { command, program, working_directory, environment, paths, is_cut } = intent;
-    v1::CallIntent { command, program, working_directory, environment, paths, is_cut }
+    let CallIntent { command, program, working_directory, environment, paths, is_cut, hosts } = intent;
+    v1::CallIntent { command, program, working_directory, environment, paths, is_cut, hosts }
 }
 
 fn intent_from(intent: v1::CallIntent) -> CallIntent {
-    let v1::CallIntent { command, program, working_directory, environment, paths, is_cut } = intent;
-    CallIntent { command, program, working_directory, environment, paths, is_cut }
+    let v1::CallIntent { command, program, working_directory, environment, paths, is_cut, hosts } = intent;
+    CallIntent { command, program, working_directory, environment, paths, is_cut, hosts }
 }
 
 fn write_bound_to(bound: &WriteBound) -> v1::WriteBound {

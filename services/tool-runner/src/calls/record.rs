@@ -120,10 +120,10 @@ const MAX_INTENT_BYTES: usize = 64 * 1024;
 
 /// The intent that a policy has judged, for the receipt; `None` when the call names nothing that a policy sees.
 pub(super) fn intent(operation: &CallIntent) -> Option<v1::CallIntent> {
-    let CallIntent { command, program, environment, working_directory, paths } = operation;
+    let CallIntent { command, program, environment, working_directory, paths, hosts } = operation;
     let root = if working_directory == "." { "" } else { working_directory };
     let program = program.clone().unwrap_or_default();
-    if command.is_empty() && environment.is_empty() && paths.is_empty() {
+    if command.is_empty() && environment.is_empty() && paths.is_empty() && hosts.is_empty() {
         return None;
     }
     let mut left = MAX_INTENT_BYTES.saturating_sub(program.len() + root.len());
@@ -138,8 +138,9 @@ pub(super) fn intent(operation: &CallIntent) -> Option<v1::CallIntent> {
         is_cut |= taken.len() < words.len();
         taken
     };
-    let (environment, paths, command) = (bounded(environment), bounded(paths), bounded(command));
-    Some(v1::CallIntent { command, program, working_directory: root.to_owned(), environment, paths, is_cut })
+    let (environment, hosts) = (bounded(environment), bounded(hosts));
+    let (paths, command) = (bounded(paths), bounded(command));
+    Some(v1::CallIntent { command, program, working_directory: root.to_owned(), environment, paths, is_cut, hosts })
 }
 
 /// The failure of a call that timed out. It names the field of the plan that sets the limit.
@@ -172,11 +173,13 @@ mod tests {
             environment: vec!["LANG".into()],
             working_directory: ".".into(),
             paths: vec!["a".into()],
+            hosts: vec!["example.org".into()],
         };
-        let v1::CallIntent { command, program, working_directory, environment, paths, is_cut } =
+        let v1::CallIntent { command, program, working_directory, environment, paths, is_cut, hosts } =
             intent(&operation).unwrap();
         assert_eq!((command, program.as_str(), working_directory.as_str()), (vec!["git".to_owned()], "git", ""));
         assert_eq!((environment, paths, is_cut), (operation.environment.clone(), operation.paths.clone(), true));
+        assert_eq!(hosts, operation.hosts);
         let whole = intent(&CallIntent { command: vec!["git".into()], ..operation }).unwrap();
         assert!(!whole.is_cut);
         assert_eq!(intent(&CallIntent::default()), None);

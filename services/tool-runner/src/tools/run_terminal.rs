@@ -139,7 +139,7 @@ impl Tool for RunTerminal {
             environment,
             command,
             working_directory: arguments["cwd"].as_str().unwrap_or_default().to_owned(),
-            paths: Vec::new(),
+            ..CallIntent::default()
         }
     }
 

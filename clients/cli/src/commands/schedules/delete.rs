@@ -14,7 +14,7 @@ use crate::{
     render::text::{Line, Style},
 };
 
-/// Delete a schedule; its executions stay, and go on
+/// Delete a schedule; its executions stay, and continue
 ///
 /// Asks before; without a terminal, --yes is required.
 #[derive(clap::Args, Debug)]

@@ -160,6 +160,8 @@ pub struct CallIntent {
     pub paths: Vec<String>,
     /// Whether some of it is left out, because it is too long.
     pub is_cut: bool,
+    /// The hosts that the call asked to reach.
+    pub hosts: Vec<String>,
 }
 
 /// The change of a call to one path, as it was committed.

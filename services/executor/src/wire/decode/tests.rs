@@ -84,6 +84,7 @@ fn events_come_back_as_they_were() {
             environment: vec!["LANG".into()],
             paths: vec!["a".into()],
             is_cut: true,
+            hosts: vec!["example.org".into()],
         }),
     };
     let failure = || {
