@@ -64,12 +64,8 @@ pub(crate) struct Run {
     /// A label, for filters; may be given more than once
     #[arg(long = "label", value_name = "K=V", value_parser = label)]
     labels: Vec<(String, String)>,
-    /// A value for an input of the plan; may be given more than once
-    #[arg(long = "input", value_name = "NAME=VALUE", value_parser = label)]
-    inputs: Vec<(String, String)>,
-    /// A JSON file with values for the plan's inputs, by their names; --input comes before it
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    input_file: Option<PathBuf>,
+    #[command(flatten)]
+    inputs: InputArgs,
     /// Start at this time, such as 2026-12-01T09:00:00Z
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, conflicts_with = "after")]
     at: Option<Timestamp>,
@@ -264,14 +260,32 @@ fn request(context: &Context, verb: &Run, file: &PlanFile) -> Result<StartExecut
             .transpose()?
             .unwrap_or_default(),
         start_paused: false,
-        inputs: inputs(verb.input_file.as_deref(), &verb.inputs)?,
+        inputs: verb.inputs.values()?,
         step_timeout: verb.step_timeout.map(belay_proto::duration),
         start_time: verb.at.or_else(|| verb.after.map(|after| time::timestamp(clock::now().saturating_add(after)))),
     })
 }
 
+/// The values for the inputs of a plan.
+#[derive(clap::Args, Debug)]
+pub(super) struct InputArgs {
+    /// A value for an input of the plan; may be given more than once
+    #[arg(long = "input", value_name = "NAME=VALUE", value_parser = label)]
+    inputs: Vec<(String, String)>,
+    /// A JSON file with values for the plan's inputs, by their names; --input comes before it
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    input_file: Option<PathBuf>,
+}
+
+impl InputArgs {
+    /// The values as one object; `None` when there are none.
+    pub(super) fn values(&self) -> Result<Option<Payload>, Failure> {
+        inputs(self.input_file.as_deref(), &self.inputs)
+    }
+}
+
 /// The values for the plan's inputs as one object; `None` when there are none.
-pub(super) fn inputs(file: Option<&Path>, given: &[(String, String)]) -> Result<Option<Payload>, Failure> {
+fn inputs(file: Option<&Path>, given: &[(String, String)]) -> Result<Option<Payload>, Failure> {
     let mut values = match file {
         None => serde_json::Map::new(),
         Some(path) => {

@@ -453,6 +453,35 @@ mod tests {
         }
     }
 
+    // B-20: whoever pages through the schedules sees a page that is not full as the last.
+    #[tokio::test]
+    async fn a_damaged_schedule_hides_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::file(folder.path().join("journal"));
+        {
+            let OpenedStore { mut writer, fence, .. } = opened(&location);
+            let put = |id: &str| belay_journal::StoreWrite::PutSchedule {
+                schedule: belay_journal::ScheduleRow {
+                    namespace: "n".into(),
+                    id: id.into(),
+                    revision: 1,
+                    ..Default::default()
+                },
+                fence: belay_journal::Fence { shard: 3, token: fence },
+            };
+            let stored = writer.commit(&["a", "b", "c", "d"].map(put)).await.unwrap();
+            assert!(stored.iter().all(Result::is_ok), "{stored:?}");
+        }
+        damage(&location, "UPDATE schedule SET revision = 7 WHERE id = 'b'");
+        let reader = opened(&location).reader;
+        let page = async |after: &str| -> Vec<String> {
+            let rows = reader.schedules("n", ("n", after), 2).await.unwrap();
+            rows.into_iter().map(|row| row.id).collect()
+        };
+        assert_eq!([page("").await, page("c").await], [vec!["a".to_owned(), "c".to_owned()], vec!["d".to_owned()]]);
+        assert!(matches!(reader.schedule("n", "b").await, Err(StoreError::Damaged(_))));
+    }
+
     // B-20: an execution does not continue from the row before a damaged one, whichever execution the row claims to be of.
     #[tokio::test]
     async fn nothing_is_written_after_a_damaged_row() {

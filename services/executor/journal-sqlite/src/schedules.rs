@@ -66,31 +66,28 @@ pub(crate) fn get(connection: &Connection, namespace: &str, id: &str) -> Result<
     found.transpose().map_err(|damaged| StoreError::Damaged(damaged.to_string()))
 }
 
-/// The rows of a namespace, or of all, in their order. Damaged ones are left out.
+/// The rows of a namespace, or of all, in their order: fewer than `limit` only when there are no more. Damaged ones are left out, and others come in their
+/// place.
 pub(crate) fn list(
     connection: &Connection,
     namespace: &str,
     after: (&str, &str),
     limit: i64,
 ) -> Result<Vec<ScheduleRow>, StoreError> {
-    let found = page(connection, namespace, after, limit).map_err(|error| store_error(SqliteError::from(error)))?;
-    Ok(found.into_iter().filter_map(|row| row.inspect_err(rows::report).ok()).collect())
-}
-
-fn page(
-    connection: &Connection,
-    namespace: &str,
-    after: (&str, &str),
-    limit: i64,
-) -> Result<Vec<ScheduleRead>, rusqlite::Error> {
     static PAGE: LazyLock<String> = LazyLock::new(|| {
         format!(
             "SELECT {COLUMNS}, {} FROM schedule WHERE (namespace, id) > (?2, ?3) AND (?1 = '' OR namespace = ?1)
-             ORDER BY namespace, id LIMIT ?4",
+             ORDER BY namespace, id",
             SCHEDULE.intact()
         )
     });
-    connection.prepare_cached(&PAGE)?.query_map(params![namespace, after.0, after.1, limit], row)?.collect()
+    let read = || -> Result<Vec<ScheduleRow>, rusqlite::Error> {
+        let mut page = connection.prepare_cached(&PAGE)?;
+        let rows = page.query_map(params![namespace, after.0, after.1], row)?;
+        let intact = rows.filter_map(|read| read.map(|row| row.inspect_err(rows::report).ok()).transpose());
+        intact.take(usize::try_from(limit).unwrap_or(usize::MAX)).collect()
+    };
+    read().map_err(|error| store_error(SqliteError::from(error)))
 }
 
 fn one(connection: &Connection, namespace: &str, id: &str) -> Result<Option<ScheduleRead>, rusqlite::Error> {

@@ -6,7 +6,7 @@ use crate::{Firing, Origin, Specification, SpecificationError, State};
 pub const MAX_BACKFILL: usize = 1000;
 
 /// Queues every nominal time from `from` to `to`, both included, that is over, and returns how many they are. One that the schedule has fired already
-/// keeps its execution: the id is the same. A repeated request queues nothing.
+/// keeps its execution, as long as that is there: the id is the same. A repeated request queues nothing.
 ///
 /// # Errors
 /// [`SpecificationError`] when the range is not one, has no nominal time, has too many, or is not over.

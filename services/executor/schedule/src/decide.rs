@@ -1,4 +1,4 @@
-//! What follows from the time and from what runs.
+//! Decisions about firings, by the time and by what runs.
 
 use crate::{Firing, Origin, Outcome, Overlap, Record, SkipReason, Specification, State};
 

@@ -15,7 +15,7 @@ pub enum Origin {
     Trigger,
 }
 
-/// One start of an execution.
+/// A start of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Firing {
     /// The nominal time, in seconds since the Unix epoch. Of a trigger, when it was asked for.
@@ -26,7 +26,7 @@ pub struct Firing {
 
 impl Firing {
     /// The id of its execution: `nightly-20260329t003000z`. A backfill of a time has the id that the schedule itself would have given, so that
-    /// a time is never carried out twice; a trigger has one of its own.
+    /// a time whose execution is there is not carried out again; a trigger has one of its own.
     #[must_use]
     pub fn execution_id(&self, schedule: &str) -> String {
         // At the end, where no name of another schedule can lead to the same id.

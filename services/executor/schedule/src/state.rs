@@ -22,11 +22,11 @@ pub struct State {
     pub starting: Vec<Firing>,
     /// Firings whose executions exist and are not known to have ended.
     pub running: Vec<Firing>,
-    /// Those of them that are cancelled, until they have ended.
+    /// The running ones that are cancelled, until they have ended.
     pub cancelling: Vec<Firing>,
     /// Firings that wait for the end of others, in order.
     pub queue: VecDeque<Firing>,
-    /// What became of the last times.
+    /// The outcomes of the last times.
     pub records: VecDeque<Record>,
     /// How many executions were started.
     pub started: u64,
@@ -40,7 +40,7 @@ pub struct State {
     pub requests: VecDeque<(String, i64)>,
 }
 
-/// What became of a time, or of several in a row.
+/// The outcome of a time, or of several in a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// The first nominal time.

@@ -10,7 +10,7 @@ use tokio::sync::{MutexGuard, Notify};
 /// The name of a schedule: the ids of its namespace and of itself.
 pub(crate) type ScheduleKey = (String, String);
 
-/// What the requests for schedules and the task that fires share.
+/// The state that the requests for schedules and the task that fires share.
 #[derive(Debug, Default)]
 pub(crate) struct ScheduleChanges {
     /// Held from the read of a schedule to the write of what follows from it.

@@ -7,7 +7,7 @@ use crate::{args::help, context::Context, exit::Exit, failure::Failure};
 
 /// Pause a schedule: nothing starts, and the times until it is resumed are skipped
 ///
-/// Executions that run go on. `belay schedules trigger` starts one all the same.
+/// Executions that run are not stopped. `belay schedules trigger` starts one all the same.
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay schedules pause nightly --reason maintenance"))]
 pub(crate) struct Pause {

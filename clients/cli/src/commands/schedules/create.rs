@@ -70,12 +70,8 @@ pub(crate) struct Create {
     /// A label of its executions; may be given more than once
     #[arg(long = "label", value_name = "K=V", value_parser = label)]
     labels: Vec<(String, String)>,
-    /// A value for an input of the plan; may be given more than once
-    #[arg(long = "input", value_name = "NAME=VALUE", value_parser = label)]
-    inputs: Vec<(String, String)>,
-    /// A JSON file with values for the plan's inputs, by their names; --input comes before it
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    input_file: Option<PathBuf>,
+    #[command(flatten)]
+    inputs: run::InputArgs,
     /// Handle calls that need approval in this way
     #[arg(long, value_name = "HOW", value_enum, default_value_t)]
     approve: Approve,
@@ -158,7 +154,7 @@ fn request(context: &Context, verb: &Create, file: &PlanFile) -> Result<CreateSc
             Approve::Fail => ApprovalMode::Fail.into(),
         },
         workspace: workspace.transpose()?.unwrap_or_default(),
-        inputs: run::inputs(verb.input_file.as_deref(), &verb.inputs)?,
+        inputs: verb.inputs.values()?,
         step_timeout: verb.step_timeout.map(belay_proto::duration),
         ..Default::default()
     };

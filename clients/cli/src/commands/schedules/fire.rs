@@ -29,7 +29,7 @@ pub(crate) struct Trigger {
 
 /// Carry out times of a schedule that are over, such as those of an outage
 ///
-/// Times that it has carried out already are not carried out again. One runs after the other, unless the schedule allows overlaps. At most 1,000 at once.
+/// Times whose executions are there are not carried out again; those whose executions were deleted are. One runs after the other, unless the schedule allows overlaps. At most 1,000 at once.
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay schedules backfill nightly --from 2026-12-01T00:00:00Z --to 2026-12-05T00:00:00Z"))]
 pub(crate) struct Backfill {

@@ -304,9 +304,14 @@ impl Execution {
     pub(crate) fn group_deadline(&self, step: StepKey) -> Option<(Timestamp, &str)> {
         let record = &self.steps[step];
         // What undoes a step is done when nothing else runs any more; a list fails with its entries.
-        let is_limited = record.compensates().is_none() && record.items.listed.is_none();
-        let limits = record.spec.group_timeouts().iter().filter(|_| is_limited);
-        let begun = limits.filter_map(|(group, limit)| Some((group, limit, self.groups.get(group)?)));
+        if record.compensates().is_some() || record.items.listed.is_some() {
+            return None;
+        }
+        let begun = record
+            .spec
+            .group_timeouts()
+            .iter()
+            .filter_map(|(group, limit)| Some((group, limit, self.groups.get(group)?)));
         begun.map(|(group, limit, begun)| (begun.saturating_add(*limit + record.waited), group.as_str())).min()
     }
 

@@ -20,7 +20,7 @@ pub(super) enum Course {
     Failed(Failure),
 }
 
-/// What follows for a step none of whose rounds is open; `None` while a value is not at hand.
+/// The course of a step none of whose rounds is open; `None` while a value is not at hand.
 pub(super) fn course(execution: &Execution, record: &StepRecord, repeat: &Repeat, blobs: &dyn Blobs) -> Option<Course> {
     let rounds = record.items.current();
     let Some(&last) = rounds.last() else { return Some(Course::Round(round(record, 0))) };

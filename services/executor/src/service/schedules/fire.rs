@@ -30,7 +30,7 @@ const RETRY_AFTER: i64 = 2;
 const LEAST_PAUSE: Duration = Duration::from_millis(20);
 const SECOND: i64 = 1_000_000;
 
-/// What a schedule waits for.
+/// The times and ends that a schedule waits for.
 #[derive(Debug, Default)]
 struct Awaited {
     /// When it is looked at again, in seconds since the Unix epoch.

@@ -43,7 +43,7 @@ pub(in crate::wire) fn requested_from(message: v1::ToolCallRequested) -> Result<
     }))
 }
 
-/// What a held call waits for.
+/// The approval that a held call waits for.
 pub(in crate::wire) fn held_from(need: Option<v1::ApprovalNeed>, kind: SubjectKind) -> Result<OperationEvent, Unread> {
     let need = need.ok_or(Unread::Lacks("what is to be decided"))?;
     Ok(OperationEvent::Held(Box::new(requirement_from(need, kind)?)))

@@ -5,19 +5,6 @@ use serde_json::json;
 
 use crate::support::{Play, story};
 
-/// The arguments of the first call of a step.
-fn arguments<'a>(play: &'a Play, id: &str) -> &'a str {
-    let request = play.events.iter().find_map(|event| match &event.body {
-        Body::Operation { id: call, event: OperationEvent::Requested(Work::ToolCall(request)) }
-            if &*call.step == id =>
-        {
-            Some(request)
-        }
-        _ => None,
-    });
-    request.and_then(|request| request.arguments.inline()).expect("the step made a call").as_str()
-}
-
 #[test]
 fn each_entry_is_a_step_of_its_own() {
     let play = story("list; build; pack after build")
@@ -39,9 +26,9 @@ fn each_entry_is_a_step_of_its_own() {
             "4s pack completed, COMPLETED",
         ]
     );
-    assert_eq!(arguments(&play, "build~0"), r#"{"file":"a.c","line":"0 of a.c"}"#);
-    assert_eq!(arguments(&play, "build~1"), r#"{"file":{"name":"b.c"},"line":"1 of a.c"}"#);
-    assert_eq!(arguments(&play, "pack"), r#"{"all":[{"size":1},{},"c.o"],"last":"c.o"}"#);
+    assert_eq!(play.arguments("build~0"), r#"{"file":"a.c","line":"0 of a.c"}"#);
+    assert_eq!(play.arguments("build~1"), r#"{"file":{"name":"b.c"},"line":"1 of a.c"}"#);
+    assert_eq!(play.arguments("pack"), r#"{"all":[{"size":1},{},"c.o"],"last":"c.o"}"#);
 }
 
 #[test]
@@ -113,7 +100,7 @@ fn a_matrix_is_read_when_its_step_starts() {
             .arguments("build", json!({"all": "${item.value}"}))
     };
     let play = of(json!([1, 2])).play();
-    let entries = ["build~0", "build~1", "build~2"].map(|step| arguments(&play, step));
+    let entries = ["build~0", "build~1", "build~2"].map(|step| play.arguments(step));
     assert_eq!(
         entries,
         [(r#"linux"#, 1), ("linux", 2), ("mac", 2)]

@@ -121,15 +121,7 @@ fn outputs_of_a_plan_are_the_outputs_of_its_step() {
         told.arguments("use", json!({"n": "${child.outputs.n ?? null}", "whole": "${child.outputs ?? null}", "result": "${child.result.n ?? null}"}))
             .outputs(json!({"n": "${child.outputs.n}"}))
     };
-    let arguments = |play: &Play| -> Value {
-        let mut requests = play.events.iter().filter_map(|event| match &event.body {
-            Body::Operation { id, event: OperationEvent::Requested(Work::ToolCall(request)) } if &*id.step == "use" => {
-                request.arguments.inline()
-            }
-            _ => None,
-        });
-        requests.next().expect("it makes a call").value()
-    };
+    let arguments = |play: &Play| -> Value { serde_json::from_str(&play.arguments("use")).expect("they are JSON") };
     let play =
         declares(json!({"n": "${inside.result}"})).acts("0s set-output child 0 {\"n\":1,\"outputs\":{\"n\":2}}").play();
     assert_eq!(arguments(&play), json!({"n": 1, "whole": {"n": 1, "outputs": {"n": 2}}, "result": 1}));

@@ -5,19 +5,6 @@ use serde_json::json;
 
 use crate::support::{Play, story};
 
-/// The arguments of the first call of a step.
-fn arguments<'a>(play: &'a Play, id: &str) -> &'a str {
-    let request = play.events.iter().find_map(|event| match &event.body {
-        Body::Operation { id: call, event: OperationEvent::Requested(Work::ToolCall(request)) }
-            if &*call.step == id =>
-        {
-            Some(request)
-        }
-        _ => None,
-    });
-    request.and_then(|request| request.arguments.inline()).expect("the step made a call").as_str()
-}
-
 #[test]
 fn each_round_is_a_step_of_its_own_and_the_last_gives_the_output() {
     let play = story("poll; report after poll")
@@ -38,9 +25,9 @@ fn each_round_is_a_step_of_its_own_and_the_last_gives_the_output() {
             "4s report completed, COMPLETED",
         ]
     );
-    assert_eq!(arguments(&play, "poll~0"), r#"{"before":null,"round":1}"#);
-    assert_eq!(arguments(&play, "poll~2"), r#"{"before":"busy","round":3}"#);
-    assert_eq!(arguments(&play, "report"), r#"{"first":"new","last":{"state":"done"}}"#);
+    assert_eq!(play.arguments("poll~0"), r#"{"before":null,"round":1}"#);
+    assert_eq!(play.arguments("poll~2"), r#"{"before":"busy","round":3}"#);
+    assert_eq!(play.arguments("report"), r#"{"first":"new","last":{"state":"done"}}"#);
 }
 
 #[test]

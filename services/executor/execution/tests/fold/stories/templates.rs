@@ -5,23 +5,6 @@ use serde_json::json;
 
 use crate::support::{Play, story};
 
-/// The arguments of the first call of a step.
-fn arguments(play: &Play, id: &str) -> String {
-    let request = play.events.iter().find_map(|event| match &event.body {
-        Body::Operation { id: call, event: OperationEvent::Requested(Work::ToolCall(request)) }
-            if &*call.step == id =>
-        {
-            Some(request)
-        }
-        _ => None,
-    });
-    let request = request.expect("the step made a call");
-    // S4-19: what the event shows is what was digested.
-    let arguments = request.arguments.inline().expect("they are inline").as_str();
-    assert_eq!(request.arguments_digest, digest(arguments.as_bytes()));
-    arguments.to_owned()
-}
-
 // S2-FR-035, S4-17, S4-18, X11: a whole reference keeps its type, a reference inside a text is written out, and naming a step is depending on it.
 #[test]
 fn outputs_arrive_with_their_types() {
@@ -48,7 +31,7 @@ fn outputs_arrive_with_their_types() {
         ["0s started, draft started", "1s draft completed, publish started", "2s publish completed, COMPLETED",]
     );
     assert_eq!(
-        arguments(&play, "publish"),
+        play.arguments("publish"),
         r#"{"draft":true,"first":"a","id":9007199254740993,"line":"Hi has 120 words","literal":"${draft.result}","tags":["a","b"],"words":120}"#
     );
 }
@@ -58,7 +41,7 @@ fn outputs_arrive_with_their_types() {
 fn an_output_is_never_a_template() {
     let play =
         story("a; b").output("a", &json!("${a.result.secret}")).arguments("b", json!({"text": "${a.result}"})).play();
-    assert_eq!(arguments(&play, "b"), r#"{"text":"${a.result.secret}"}"#);
+    assert_eq!(play.arguments("b"), r#"{"text":"${a.result.secret}"}"#);
 }
 
 // S4-18: a path that leads nowhere fails the step, before any call, and is not tried again.

@@ -8,7 +8,7 @@ use std::{
 use belay_execution::{
     Action, Actor, ApprovalMode, Body, Control, Created, DecideContext, Decision, Event, Execution, ExecutionEvent,
     ExecutionState, NewPlan, OperationEnd, OperationEvent, OperationKey, OperationKind, RecoveryClass, RequiredAction,
-    StepState, StepView, Timestamp, ToolFacts, WaitEnd, Waiting,
+    StepState, StepView, Timestamp, ToolFacts, WaitEnd, Waiting, Work, digest,
 };
 use belay_plan::{Budget, Check, OnExhausted, Outcome, Plan, RunWhen, StepDraft, StepKind, StepKindDraft, ToolStep};
 
@@ -233,6 +233,23 @@ impl Play {
 
     pub(crate) fn state(&self) -> ExecutionState {
         self.execution.state()
+    }
+
+    /// The arguments of the first call of a step, as its event shows them.
+    pub(crate) fn arguments(&self, id: &str) -> String {
+        let request = self.events.iter().find_map(|event| match &event.body {
+            Body::Operation { id: call, event: OperationEvent::Requested(Work::ToolCall(request)) }
+                if &*call.step == id =>
+            {
+                Some(request)
+            }
+            _ => None,
+        });
+        let request = request.expect("the step made a call");
+        // S4-19: what the event shows is what was digested.
+        let arguments = request.arguments.inline().expect("they are inline").as_str();
+        assert_eq!(request.arguments_digest, digest(arguments.as_bytes()));
+        arguments.to_owned()
     }
 
     /// A principal sends a request now.
