@@ -1,9 +1,9 @@
 //! Steps that run once for each entry of a list.
 
-use belay_execution::{Body, OperationEvent, StepEvent, Work};
+use belay_execution::{Body, StepEvent};
 use serde_json::json;
 
-use crate::support::{Play, story};
+use crate::support::story;
 
 #[test]
 fn each_entry_is_a_step_of_its_own() {

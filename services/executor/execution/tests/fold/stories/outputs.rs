@@ -1,8 +1,6 @@
 //! The outputs that a plan declares: what an execution returns.
 
-use belay_execution::{
-    Body, Event, Execution, ExecutionEvent, ExecutionState, Finished, Json, OperationEvent, Payload, Violation, Work,
-};
+use belay_execution::{Body, Event, Execution, ExecutionEvent, ExecutionState, Finished, Json, Payload, Violation};
 use belay_plan::{CheckDraft, StepKindDraft};
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! Steps that run again until a condition holds.
 
-use belay_execution::{Body, OperationEvent, StepEvent, Waiting, Work};
+use belay_execution::{Body, StepEvent, Waiting};
 use serde_json::json;
 
-use crate::support::{Play, story};
+use crate::support::story;
 
 #[test]
 fn each_round_is_a_step_of_its_own_and_the_last_gives_the_output() {

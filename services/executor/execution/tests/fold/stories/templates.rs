@@ -1,9 +1,8 @@
 //! Outputs that become arguments.
 
-use belay_execution::{Body, OperationEvent, Work, digest};
 use serde_json::json;
 
-use crate::support::{Play, story};
+use crate::support::story;
 
 // S2-FR-035, S4-17, S4-18, X11: a whole reference keeps its type, a reference inside a text is written out, and naming a step is depending on it.
 #[test]
