@@ -59,6 +59,7 @@ fn parked(now: i64, fence: i64) -> Vec<StoreWrite> {
             outbox: Vec::new(),
             inbox: Default::default(),
             folder: None,
+            limits: Vec::new(),
             fence: Fence { shard, token: fence },
         }
     };

@@ -98,6 +98,7 @@ impl World {
             seal_key: None,
             outbox: (0..messages).map(message).collect(),
             inbox: Default::default(),
+            limits: Vec::new(),
             fence: Fence { shard, token: fence },
             folder: None,
         };

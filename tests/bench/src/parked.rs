@@ -206,6 +206,7 @@ async fn fill(journal: &Location, names: &[String], executions: u32, now: i64) -
                 ..row.execution.clone()
             };
             StoreWrite::Create {
+                limits: Vec::new(),
                 fence: Fence { shard: execution.shard, token: fence },
                 execution,
                 transition: transitions[0].clone(),
@@ -227,6 +228,7 @@ async fn fill(journal: &Location, names: &[String], executions: u32, now: i64) -
                     outbox: Vec::new(),
                     inbox: Default::default(),
                     usage: Vec::new(),
+                    limits: Vec::new(),
                     fence: Fence { shard: row.execution.shard, token: fence },
                 }),
                 _ => None,

@@ -243,6 +243,23 @@ const SCENARIOS: &[Scenario] = &[
             ],
         },
     },
+    // No more executions hold a limit than may, and each gets its turn, however often the executor is killed.
+    Scenario {
+        name: "belay_limiting",
+        run: belay::limiting,
+        expect: Expect::Holds {
+            seeds: 20,
+            counted: &[
+                "clocks set back",
+                "clocks set forward",
+                "kills",
+                "limited executions that completed",
+                "limited executions that were cancelled",
+                "power losses",
+                "starts that a limit refused",
+            ],
+        },
+    },
     // Each nominal time of a schedule is decided once, whatever a clock says and whenever the executor is killed.
     Scenario {
         name: "belay_scheduling",
@@ -473,6 +490,16 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay_namespace_holds_forgotten",
         run: belay::namespace_holds_forgotten,
         expect: Expect::Found { violation: "and by the events", first: 0, within: 200 },
+    },
+    Scenario {
+        name: "belay_limit_turns_forgotten",
+        run: belay::limit_turns_forgotten,
+        expect: Expect::Found { violation: "wait for limits that nobody holds", first: 0, within: 50 },
+    },
+    Scenario {
+        name: "belay_limits_ignored",
+        run: belay::limits_ignored,
+        expect: Expect::Found { violation: "had a call at once", first: 0, within: 50 },
     },
     Scenario {
         name: "belay_scheduled_starts_forgotten",

@@ -72,6 +72,12 @@ pub(crate) fn news(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option
     Some(Line::new("  ").and(Style::Strong, about).and(Style::Plain, "  ").and(style, what))
 }
 
+/// `limit deploy`, or `limits deploy, api`.
+fn limits(tracked: &TrackedExecution) -> String {
+    let keys: Vec<String> = tracked.execution().limits.iter().map(|limit| clean(&limit.key)).collect();
+    format!("{} {}", if keys.len() == 1 { "limit" } else { "limits" }, keys.join(", "))
+}
+
 fn what(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<(Style, String)> {
     let step = tracked.step(&event.step_id);
     let Some(kind) = &event.kind else {
@@ -84,6 +90,8 @@ fn what(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<(Style, St
             let steps = words::steps(plan.map_or(0, |plan| plan.steps.len()));
             (Style::Plain, format!("accepted: plan {}, {steps}", plan.map_or("", |plan| plan.id.as_str())))
         }
+        Kind::LimitsRequested(_) => (Style::Plain, format!("asks for the {}", limits(tracked))),
+        Kind::LimitsAcquired(_) => (Style::Plain, format!("holds the {}", limits(tracked))),
         Kind::ExecutionStarted(_) => (Style::Plain, "started".to_owned()),
         Kind::ExecutionPaused(paused) => {
             let until = paused.resume_time.as_ref().map(|until| format!(" until {}", time::date_and_time(until)));

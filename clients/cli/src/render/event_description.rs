@@ -190,6 +190,7 @@ pub(crate) fn describe(event: &ExecutionEvent) -> EventDescription<'_> {
     let Some(kind) = &event.kind else { return milestone(EventChange::None) };
     match kind {
         Kind::ExecutionCreated(_) => routine(EventChange::None),
+        Kind::LimitsRequested(_) | Kind::LimitsAcquired(_) => milestone(EventChange::None),
         Kind::ExecutionStarted(_) => routine(EventChange::Execution(ExecutionChange::Started)),
         Kind::ExecutionPaused(paused) => milestone(EventChange::Execution(ExecutionChange::Paused(paused.resume_time))),
         Kind::ExecutionResumed(_) => state(execution::State::Running),

@@ -198,7 +198,7 @@ fn wait_of(cause: &Cause) -> Option<WaitingReason> {
         Kind::Outcome => Wait::Outcome,
         Kind::Signal => Wait::Signal,
         Kind::WorkspaceFull | Kind::WorkspaceReadOnly => Wait::Workspace,
-        Kind::Limit => Wait::Limit,
+        Kind::Limit | Kind::ExecutionLimit => Wait::Limit,
         Kind::Backoff => Wait::Timer,
         Kind::Time => Wait::Time,
         Kind::Child => Wait::Child,
@@ -226,7 +226,7 @@ fn of_wait(cause: &Cause, wait: &WaitingReason, now: Duration) -> Vec<Line> {
             .and(Style::Plain, attempts.unwrap_or_default() + &call.unwrap_or_default())
             .hanging(FACT_COLUMNS + 2),
     ];
-    if cause.kind() == Kind::Budget {
+    if matches!(cause.kind(), Kind::Budget | Kind::ExecutionLimit) {
         lines.push(fact("", &cause.reason));
     }
     // For what is not said by the wait itself.

@@ -28,6 +28,7 @@ mod decide;
 mod decision;
 mod event;
 mod failure;
+mod limits;
 mod namespace_budget;
 mod payload;
 mod state;
@@ -58,13 +59,14 @@ pub use event::{
     Workspace, WriteBound, WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
+pub use limits::{LimitMove, limit_moves};
 pub use namespace_budget::{NamespaceBudget, NamespaceHolds, WindowChange, WindowUse};
 pub use payload::{
-    Admission, BlobRef, BlobValue, Blobs, CachedResult, CallIdentity, ConditionResult, EarlierResult, MAX_READ_BYTES,
-    NoBlobs, Payload, Room,
+    Admission, BlobRef, BlobValue, Blobs, CachedResult, CallIdentity, ConditionResult, EarlierResult, LimitRoom,
+    MAX_READ_BYTES, NoBlobs, Payload, Room,
 };
 pub use state::{
-    Authorization, ChildPause, Execution, FailedAttempt, MAX_SIGNALS, NotRestored, Operation, OperationKey,
+    Authorization, ChildPause, Execution, FailedAttempt, LimitState, MAX_SIGNALS, NotRestored, Operation, OperationKey,
     OperationKind, Phase, SNAPSHOT_VERSION, StepKey, StepRole, StepView, Wait, Waiting,
 };
 pub use time::Timestamp;

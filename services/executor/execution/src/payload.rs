@@ -194,11 +194,30 @@ pub trait Blobs {
         false
     }
 
+    /// Whether the execution may have all of its limits now. The implementation remembers what it has to look up.
+    fn limit_room(&self) -> LimitRoom {
+        LimitRoom::Free
+    }
+
     /// Whether this many steps may be added for the entries of the list of the step with this id. The implementation remembers what was asked for.
     fn room(&self, step: &str, steps: usize) -> Room {
         let _ = (step, steps);
         Room::Free
     }
+}
+
+/// Whether an execution may have all of its limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitRoom {
+    /// It may, as far as is known.
+    Free,
+    /// One is full, or it is not its turn.
+    Full {
+        /// The limit that is full and refuses, by its position among those of the execution.
+        refused: Option<usize>,
+    },
+    /// That has to be looked up.
+    Wanted,
 }
 
 /// An execution without blobs: every value is inline, and conditions wait for a driver that evaluates them.

@@ -32,6 +32,7 @@ pub(crate) fn started(plan: &str, now: Timestamp) -> Execution {
         deadline: None,
         trace: Default::default(),
         shard: 0,
+        limits: Vec::new(),
     };
     let body = ExecutionEvent::Created(Box::new(created)).into();
     let mut execution = Execution::create(Event { sequence: 1, time: now, actor: None, body }).unwrap();

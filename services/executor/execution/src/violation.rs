@@ -38,6 +38,8 @@ pub enum Violation {
     #[error("the execution has ended, is being stopped, or what it did is being undone")] Stopping,
     #[error("the execution is being killed")] BeingKilled,
     #[error("the execution has not started, is paused, or is being stopped: nothing may start")] MayNotStart,
+    #[error("the execution has no limits, or has asked for them before")] LimitsNotWanted,
+    #[error("the execution does not wait for its limits")] LimitsNotAwaited,
     #[error("the execution keeps {MAX_SIGNALS} signals that no step has taken")] TooManySignals,
     #[error("something can proceed without a decision")] MayProceed,
     #[error("the steps have ended otherwise: {totals:?}")] OtherTotals { totals: Totals },
@@ -55,7 +57,7 @@ pub enum Violation {
     #[error("step `{0}` is none that the plan has")] NotPlanned(StepId),
     #[error("step `{step}` runs for an entry of the list of `{list}`, which does not run again")] ListStays { step: StepId, list: StepId },
     #[error("step `{0}` depends on one that runs again, and has started")] DependentStarted(StepId),
-    #[error("nothing is undone while the execution is paused, while something runs, or twice")] MayNotUndo,
+    #[error("nothing is undone while the execution is paused or does not hold its limits, while something runs, or twice")] MayNotUndo,
     #[error("step `{0}` has nothing to undo, has no `compensate`, or is named twice")] NothingToUndo(StepId),
 
     // Attempts at steps.

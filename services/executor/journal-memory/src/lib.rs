@@ -3,6 +3,7 @@
 //! It shows what the port is apart from SQLite, and passes the same conformance suite. A [`Memory`] is what a disk is to other stores: it can
 //! be opened again, and then the fence rises.
 
+mod limits;
 mod lost_answers;
 mod reader;
 mod state;

@@ -3,8 +3,9 @@
 use std::{future::ready, sync::atomic::Ordering};
 
 use belay_journal::{
-    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, OutboxRow, Page, Position, Query,
-    Reading, Refused, ScheduleRow, StartRequest, StoreError, StoredExecution, StoredTransition, Transition, UsageRow,
+    AwaitedLimit, Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, LimitClaim,
+    LimitStanding, OutboxRow, Page, Position, Query, Reading, Refused, ScheduleRow, StartRequest, StoreError,
+    StoredExecution, StoredTransition, Transition, UsageRow,
 };
 
 use crate::state::{ExecutionEntry, SharedStore, State};
@@ -207,6 +208,28 @@ impl JournalReader for MemoryReader {
 
     fn usage(&self, namespace: &str) -> Reading<'_, Vec<UsageRow>> {
         self.look(|state| state.usage_in(namespace))
+    }
+
+    fn limit_standing(
+        &self,
+        namespace: &str,
+        execution: Option<ExecutionKey>,
+        claim: &LimitClaim,
+        at: i64,
+    ) -> Reading<'_, LimitStanding> {
+        self.look(|state| state.standing(namespace, execution, claim, at))
+    }
+
+    fn limits_held(&self, key: ExecutionKey) -> Reading<'_, Vec<String>> {
+        self.look(|state| state.limits_held(key))
+    }
+
+    fn awaited_limits(&self, after: (&str, &str), limit: usize) -> Reading<'_, Vec<AwaitedLimit>> {
+        self.look(|state| state.awaited_limits(after, limit))
+    }
+
+    fn next_in_limit(&self, namespace: &str, key: &str) -> Reading<'_, Option<ExecutionKey>> {
+        self.look(|state| state.next_in_limit(namespace, key))
     }
 
     fn schedule(&self, namespace: &str, id: &str) -> Reading<'_, Option<ScheduleRow>> {

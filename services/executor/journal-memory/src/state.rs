@@ -7,8 +7,9 @@ use std::{
 
 use belay_journal::{
     Change, Deletion, ExecutionKey, ExecutionRow, ExecutionSummary, Fence, Folder, InboxChanges, InboxMessage,
-    InboxRow, NewExecution, OutboxKey, OutboxMessage, OutboxRow, Refused, SHARDS, ScheduleRow, Snapshot, StoreWrite,
-    StoreWriteOutcome, TakenMessage, Transition, UsageChange, UsageRow, removed_up_to, start_request,
+    InboxRow, LimitChange, LimitEntry, NewExecution, OutboxKey, OutboxMessage, OutboxRow, Refused, SHARDS, ScheduleRow,
+    Snapshot, StoreWrite, StoreWriteOutcome, TakenMessage, Transition, UsageChange, UsageRow, removed_up_to,
+    start_request,
 };
 use belay_proto::stores::Stores;
 use tokio::sync::watch;
@@ -74,6 +75,8 @@ pub(crate) struct State {
     pub(crate) schedules: BTreeMap<(String, String), ScheduleRow>,
     /// Use of budgets, by namespace and window.
     usage: BTreeMap<(String, i64, i64), UsageRow>,
+    /// Limits over executions, by namespace and key.
+    pub(crate) limits: BTreeMap<(String, String), Vec<LimitEntry>>,
     /// The position of what was committed last.
     pub(crate) position: i64,
     last_key: i64,
@@ -104,17 +107,19 @@ impl State {
             self.check_fence(fence)?;
         }
         match operation {
-            StoreWrite::Create { execution, transition, summary, seal_key, outbox, inbox, folder, fence } => {
-                let created = self.create(execution, transition, summary, seal_key, folder, fence)?;
+            StoreWrite::Create { execution, transition, summary, seal_key, outbox, inbox, folder, limits, fence } => {
+                let created = self.create(execution, transition, summary, seal_key, folder, &limits, fence)?;
                 if let StoreWriteOutcome::Created(key) = created {
+                    self.change_limits(key, limits);
                     self.keep_messages(key, outbox);
                     self.change_inboxes(key, inbox);
                 }
                 Ok(created)
             }
-            StoreWrite::Append { key, transition, summary, seal_key, outbox, inbox, usage, fence } => {
-                let appended = self.append(key, transition, summary, seal_key, &usage, fence)?;
+            StoreWrite::Append { key, transition, summary, seal_key, outbox, inbox, usage, limits, fence } => {
+                let appended = self.append(key, transition, summary, seal_key, &usage, &limits, fence)?;
                 self.change_usage(&usage);
+                self.change_limits(key, limits);
                 self.keep_messages(key, outbox);
                 self.change_inboxes(key, inbox);
                 Ok(appended)
@@ -225,6 +230,12 @@ impl State {
                 };
                 Ok(StoreWriteOutcome::Changed)
             }
+            StoreWrite::ResetLimitTimes { latest } => {
+                for entry in self.limits.values_mut().flatten() {
+                    entry.held_at = entry.held_at.map(|held_at| held_at.min(latest));
+                }
+                Ok(StoreWriteOutcome::Changed)
+            }
             StoreWrite::DropMessages { known, before } => {
                 let count = self.outbox.len();
                 self.outbox.retain(|_, row| row.message.created_at >= before || known.contains(&row.message.webhook));
@@ -299,6 +310,7 @@ impl State {
         summary: ExecutionSummary,
         seal_key: Option<Vec<u8>>,
         folder: Option<Folder>,
+        limits: &[LimitChange],
         fence: Fence,
     ) -> Outcome {
         if transition.first_sequence != 1 {
@@ -315,6 +327,7 @@ impl State {
         if let Some(folder) = &folder {
             self.check_folder(&execution.namespace, folder)?;
         }
+        self.check_limits(&execution.namespace, None, limits)?;
         let named = |(deletion, _): &&(Deletion, usize)| {
             (&deletion.namespace, &deletion.id) == (&execution.namespace, &execution.id)
         };
@@ -342,10 +355,13 @@ impl State {
         summary: Option<ExecutionSummary>,
         seal_key: Option<Vec<u8>>,
         usage: &[UsageChange],
+        limits: &[LimitChange],
         fence: Fence,
     ) -> Outcome {
         let over = usage.iter().find(|change| change.holds() && self.usage_of(change).after(change).is_none());
         let over = over.map(|change| Refused::OverBudget { namespace: change.namespace.clone() });
+        let namespace = self.stored(key)?.row.execution.namespace.clone();
+        let full = self.check_limits(&namespace, Some(key), limits);
         let stored = self.stored(key)?;
         let last = stored.last_sequence();
         if transition.first_sequence != last + 1 {
@@ -357,6 +373,7 @@ impl State {
         if let Some(over) = over {
             return Err(over);
         }
+        full?;
         stored.seal_key = stored.seal_key.take().or(seal_key);
         if let Some(summary) = summary {
             stored.row.summary = summary;
@@ -441,6 +458,7 @@ fn fence_of(operation: &StoreWrite) -> Option<Fence> {
         | StoreWrite::RemoveMessage { .. }
         | StoreWrite::PostponeMessage { .. }
         | StoreWrite::RescheduleMessages { .. }
+        | StoreWrite::ResetLimitTimes { .. }
         | StoreWrite::DropMessages { .. } => None,
     }
 }

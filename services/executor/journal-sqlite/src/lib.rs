@@ -14,6 +14,7 @@ mod error;
 mod head;
 mod inbox;
 mod intervals;
+mod limits;
 mod list;
 mod outbox;
 mod queries;
@@ -411,6 +412,7 @@ mod tests {
                         outbox: Vec::new(),
                         inbox: Default::default(),
                         usage: Vec::new(),
+                        limits: Vec::new(),
                         fence: belay_journal::Fence { shard: 3, token: opened.fence },
                     };
                     assert!(opened.writer.commit(&[append]).await.unwrap()[0].is_ok(), "{case}");
@@ -449,6 +451,7 @@ mod tests {
             outbox: Vec::new(),
             inbox: Default::default(),
             usage: Vec::new(),
+            limits: Vec::new(),
             fence,
         }
     }
@@ -580,6 +583,7 @@ mod tests {
                 outbox: Vec::new(),
                 inbox: Default::default(),
                 folder: Some(belay_journal::Folder::New("damaged".into())),
+                limits: Vec::new(),
                 fence: belay_journal::Fence { shard: 3, token: fence },
             };
             assert!(writer.commit(&[create]).await.unwrap()[0].is_ok());

@@ -3,8 +3,9 @@
 use std::sync::{Arc, LazyLock, MutexGuard, PoisonError};
 
 use belay_journal::{
-    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, OutboxRow, Page, Position, Query, Refused,
-    ScheduleRow, StartRequest, StoreError, StoredExecution, StoredTransition, Transition, UsageRow,
+    AwaitedLimit, Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, LimitClaim, LimitStanding,
+    OutboxRow, Page, Position, Query, Refused, ScheduleRow, StartRequest, StoreError, StoredExecution,
+    StoredTransition, Transition, UsageRow,
 };
 use belay_sqlite::{DamagedRow, Readers, SqliteError};
 use rusqlite::{Connection, OptionalExtension as _, Params};
@@ -12,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension as _, Params};
 use crate::{
     error::store_error,
     head::Heads,
-    inbox, list, outbox,
+    inbox, limits, list, outbox,
     rows::{self, COLUMNS, RowResult, execution_row, recorded_head},
     schedules,
     schema::{LOG, WAYPOINT},
@@ -339,6 +340,28 @@ impl Queries {
         usage::of(&self.connection(), namespace)
     }
 
+    pub(crate) fn limit_standing(
+        &self,
+        namespace: &str,
+        execution: Option<ExecutionKey>,
+        claim: &LimitClaim,
+        at: i64,
+    ) -> Result<LimitStanding, StoreError> {
+        limits::standing_of(&self.connection(), namespace, execution, claim, at)
+    }
+
+    pub(crate) fn limits_held(&self, key: ExecutionKey) -> Result<Vec<String>, StoreError> {
+        limits::held_by(&self.connection(), key)
+    }
+
+    pub(crate) fn awaited_limits(&self, after: (&str, &str), limit: usize) -> Result<Vec<AwaitedLimit>, StoreError> {
+        limits::awaited(&self.connection(), after, at_most(limit))
+    }
+
+    pub(crate) fn next_in_limit(&self, namespace: &str, key: &str) -> Result<Option<ExecutionKey>, StoreError> {
+        limits::next(&self.connection(), namespace, key)
+    }
+
     pub(crate) fn schedule(&self, namespace: &str, id: &str) -> Result<Option<ScheduleRow>, StoreError> {
         schedules::get(&self.connection(), namespace, id)
     }
@@ -419,6 +442,7 @@ mod tests {
             outbox: outbox.clone(),
             inbox: Default::default(),
             folder: None,
+            limits: Vec::new(),
             fence,
         };
         let key = ExecutionKey(1);
@@ -431,6 +455,7 @@ mod tests {
             outbox,
             usage: Vec::new(),
             inbox: Default::default(),
+            limits: Vec::new(),
             fence,
         };
         store.writer.commit(&[create, append]).await.unwrap();

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use belay_journal::{
-    Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, OutboxRow, Page, Position, Query,
-    Reading, Refused, ScheduleRow, StartRequest, StoreError, StoredExecution, StoredTransition, Transition, UsageRow,
+    AwaitedLimit, Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, LimitClaim,
+    LimitStanding, OutboxRow, Page, Position, Query, Reading, Refused, ScheduleRow, StartRequest, StoreError,
+    StoredExecution, StoredTransition, Transition, UsageRow,
 };
 use belay_sqlite::Lane;
 
@@ -129,6 +130,31 @@ impl JournalReader for SqliteReader {
     fn usage(&self, namespace: &str) -> Reading<'_, Vec<UsageRow>> {
         let namespace = namespace.to_owned();
         self.run(move |queries| queries.usage(&namespace))
+    }
+
+    fn limit_standing(
+        &self,
+        namespace: &str,
+        execution: Option<ExecutionKey>,
+        claim: &LimitClaim,
+        at: i64,
+    ) -> Reading<'_, LimitStanding> {
+        let (namespace, claim) = (namespace.to_owned(), claim.clone());
+        self.run(move |queries| queries.limit_standing(&namespace, execution, &claim, at))
+    }
+
+    fn limits_held(&self, key: ExecutionKey) -> Reading<'_, Vec<String>> {
+        self.run(move |queries| queries.limits_held(key))
+    }
+
+    fn awaited_limits(&self, after: (&str, &str), limit: usize) -> Reading<'_, Vec<AwaitedLimit>> {
+        let after = (after.0.to_owned(), after.1.to_owned());
+        self.run(move |queries| queries.awaited_limits((&after.0, &after.1), limit))
+    }
+
+    fn next_in_limit(&self, namespace: &str, key: &str) -> Reading<'_, Option<ExecutionKey>> {
+        let (namespace, key) = (namespace.to_owned(), key.to_owned());
+        self.run(move |queries| queries.next_in_limit(&namespace, &key))
     }
 
     fn schedule(&self, namespace: &str, id: &str) -> Reading<'_, Option<ScheduleRow>> {

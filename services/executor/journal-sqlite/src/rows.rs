@@ -169,6 +169,12 @@ pub(crate) fn snapshot(
     Ok(found.optional()?.transpose())
 }
 
+/// The namespace of an execution; `None` when there is none with this key.
+pub(crate) fn namespace(connection: &Connection, key: ExecutionKey) -> Result<Option<String>, rusqlite::Error> {
+    let mut named = connection.prepare_cached("SELECT namespace FROM execution WHERE exec = ?1")?;
+    named.query_row([key.0], |row| row.get(0)).optional()
+}
+
 /// Whether there is an execution with this key.
 pub(crate) fn exists(connection: &Connection, key: ExecutionKey) -> Result<bool, rusqlite::Error> {
     connection.prepare_cached("SELECT 1 FROM execution WHERE exec = ?1")?.exists([key.0])

@@ -5,8 +5,8 @@ use belay_sqlite::{Schema, Table};
 pub(crate) const SCHEMA: Schema = Schema {
     // "BLYJ"
     application_id: 0x424C_594A,
-    format: 18,
-    earlier_lacks: "schedules",
+    format: 19,
+    earlier_lacks: "limits over executions",
     create: "
         CREATE TABLE meta (
             one         INTEGER PRIMARY KEY CHECK (one = 1),
@@ -179,6 +179,23 @@ pub(crate) const SCHEMA: Schema = Schema {
             PRIMARY KEY (namespace, id)
         ) STRICT, WITHOUT ROWID;
 
+        -- Who waits for a limit over executions, who holds it, and who has started in its window.
+        CREATE TABLE limit_entry (
+            position   INTEGER PRIMARY KEY,
+            namespace  TEXT NOT NULL,
+            limit_key  TEXT NOT NULL,
+            exec       INTEGER NOT NULL,
+            -- When it got the limit; NULL while it waits.
+            held_at    INTEGER,
+            -- For how long it counts after that; 0 when until its end.
+            window     INTEGER NOT NULL,
+            -- It has ended.
+            released   INTEGER NOT NULL,
+            sum        INTEGER NOT NULL
+        ) STRICT;
+        CREATE INDEX limit_entry_by_key ON limit_entry (namespace, limit_key, held_at, position);
+        CREATE INDEX limit_entry_by_execution ON limit_entry (exec);
+
         -- What is left of a deleted execution.
         CREATE TABLE deletion (
             exec          INTEGER PRIMARY KEY,
@@ -328,8 +345,15 @@ pub(crate) const SCHEDULE: Table = Table {
     affects: "this schedule",
 };
 
+pub(crate) const LIMIT_ENTRY: Table = Table {
+    name: "limit_entry",
+    columns: &["position", "namespace", "limit_key", "exec", "held_at", "window", "released"],
+    sum: "sum",
+    affects: "the limit over executions with this entry",
+};
+
 /// All of them.
-pub(crate) const TABLES: [&Table; 13] = [
+pub(crate) const TABLES: [&Table; 14] = [
     &META,
     &EXECUTION,
     &HEAD,
@@ -341,6 +365,7 @@ pub(crate) const TABLES: [&Table; 13] = [
     &INBOX,
     &USAGE,
     &SCHEDULE,
+    &LIMIT_ENTRY,
     &DELETION,
     &belay_sqlite::POSITION,
 ];

@@ -9,8 +9,8 @@ use std::{
 
 use belay_defects::{Defect, is_planted};
 use belay_journal::{
-    BatchOutcome, ExecutionKey, ExecutionSummary, Fence, Folder, JournalWriter, NewExecution, Refused, SHARDS,
-    Snapshot, StepCounts, StoreError, StoreWrite, StoreWriteOutcome, Transition, UsageChange,
+    BatchOutcome, ExecutionKey, ExecutionSummary, Fence, Folder, JournalWriter, LimitChange, NewExecution, Refused,
+    SHARDS, Snapshot, StepCounts, StoreError, StoreWrite, StoreWriteOutcome, Transition, UsageChange,
 };
 use belay_proto::stores::Stores;
 use belay_sqlite::{DamagedRow, SqliteError, Store, Threads};
@@ -21,7 +21,7 @@ use crate::{
     head::{Head, Heads},
     inbox,
     intervals::Intervals,
-    outbox,
+    limits, outbox,
     rows::{self, RowResult, read_labels, recorded_head, write_labels},
     schedules,
     schema::{EXECUTION, HEAD, LOG, META, SEAL_KEY, SNAPSHOT, WAYPOINT},
@@ -189,19 +189,39 @@ impl Transaction<'_> {
         for operation in batch {
             let db = &self.connection;
             answers.push(match operation {
-                StoreWrite::Create { execution, transition, summary, seal_key, outbox, inbox, folder, fence } => {
+                StoreWrite::Create {
+                    execution,
+                    transition,
+                    summary,
+                    seal_key,
+                    outbox,
+                    inbox,
+                    folder,
+                    limits,
+                    fence,
+                } => {
                     let seal_key = seal_key.as_deref();
-                    let created = self.create(execution, transition, summary, seal_key, folder.as_ref(), *fence)?;
+                    let created =
+                        self.create(execution, transition, summary, seal_key, folder.as_ref(), limits, *fence)?;
                     if let Ok(StoreWriteOutcome::Created(key)) = &created {
+                        limits::change(&self.connection, &execution.namespace, *key, limits)?;
                         outbox::insert(&self.connection, *key, outbox)?;
                         inbox::send(&self.connection, *key, &inbox.sent)?;
                     }
                     created
                 }
-                StoreWrite::Append { key, transition, summary, seal_key, outbox, inbox, usage, fence } => {
-                    let appended =
-                        self.append(*key, transition, summary.as_ref(), seal_key.as_deref(), usage, *fence)?;
+                StoreWrite::Append { key, transition, summary, seal_key, outbox, inbox, usage, limits, fence } => {
+                    let namespace = match limits.is_empty() {
+                        true => None,
+                        false => rows::namespace(db, *key)?,
+                    };
+                    let limited = namespace.as_deref().map(|namespace| (namespace, limits.as_slice()));
+                    let (summary, seal_key) = (summary.as_ref(), seal_key.as_deref());
+                    let appended = self.append(*key, transition, summary, seal_key, usage, limited, *fence)?;
                     if appended.is_ok() {
+                        if let Some((namespace, limits)) = limited {
+                            limits::change(&self.connection, namespace, *key, limits)?;
+                        }
                         usage::change(&self.connection, usage)?;
                         outbox::insert(&self.connection, *key, outbox)?;
                         inbox::send(&self.connection, *key, &inbox.sent)?;
@@ -244,6 +264,10 @@ impl Transaction<'_> {
                 StoreWrite::DeleteSchedule { namespace, id, revision, fence } => {
                     schedules::delete(db, (namespace, id), *revision, self.check_fence(*fence))?
                 }
+                StoreWrite::ResetLimitTimes { latest } => {
+                    limits::reset_times(db, *latest)?;
+                    Ok(StoreWriteOutcome::Changed)
+                }
                 StoreWrite::DropMessages { known, before } => {
                     Ok(StoreWriteOutcome::Dropped(outbox::drop_unknown(&self.connection, known, *before)?))
                 }
@@ -275,6 +299,7 @@ impl Transaction<'_> {
         summary: &ExecutionSummary,
         seal_key: Option<&[u8]>,
         folder: Option<&Folder>,
+        limits: &[LimitChange],
         fence: Fence,
     ) -> Result<Result<StoreWriteOutcome, Refused>, rusqlite::Error> {
         if let Err(refused) = self.check_fence(fence) {
@@ -305,6 +330,10 @@ impl Transaction<'_> {
         if let Err(refused) = self.check_id_is_free(execution)? {
             return Ok(Err(refused));
         }
+        // After what a repeated request is told.
+        if let Some(refused) = limits::check(&self.connection, &execution.namespace, None, limits)? {
+            return Ok(Err(refused));
+        }
         let key = self.insert_execution(execution, summary, folder)?;
         let head = self.log(key, Head { row: 0, last_sequence: 0, rows: 0 }, transition, fence)?;
         self.record_head(key, head)?;
@@ -319,6 +348,7 @@ impl Transaction<'_> {
         summary: Option<&ExecutionSummary>,
         seal_key: Option<&[u8]>,
         usage: &[UsageChange],
+        limited: Option<(&str, &[LimitChange])>,
         fence: Fence,
     ) -> Result<Result<StoreWriteOutcome, Refused>, rusqlite::Error> {
         if let Err(refused) = self.check_fence(fence) {
@@ -342,6 +372,11 @@ impl Transaction<'_> {
             }
         }
         if let Some(refused) = usage::check(&self.connection, usage)? {
+            return Ok(Err(refused));
+        }
+        if let Some((namespace, limits)) = limited
+            && let Some(refused) = limits::check(&self.connection, namespace, Some(key), limits)?
+        {
             return Ok(Err(refused));
         }
         if let Some(summary) = summary

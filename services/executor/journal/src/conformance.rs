@@ -6,6 +6,7 @@ mod creation;
 mod deletion;
 mod following;
 mod inbox;
+mod limits;
 mod lists;
 mod log;
 mod outbox;
@@ -43,6 +44,7 @@ pub async fn check<W: JournalWriter>(open: &mut dyn FnMut() -> OpenedStore<W>) {
     following::follows_what_is_committed(&mut store).await;
     deletion::keeps_folders_in_use(&mut store).await;
     usage::adds_what_is_used(&mut store).await;
+    limits::keeps_the_order(&mut store).await;
     schedules::keeps_whole_rows(&mut store).await;
     deletion::deletes_in_steps(&mut store).await;
 
@@ -63,5 +65,7 @@ pub async fn check<W: JournalWriter>(open: &mut dyn FnMut() -> OpenedStore<W>) {
     reopening::continues_after_opening_again(&mut store, key).await;
     inbox::keeps_messages_until_they_are_taken(&mut store).await;
     usage::has_what_is_left(&mut store).await;
+    limits::has_what_is_left(&mut store).await;
+    limits::counts_starts(&mut store).await;
     schedules::has_what_is_left(&mut store).await;
 }

@@ -50,6 +50,7 @@ async fn read(reader: &dyn JournalReader, operation: &StoreWrite) -> Result<Evid
         | StoreWrite::RemoveMessage { .. }
         | StoreWrite::PostponeMessage { .. }
         | StoreWrite::RescheduleMessages { .. }
+        | StoreWrite::ResetLimitTimes { .. }
         | StoreWrite::DropMessages { .. }
         | StoreWrite::PutSchedule { .. }
         | StoreWrite::DeleteSchedule { .. } => return Ok(Evidence::default()),
@@ -91,6 +92,7 @@ impl StoreWrite {
             | Self::RemoveMessage { .. }
             | Self::PostponeMessage { .. }
             | Self::RescheduleMessages { .. }
+            | Self::ResetLimitTimes { .. }
             | Self::DropMessages { .. }
             | Self::PutSchedule { .. }
             | Self::DeleteSchedule { .. } => None,
@@ -128,6 +130,7 @@ mod tests {
             outbox: Vec::new(),
             inbox: Default::default(),
             usage: Vec::new(),
+            limits: Vec::new(),
             fence: FENCE,
         }
     }
@@ -154,6 +157,7 @@ mod tests {
             outbox: Vec::new(),
             inbox: Default::default(),
             folder: None,
+            limits: Vec::new(),
             fence: FENCE,
         }
     }

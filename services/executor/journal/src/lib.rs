@@ -35,6 +35,9 @@
 //!
 //! 15. A schedule is written and deleted whole, only as the revision after the one that is stored ([`ScheduleRow::revision`]): of two writers that have read
 //!     the same, one is refused ([`Refused::ScheduleChanged`]). A write that is repeated changes nothing more.
+//! 16. Who holds a limit over executions and who waits for it follows from the changes that were committed ([`LimitChange`]), whoever wrote them. A transition
+//!     that takes a limit which has no room, or before its turn, is refused ([`Refused::LimitFull`]) and changes nothing. An execution that is deleted leaves
+//!     its starts in the windows of rates, under the keys of those limits.
 //!
 //! Owners. An embedded store has one owner, which holds all shards from [`OpenedStore::fence`] on until the store is opened again; nothing has to be
 //! claimed or renewed, because the fence rises in the same step in which the store's lock is taken. A store that several executors share, such as
@@ -49,6 +52,7 @@ mod error;
 mod evidence;
 mod folder;
 mod inbox;
+mod limit;
 mod outbox;
 mod query;
 mod record;
@@ -67,6 +71,9 @@ pub use error::StoreError;
 pub use evidence::Evidence;
 pub use folder::Folder;
 pub use inbox::{InboxChanges, InboxContent, InboxMessage, InboxRow, TakenMessage};
+pub use limit::{
+    AwaitedLimit, LimitBound, LimitChange, LimitClaim, LimitEntry, LimitStanding, MAX_LIMIT_EXECUTIONS, standing,
+};
 pub use outbox::{OutboxKey, OutboxMessage, OutboxRow};
 pub use query::{AnyOf, Comparison, Condition, MAX_EXAMINED, Order, OrderBy, Page, Position, Query};
 pub use record::{
@@ -189,6 +196,25 @@ pub trait JournalReader: Send + Sync {
 
     /// The amounts of a namespace in the windows that are kept, in their order.
     fn usage(&self, namespace: &str) -> Reading<'_, Vec<UsageRow>>;
+
+    /// How an execution stands in a limit at a time in microseconds since the Unix epoch. `None` stands for one that is yet to be created.
+    fn limit_standing(
+        &self,
+        namespace: &str,
+        execution: Option<ExecutionKey>,
+        claim: &LimitClaim,
+        at: i64,
+    ) -> Reading<'_, LimitStanding>;
+
+    /// The keys of the limits that an execution holds.
+    fn limits_held(&self, key: ExecutionKey) -> Reading<'_, Vec<String>>;
+
+    /// The limits for which executions wait, each with the execution whose turn it is, in the order of namespaces and keys: those after `after`, a namespace
+    /// and a key, at most `limit`.
+    fn awaited_limits(&self, after: (&str, &str), limit: usize) -> Reading<'_, Vec<AwaitedLimit>>;
+
+    /// The execution whose turn in a limit it is; `None` when none waits.
+    fn next_in_limit(&self, namespace: &str, key: &str) -> Reading<'_, Option<ExecutionKey>>;
 
     /// Reads a schedule by its name.
     fn schedule(&self, namespace: &str, id: &str) -> Reading<'_, Option<ScheduleRow>>;

@@ -3,8 +3,8 @@
 use thiserror::Error;
 
 use crate::{
-    DeleteRequest, ExecutionKey, ExecutionSummary, Fence, Folder, InboxChanges, NewExecution, OutboxKey, OutboxMessage,
-    ScheduleRow, Snapshot, TakenMessage, Transition, UsageChange,
+    DeleteRequest, ExecutionKey, ExecutionSummary, Fence, Folder, InboxChanges, LimitChange, NewExecution, OutboxKey,
+    OutboxMessage, ScheduleRow, Snapshot, TakenMessage, Transition, UsageChange,
 };
 
 /// A write to make durable.
@@ -26,6 +26,8 @@ pub enum StoreWrite {
         inbox: InboxChanges,
         /// The folder that it works in; `None` when a directory was named.
         folder: Option<Folder>,
+        /// The changes of its limits over executions, in order.
+        limits: Vec<LimitChange>,
         /// The writer's fence.
         fence: Fence,
     },
@@ -45,6 +47,8 @@ pub enum StoreWrite {
         inbox: InboxChanges,
         /// The changes of what namespaces use of their budgets, at most one for each window.
         usage: Vec<UsageChange>,
+        /// The changes of its limits over executions, in order.
+        limits: Vec<LimitChange>,
         /// The writer's fence.
         fence: Fence,
     },
@@ -154,6 +158,11 @@ pub enum StoreWrite {
         revision: u64,
         /// The writer's fence.
         fence: Fence,
+    },
+    /// Gives limits that were got after `latest`, which is now, in microseconds since the Unix epoch, this time: theirs comes from a clock that was ahead.
+    ResetLimitTimes {
+        /// The latest time that there can be.
+        latest: i64,
     },
     /// Removes the messages from before a time for webhooks that there are no more.
     DropMessages {
@@ -269,6 +278,12 @@ pub enum Refused {
     OverBudget {
         /// The namespace's id.
         namespace: String,
+    },
+    /// A limit over executions has no room, or another execution waits for it.
+    #[error("the limit `{key}` is full")]
+    LimitFull {
+        /// The key.
+        key: String,
     },
     /// The stored schedule has another revision than the one before; 0 when there is none.
     #[error("the schedule has changed: its revision is {stored}")]

@@ -10,7 +10,9 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::{Budget, CallDraft, Escalation, OnError, RepeatDraft, RetryPolicy, StepKindDraft, duration, recovery};
+use crate::{
+    Budget, CallDraft, Escalation, LimitDraft, OnError, RepeatDraft, RetryPolicy, StepKindDraft, duration, recovery,
+};
 
 /// An unchecked plan. `Plan::new` checks it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -62,6 +64,9 @@ pub struct PlanDraft {
     /// The most that the calls of all its steps may use; `None` means no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
+    /// The limits that its executions share with others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<LimitDraft>,
 }
 
 /// How much of an execution's audit log is listed. Each level has what the one before has.

@@ -85,6 +85,20 @@ pub(crate) mod text {
 struct Text(#[serde(with = "text")] Duration);
 
 /// Serde for an optional duration as text.
+pub(crate) mod plain {
+    use super::*;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        Text(*duration).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        Ok(Text::deserialize(deserializer)?.0)
+    }
+}
+
+/// Serde for durations that may be missing, as texts.
 pub(crate) mod option {
     use super::*;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

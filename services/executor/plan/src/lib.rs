@@ -17,6 +17,7 @@ mod duration;
 mod error;
 mod escalation;
 mod kinds;
+mod limit;
 pub mod limits;
 mod matrix;
 mod nearest;
@@ -37,6 +38,7 @@ pub use draft::{AuditLevel, CONTEXT_INPUT, CheckDraft, Dependency, Input, Outcom
 pub use error::{InvalidPlan, StepProblem, Violation};
 pub use escalation::{Escalation, Then};
 pub use kinds::*;
+pub use limit::{ExecutionLimit, LimitBound, LimitClaim, LimitDraft, StartRate, WhenFull};
 pub use matrix::entries;
 pub use nearest::nearest;
 pub use plan::{CallPlace, Check, CheckPlace, ConditionPlace, Plan, PlanPart, PlannedCall, PlannedStep, StepSpec};

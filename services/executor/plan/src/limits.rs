@@ -128,6 +128,18 @@ pub const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// The maximum number of violations that one error lists; one more entry has the number of the others.
 pub const MAX_VIOLATIONS: usize = 100;
 
+/// The most limits over executions that a plan has.
+pub const MAX_EXECUTION_LIMITS: usize = 10;
+
+/// The longest key of a limit over executions, in characters.
+pub const MAX_LIMIT_KEY_CHARS: usize = 128;
+
+/// The most executions that a limit allows at once, or to start in its window.
+pub const MAX_AT_ONCE: u32 = 1_000;
+
+/// The longest window of a limit with a rate.
+pub const MAX_RATE_WINDOW: Duration = Duration::from_secs(31 * 24 * 60 * 60);
+
 /// Maximum number of labels of an execution.
 pub const MAX_LABELS: usize = 64;
 

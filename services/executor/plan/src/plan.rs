@@ -14,8 +14,8 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    AuditLevel, Budget, Condition, Dependency, Escalation, Input, OnError, OtherCall, Outcome, PlanDraft, Repeat,
-    RetryPolicy, RunWhen, StepKind, StepKindDraft, Template,
+    AuditLevel, Budget, Condition, Dependency, Escalation, ExecutionLimit, Input, OnError, OtherCall, Outcome,
+    PlanDraft, Repeat, RetryPolicy, RunWhen, StepKind, StepKindDraft, Template,
 };
 
 pub(crate) use checks::call_of;
@@ -36,6 +36,7 @@ pub struct Plan {
     pub(crate) audit_level: Option<AuditLevel>,
     pub(crate) allowed_commands: Option<Vec<String>>,
     pub(crate) budget: Option<Budget>,
+    pub(crate) limits: Vec<ExecutionLimit>,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) dry_run: bool,
     pub(crate) inputs: BTreeMap<String, Input>,
@@ -190,6 +191,11 @@ impl Plan {
     /// The most that the calls of all steps may use; `None` means no limit.
     pub fn budget(&self) -> Option<&Budget> {
         self.budget.as_ref()
+    }
+
+    /// The limits that its executions share with others of the namespace.
+    pub fn limits(&self) -> &[ExecutionLimit] {
+        &self.limits
     }
 
     /// Whether it, or one of its steps, has a budget.

@@ -142,6 +142,10 @@ fn execution(event: &ExecutionEvent) -> Words {
         ExecutionEvent::DeadlineExceeded => {
             Words::new(Minimal, Warn, "The time limit of the execution ran out", json!({}))
         }
+        ExecutionEvent::LimitsRequested => {
+            Words::new(Standard, Info, "Waits for its turn in its limits over executions", json!({}))
+        }
+        ExecutionEvent::LimitsAcquired => Words::new(Standard, Info, "Holds its limits over executions", json!({})),
         ExecutionEvent::AwaitingApproval => {
             Words::new(Standard, Info, "No step can make progress until an approval is decided", json!({}))
         }

@@ -16,7 +16,7 @@ use self::{
 
 pub use self::{
     cause::{Action, Cause, CauseKind, Source, Subject, Verb, is_wait},
-    circumstances::{Blocker, BlockerKind, CancelRequest, Circumstances, Service},
+    circumstances::{Blocker, BlockerKind, CancelRequest, Circumstances, FullLimit, Service},
     skips::SkippedStep,
 };
 

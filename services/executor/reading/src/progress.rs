@@ -157,6 +157,8 @@ impl Progress {
                     ExecutionEvent::Finished(finished) => facts.push(Fact::Finished(finished)),
                     ExecutionEvent::CancelRequested { kill, .. } => facts.push(Fact::StopRequested { kill: *kill }),
                     ExecutionEvent::Created(_)
+                    | ExecutionEvent::LimitsRequested
+                    | ExecutionEvent::LimitsAcquired
                     | ExecutionEvent::Started
                     | ExecutionEvent::Paused { .. }
                     | ExecutionEvent::Resumed

@@ -107,6 +107,8 @@ fn change(body: &Body) -> Option<(&StepId, u32, u32, Change)> {
     match body {
         Body::Execution(
             ExecutionEvent::Created(_)
+            | ExecutionEvent::LimitsRequested
+            | ExecutionEvent::LimitsAcquired
             | ExecutionEvent::Started
             | ExecutionEvent::Paused { .. }
             | ExecutionEvent::Resumed

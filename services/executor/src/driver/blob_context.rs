@@ -7,7 +7,8 @@ use std::{
 };
 
 use belay_execution::{
-    Admission, BlobRef, BlobValue, CachedResult, CallIdentity, ConditionResult, Json, Payload, Room, Timestamp,
+    Admission, BlobRef, BlobValue, CachedResult, CallIdentity, ConditionResult, Json, LimitRoom, Payload, Room,
+    Timestamp,
 };
 use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde_json::Value;
@@ -48,6 +49,8 @@ pub(crate) struct ResolvedData {
     pub(crate) evaluated: HashMap<EvaluationKey, Result<bool, NoAnswer>>,
     /// Earlier results of calls; `None` where there is none.
     pub(crate) earlier: HashMap<CallIdentity, Option<FoundResult>>,
+    /// Whether the execution may have its limits.
+    pub(crate) limit_room: Option<LimitRoom>,
 }
 
 /// An earlier result of a call.
@@ -70,6 +73,8 @@ pub(crate) struct MissingData {
     pub(crate) room: Option<(String, usize)>,
     /// The budget data of the namespace that are needed.
     pub(crate) usage: Option<MissingUsage>,
+    /// Whether it is needed how the execution stands in its limits.
+    pub(crate) limits: bool,
 }
 
 /// The budget data of the namespace that a decision needs.
@@ -163,6 +168,13 @@ impl belay_execution::Blobs for BlobContext<'_> {
             self.missing.borrow_mut().usage = Some(MissingUsage::Amounts);
         }
         has_room == Some(true)
+    }
+
+    fn limit_room(&self) -> LimitRoom {
+        self.resolved.limit_room.unwrap_or_else(|| {
+            self.missing.borrow_mut().limits = true;
+            LimitRoom::Wanted
+        })
     }
 
     fn room(&self, step: &str, steps: usize) -> Room {

@@ -34,7 +34,11 @@ impl Driver {
         loop {
             let missing = self.advance(now, &resolved, events);
             let gets_more = !missing.blobs.is_empty() || !missing.evaluations.is_empty() || !missing.calls.is_empty();
-            let MissingData { blobs, evaluations, calls, room, usage } = missing;
+            let MissingData { blobs, evaluations, calls, room, usage, limits } = missing;
+            if limits {
+                resolved.limit_room = Some(self.limit_room().await?);
+                continue;
+            }
             if self.wants_namespace_amounts(usage, now).await? {
                 continue;
             }

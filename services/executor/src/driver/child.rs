@@ -13,7 +13,7 @@ use belay_execution::{
     Operation, OperationEnd, OperationEvent, OperationKey, OperationReport, RequiredAction, Workspace,
 };
 use belay_journal::{ExecutionRow, Folder, NewExecution, ParentStep, Refused, TakenMessage};
-use belay_plan::Plan;
+use belay_plan::{LimitBound, LimitClaim, Plan};
 use belay_reasons as reasons;
 use belay_service_kit::{Retry, status};
 use belay_telemetry::TraceContext;
@@ -79,6 +79,8 @@ pub(crate) struct InheritedAttributes {
 enum Problem {
     /// The child cannot be created, and never will be.
     Refused(String),
+    /// A limit over executions is full, and its plan does not wait.
+    LimitFull(String),
     /// The child was created, and is not in the store any more.
     Lost,
     /// It is tried again.
@@ -92,6 +94,12 @@ impl From<Status> for Problem {
             _ => Self::Later(status),
         }
     }
+}
+
+/// The end of a child that has not begun.
+fn not_begun(failure: Failure) -> Vec<OperationEvent> {
+    let (end, spent) = (ChildEnd::Failed { failure }, Some(Amounts::default()));
+    vec![OperationEvent::Ended(OperationEnd::Child { end, spent })]
 }
 
 impl ChildOperation {
@@ -116,13 +124,11 @@ impl ChildOperation {
                 Ok(events) => break events,
                 Err(Problem::Refused(message)) => {
                     let class = ErrorClass::InvalidArguments;
-                    let failure = Failure::new(class, reasons::CHILD_REFUSED, message);
-                    // It has not begun.
-                    let spent = Some(Amounts::default());
-                    break vec![OperationEvent::Ended(OperationEnd::Child {
-                        end: ChildEnd::Failed { failure },
-                        spent,
-                    })];
+                    break not_begun(Failure::new(class, reasons::CHILD_REFUSED, message));
+                }
+                Err(Problem::LimitFull(key)) => {
+                    let message = format!("The limit `{key}` is full, and the step's plan says `when_full: refuse`.");
+                    break not_begun(Failure::new(ErrorClass::RateLimit, reasons::LIMIT_FULL, message));
                 }
                 Err(Problem::Lost) => {
                     break vec![OperationEvent::Ended(OperationEnd::Child {
@@ -232,6 +238,8 @@ impl ChildOperation {
         let source = Source::Message(wire::plan_message(&self.plan));
         let (plan, tools) = submitted::accepted(registry, &source).await?;
         let inputs = submitted::inputs_of(registry, &plan, self.child.inputs.clone())?;
+        let limits = submitted::limits_of(registry, &plan, &inputs)?;
+        self.check_limits(&limits).await?;
         let catalogue = registry.runner.catalogue(false).await?;
         let (now, shard) = (registry.now(), shard_of(&self.name.namespace, &self.name.id));
         let InheritedAttributes { approval_mode, workspace, labels, principal, trace, tree: _ } = &self.inherited;
@@ -272,6 +280,7 @@ impl ChildOperation {
             forked_from: String::new(),
             allotment: self.child.allotment,
             spent: Amounts::default(),
+            limits,
         };
         let actor = Actor::new(principal.clone());
         let body = ExecutionEvent::Created(Box::new(created)).into();
@@ -288,11 +297,34 @@ impl ChildOperation {
             Ok(_) => Ok(true),
             Err(Refused::IdTaken { .. }) => Ok(false),
             Err(Refused::IdDeleted { .. }) => Err(Problem::Lost),
+            Err(Refused::LimitFull { key }) => Err(Problem::LimitFull(key)),
             Err(Refused::FolderGone(folder)) => Err(Problem::Refused(format!(
                 "The folder `{folder}` of the execution was removed, and its step's plan cannot be carried out elsewhere."
             ))),
             Err(refused) => Err(Problem::Later(Status::aborted(refused.to_string()))),
         }
+    }
+
+    /// Refuses a limit that an execution above holds until its end, for which it would wait in vain.
+    async fn check_limits(&self, limits: &[LimitClaim]) -> Result<(), Problem> {
+        let mut above = Some(self.parent.execution);
+        while let Some(key) = above.filter(|_| !limits.is_empty()) {
+            let held = self.registry.reads.read(move |reader| reader.limits_held(key)).await;
+            let held = held.map_err(|error| unreadable(&error))?;
+            let is_held =
+                |claim: &&LimitClaim| matches!(claim.bound, LimitBound::AtOnce(_)) && held.contains(&claim.key);
+            if let Some(claim) = limits.iter().find(is_held) {
+                return Err(Problem::Refused(format!(
+                    "The execution that carries out the step holds the limit `{}` until it ends, so that its plan would wait for it in vain: \
+                     give one of them another key.",
+                    claim.key
+                )));
+            }
+            let row =
+                self.registry.reads.read(move |reader| reader.get(key)).await.map_err(|error| unreadable(&error))?;
+            above = row.and_then(|row| row.execution.parent).map(|parent| parent.execution);
+        }
+        Ok(())
     }
 
     /// Asks for a change on behalf of the parent. One that has ended, or is so already, needs none.

@@ -214,6 +214,8 @@ impl Driver {
             Command::Decided { approval, answer } => self.on_decided(approval, answer, events),
             Command::ChildEnded(ended) => self.ended_children.push(*ended),
             Command::ReviewChildren => self.reviews_children = true,
+            // Whatever is decided next looks.
+            Command::ReviewLimits => {}
             Command::PauseAndDrain { principal, reason, reply } => {
                 let pause = ExecutionEvent::Paused { reason, discard_calls: true, resume_at: None, by_budget: false };
                 // An execution that is paused or being stopped only has to drain.

@@ -7,14 +7,14 @@
 use std::{cell::Cell, panic::AssertUnwindSafe, sync::Arc};
 
 use belay_execution::{
-    Actor, Admission, BlobRef, BlobValue, Blobs, Body, ConditionResult, DecideContext, Event, Execution, Json, NoBlobs,
-    Payload, Room,
+    Actor, Admission, BlobRef, BlobValue, Blobs, Body, ConditionResult, DecideContext, Event, Execution,
+    ExecutionEvent, Json, LimitRoom, LimitState, NoBlobs, Payload, Room, limit_moves,
 };
 use belay_journal::{
     ExecutionKey, ExecutionRow, Folder, InboxChanges, InboxContent, InboxMessage, NewExecution, Refused, StoreWrite,
     StoreWriteOutcome,
 };
-use belay_plan::{CheckPlace, Condition, ConditionValues};
+use belay_plan::{CheckPlace, Condition, ConditionValues, WhenFull};
 use belay_proto::v1;
 use belay_reading::progress::Progress;
 use belay_reasons as reasons;
@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use tonic::{Code, Status};
 use tracing::Instrument as _;
 
-use super::{Driver, Idleness, LoadedExecution, child_end::end_of, exit::Exit, messages_of, summary_of};
+use super::{Driver, Idleness, LoadedExecution, child_end::end_of, exit::Exit, limits, messages_of, summary_of};
 use crate::{
     feeds::Push,
     names::ExecutionName,
@@ -73,6 +73,21 @@ impl Driver {
         }
         // What templates make of inputs may be large, which is the driver's.
         let mut is_decided = execution.paused_by().is_some() || execution.created().start_at.is_some();
+        let claims = limits::claims_of(&execution);
+        if !is_decided && has_refusing_limit(&execution) {
+            let standings = limits::standings(&registry.reads, &row.namespace, None, &claims, now).await?;
+            let asks = match limits::room(&execution.created().limits, &standings) {
+                LimitRoom::Full { refused: Some(full) } => {
+                    return Ok(Err(Refused::LimitFull { key: claims[full].key.clone() }));
+                }
+                // The store refuses it when others were faster.
+                LimitRoom::Free => vec![ExecutionEvent::LimitsRequested, ExecutionEvent::LimitsAcquired],
+                LimitRoom::Full { refused: None } | LimitRoom::Wanted => vec![ExecutionEvent::LimitsRequested],
+            };
+            for event in asks {
+                events.push(execution.record(now, None, event).map_err(illegal)?);
+            }
+        }
         if execution.plan().inputs().is_empty() {
             let conditions = UnevaluatedBlobs {
                 has_budget: registry.budgets.of(&row.namespace).is_some(),
@@ -125,15 +140,18 @@ impl Driver {
             outbox,
             inbox,
             folder,
+            limits: limits::changes_of(&claims, &limit_moves(LimitState::None, &events), registry.now()),
             fence,
         };
         let push = Push { feed: None, events: None, end: None, child };
+        let (limited, namespace) = (claims.into_iter().map(|claim| claim.key), name.namespace.clone());
         let write = Write { operation: create, push: Some(push) };
         let key = match registry.commit(write).await.map_err(|error| unwritable(&error))? {
             Ok(StoreWriteOutcome::Created(key)) => key,
             Ok(_) => return Err(Status::internal("the store returned a mismatched reply")),
             Err(refused) => return Ok(Err(refused)),
         };
+        registry.limit_turns.review(&namespace, limited);
         let Some(commands) = registry.register(key) else {
             // It was found in the journal meanwhile, and is driven.
             return Ok(Ok(described));
@@ -164,6 +182,11 @@ impl Driver {
         let name = ExecutionName { namespace: row.execution.namespace.clone(), id: row.execution.id.clone() };
         tokio::spawn(supervise(registry, row.key, name, First::Stored, commands));
     }
+}
+
+/// Whether an execution is not to be started when one of its limits is full.
+fn has_refusing_limit(execution: &Execution) -> bool {
+    execution.created().limits.iter().any(|limit| limit.when_full == WhenFull::Refuse)
 }
 
 /// Drives an execution until it leaves memory.
@@ -344,6 +367,11 @@ impl Blobs for UnevaluatedBlobs {
     fn validate(&self, _: &str, _: &Value, _: Value) -> ConditionResult {
         self.is_asked.set(true);
         ConditionResult::Wanted
+    }
+
+    fn limit_room(&self) -> LimitRoom {
+        self.is_asked.set(true);
+        LimitRoom::Wanted
     }
 
     fn admit(&self) -> Admission {

@@ -12,6 +12,7 @@ mod exit;
 mod forms;
 mod handlers;
 mod life;
+mod limits;
 mod log;
 mod namespace_usage;
 mod open_questions;
@@ -40,6 +41,7 @@ use blob_context::NewBlobs;
 use blockers::Blockers;
 use earlier_results::EarlierResults;
 use exit::Exit;
+use limits::Limits;
 use open_questions::OpenQuestions;
 use usage::Usage;
 
@@ -68,6 +70,8 @@ use crate::{
     upkeep::webhooks::{self, About},
     wire,
 };
+
+pub(crate) use limits::claims_of;
 
 pub(crate) struct Driver {
     /// How far the execution's time is ahead of the service's clock, in microseconds; see [`Self::now`].
@@ -129,6 +133,8 @@ pub(crate) struct Driver {
     earlier_results: Option<EarlierResults>,
     /// The share of its calls in the budget of its namespace.
     usage: Usage,
+    /// Its limits over executions.
+    limits: Limits,
 }
 
 /// Approvals and forms that the gate is asked for again.
@@ -187,6 +193,7 @@ impl Driver {
         let ahead = ahead.max(registry.ahead_of(key));
         let progress = Progress::of(&execution);
         let usage = Usage::of(&registry, &name.namespace, &execution);
+        let limits = Limits::of(&execution);
         Self {
             ahead,
             feed: registry.feed(key),
@@ -224,6 +231,7 @@ impl Driver {
             steps,
             earlier_results: None,
             usage,
+            limits,
         }
     }
 
@@ -231,6 +239,11 @@ impl Driver {
     /// gets longer.
     pub(super) fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.registry.now().as_micros().saturating_add(self.ahead))
+    }
+
+    /// A time of the service's clock as a time of the execution.
+    fn ahead_of_clock(&self, at: Timestamp) -> Timestamp {
+        Timestamp::from_micros(at.as_micros().saturating_add(self.ahead))
     }
 
     /// Drives the execution until it leaves memory, or something prevents that.
@@ -288,6 +301,7 @@ impl Driver {
             self.get_arguments().await?;
             let due = self.act();
             let mut wake_at = self.wake_beside_namespace(due);
+            wake_at = wake_at.into_iter().chain(self.limits.wakes_at().map(|at| self.ahead_of_clock(at))).min();
             self.made.originals.clear();
             let leaves_children_at = self.leaves_children_at();
             if leaves_children_at.is_some_and(|at| at <= self.now()) {
@@ -309,6 +323,9 @@ impl Driver {
             if !stays && (self.summary.parked || self.summary.ended) {
                 if let Some(wake_at) = self.execution.wake_at().filter(|_| !self.summary.ended) {
                     self.registry.set_timer(wake_at.as_micros().saturating_sub(self.ahead), self.ahead, self.key);
+                }
+                if let Some(frees_at) = self.limits.wakes_at() {
+                    self.registry.set_own_timer(frees_at.as_micros(), self.key);
                 }
                 self.registry.keep_ahead(self.key, if self.summary.ended { 0 } else { self.ahead });
                 if self.registry.unload(self.key, self.summary.ended, commands) {
@@ -400,8 +417,19 @@ impl Driver {
             taken: std::mem::take(&mut self.taken_messages),
         };
         let (changes, usage) = self.namespace_changes(&events);
-        let operation =
-            StoreWrite::Append { key: self.key, transition, summary: changed, seal_key, outbox, inbox, usage, fence };
+        let limits = self.limits.changes(&self.execution, &events, self.registry.now());
+        let limit_changes = limits.clone();
+        let operation = StoreWrite::Append {
+            key: self.key,
+            transition,
+            summary: changed,
+            seal_key,
+            outbox,
+            inbox,
+            usage,
+            limits,
+            fence,
+        };
         let push = Push {
             feed: Some(Arc::clone(&self.feed)),
             events: self.feed.is_followed().then(|| (Arc::clone(&events), self.secrets.redactor().clone())),
@@ -412,11 +440,14 @@ impl Driver {
         };
         match self.commit_with_usage(Write { operation, push: Some(push) }, &changes).await {
             Ok(Ok(_)) => {}
-            Ok(Err(refused @ Refused::OverBudget { .. })) => return Err(Exit::Outdated(refused.to_string())),
+            Ok(Err(refused @ (Refused::OverBudget { .. } | Refused::LimitFull { .. }))) => {
+                return Err(Exit::Outdated(refused.to_string()));
+            }
             Ok(Err(refused)) => return Err(Exit::Lost(Status::aborted(refused.to_string()))),
             Err(error) => return Err(Exit::Lost(unwritable(&error))),
         }
         self.summary = summary;
+        self.after_limit_changes(&limit_changes);
         self.registry.measures.record(&facts);
         self.log(&facts);
         self.trace.record(&self.execution, &events);

@@ -21,9 +21,9 @@ use std::{
 
 use belay_execution::Event;
 use belay_journal::{
-    Change, Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxMessage, JournalReader, Page, Position, Query,
-    Reading, Refused, ScheduleRow, StartRequest, StoreError, StoreWrite, StoreWriteOutcome, TakenMessage, Transition,
-    UsageRow,
+    Change, Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxMessage, JournalReader, LimitClaim,
+    LimitStanding, Page, Position, Query, Reading, Refused, ScheduleRow, StartRequest, StoreError, StoreWrite,
+    StoreWriteOutcome, TakenMessage, Transition, UsageRow,
 };
 use belay_proto::v1;
 use belay_reading::event_index::EventIndex;
@@ -449,6 +449,17 @@ impl<'a> EventReader<'a> {
     /// See [`JournalReader::usage`].
     pub(crate) fn usage(self, namespace: &str) -> Reading<'a, Vec<UsageRow>> {
         self.0.usage(namespace)
+    }
+
+    /// See [`JournalReader::limit_standing`].
+    pub(crate) fn limit_standing(
+        self,
+        namespace: &str,
+        execution: ExecutionKey,
+        claim: &LimitClaim,
+        at: i64,
+    ) -> Reading<'a, LimitStanding> {
+        self.0.limit_standing(namespace, Some(execution), claim, at)
     }
 
     /// See [`JournalReader::deletion`].

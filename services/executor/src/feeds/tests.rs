@@ -89,6 +89,7 @@ fn created(plan: Plan) -> Created {
         deadline: None,
         trace: (String::new(), String::new()),
         shard: 0,
+        limits: Vec::new(),
     }
 }
 
@@ -171,6 +172,7 @@ impl World {
                     outbox: Vec::new(),
                     inbox: Default::default(),
                     folder: None,
+                    limits: Vec::new(),
                     fence,
                 }
             }
@@ -185,6 +187,7 @@ impl World {
                     outbox: Vec::new(),
                     inbox: Default::default(),
                     usage: Vec::new(),
+                    limits: Vec::new(),
                     fence,
                 }
             }
@@ -497,6 +500,7 @@ async fn a_commit_of_an_execution_without_a_feed_needs_none() {
         outbox: Vec::new(),
         inbox: Default::default(),
         usage: Vec::new(),
+        limits: Vec::new(),
         fence,
     };
     world.follower.committed(operation, None, &StoreWriteOutcome::Appended);

@@ -2,5 +2,6 @@
 
 pub(crate) mod conditions;
 pub(crate) mod inputs;
+pub(crate) mod limits;
 pub(crate) mod paths;
 pub(crate) mod submitted;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use belay_execution::{Json, ToolFacts, Workspace};
 use belay_journal::Folder;
 use belay_plan::{
-    COMMAND_TOOL, CallPlace, Format, InvalidPlan, Plan, PlanPart, PlannedCall, PlannedStep, StepProblem, Violation,
-    nearest,
+    COMMAND_TOOL, CallPlace, Format, InvalidPlan, LimitClaim, Plan, PlanPart, PlannedCall, PlannedStep, StepProblem,
+    Violation, nearest,
 };
 use belay_proto::v1;
 use belay_reasons as reasons;
@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 
 use crate::{
     ExecutionRegistry,
-    intake::{conditions, inputs, paths::leaves_workspace},
+    intake::{conditions, inputs, limits, paths::leaves_workspace},
     runners::runner::{Catalogue, FoundTool},
     wire,
 };
@@ -52,6 +52,16 @@ pub(crate) fn inputs_of(registry: &ExecutionRegistry, plan: &Plan, given: Json) 
     let values = inputs::values(plan, given);
     let values = values.map_err(|violations| refusal(shown(registry, InvalidPlan { violations })))?;
     Ok(Json::canonical(&values.into()))
+}
+
+/// The limits over executions of an execution of this plan with these inputs.
+///
+/// # Errors
+/// INVALID_ARGUMENT with every limit whose key cannot be made.
+pub(crate) fn limits_of(registry: &ExecutionRegistry, plan: &Plan, inputs: &Json) -> Result<Vec<LimitClaim>, Status> {
+    let is_secret = |key: &str| registry.reading.sealer.shown(key.to_owned()) != key;
+    let claims = limits::claims(plan, inputs, is_secret);
+    claims.map_err(|violations| refusal(shown(registry, InvalidPlan { violations })))
 }
 
 /// A plan as a client sends it.

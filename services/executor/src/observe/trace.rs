@@ -119,6 +119,8 @@ impl Trace {
             Body::Execution(kind) => match kind {
                 ExecutionEvent::Finished(finished) => self.finish(execution, event.time, finished.failure.as_ref()),
                 ExecutionEvent::Created(_)
+                | ExecutionEvent::LimitsRequested
+                | ExecutionEvent::LimitsAcquired
                 | ExecutionEvent::Started
                 | ExecutionEvent::Paused { .. }
                 | ExecutionEvent::Resumed

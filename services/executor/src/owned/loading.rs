@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use belay_defects::{Defect, is_planted};
-use belay_journal::ExecutionRow;
+use belay_journal::{ExecutionKey, ExecutionRow};
 use belay_service_kit::Retry;
 use tokio::sync::mpsc;
 
@@ -49,7 +49,11 @@ impl ExecutionRegistry {
 
     /// Delivers a message to the execution that it is for, which is loaded if needed. One that another process drives reads it from its inbox.
     pub(crate) async fn deliver(self: &Arc<Self>, Mail { to, ended }: Mail) {
-        let command = ended.map_or(Command::ReviewChildren, |ended| Command::ChildEnded(Box::new(ended)));
+        self.wake(to, ended.map_or(Command::ReviewChildren, |ended| Command::ChildEnded(Box::new(ended)))).await;
+    }
+
+    /// Sends a command to an execution that this process drives, or loads it: then it looks at everything itself.
+    pub(crate) async fn wake(self: &Arc<Self>, to: ExecutionKey, command: Command) {
         if self.try_send(to, command) || !self.is_driven(to) {
             return;
         }
@@ -59,7 +63,7 @@ impl ExecutionRegistry {
                 Ok(Some(row)) => return self.load(row),
                 // It has been deleted, with its inbox.
                 Ok(None) => return,
-                Err(error) => tracing::error!(%error, "An execution that has a message cannot be read; retrying"),
+                Err(error) => tracing::error!(%error, "An execution that is to be woken cannot be read; retrying"),
             }
             retry.pause(&self.ids).await;
         }

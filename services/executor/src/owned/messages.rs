@@ -24,6 +24,8 @@ pub(crate) enum Command {
     ChildEnded(Box<EndedChild>),
     /// Messages of children may have come that brought nothing along: read them.
     ReviewChildren,
+    /// It may be its turn in its limits: look again.
+    ReviewLimits,
     /// Pause and discard running calls; reply when none is left.
     PauseAndDrain { principal: String, reason: String, reply: oneshot::Sender<()> },
     /// Reply when no call is left of an execution that its parent has paused.
@@ -59,6 +61,8 @@ impl Command {
             Self::Decided { .. } | Self::CompareApprovals { .. } => {}
             // It stays in the inbox.
             Self::ChildEnded(_) | Self::ReviewChildren => {}
+            // The next driver looks anyway.
+            Self::ReviewLimits => {}
             // Dropping the sender is the reply.
             Self::PauseAndDrain { .. } | Self::Drain { .. } => {}
         }

@@ -2,7 +2,8 @@
 
 pub(crate) mod budget_waits;
 pub(crate) mod driven;
-pub(crate) mod loading;
+pub(crate) mod limit_turns;
+mod loading;
 pub(crate) mod messages;
 pub(crate) mod namespace_usage;
 pub(crate) mod ownership;

@@ -29,6 +29,7 @@ use crate::{
     names::ExecutionName,
     observe::{availability::Availability, measures::Measures},
     owned::{
+        limit_turns::LimitTurns,
         messages::{Command, Delivery, GateNotice},
         namespace_usage::NamespaceBudgets,
         ownership::Ownership,
@@ -167,6 +168,7 @@ pub struct ExecutionRegistry {
     pub(crate) wake_ups: WakeUps,
     pub(crate) deletions: DeletionRounds,
     pub(crate) schedules: ScheduleChanges,
+    pub(crate) limit_turns: Arc<LimitTurns>,
     /// Acknowledgements for the runner: shard and call.
     pub(crate) acknowledgements: Arc<Queue<(i32, String)>>,
     pub(crate) notices: Arc<Queue<GateNotice>>,
@@ -247,6 +249,7 @@ impl ExecutionRegistry {
             wake_ups: WakeUps::new(),
             deletions: DeletionRounds::new(),
             schedules: ScheduleChanges::default(),
+            limit_turns: Arc::default(),
             acknowledgements: Arc::new(acknowledgements),
             notices: Arc::new(notices),
             comparisons: Arc::new(Semaphore::new(COMPARISONS as usize)),
@@ -481,6 +484,11 @@ impl ExecutionRegistry {
     /// Loads a parked execution at `wake_at`. Its driver has stored a time that is later than this by `ahead` microseconds.
     pub(crate) fn set_timer(&self, wake_at: i64, ahead: i64, key: ExecutionKey) {
         self.wake_ups.set(self.reading.clock.now_micros(), wake_at, key, ahead == 0 && self.drives_all());
+    }
+
+    /// Loads a parked execution at a time of the service's clock that the journal does not have.
+    pub(crate) fn set_own_timer(&self, wake_at: i64, key: ExecutionKey) {
+        self.wake_ups.set(self.reading.clock.now_micros(), wake_at, key, false);
     }
 
     /// Queues the acknowledgement of a call, so that the runner may forget it.

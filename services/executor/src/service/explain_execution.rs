@@ -1,21 +1,26 @@
 use std::{ops::ControlFlow, sync::Arc};
 
-use belay_execution::ExecutionState;
+use belay_execution::{ExecutionState, LimitState, Timestamp};
+use belay_journal::ExecutionRow;
 use belay_proto::v1::{self, ExecutionView};
-use belay_reading::explanation::{self, CancelRequest, Circumstances, Outlook, explain, next_actions};
+use belay_reading::explanation::{self, CancelRequest, Circumstances, FullLimit, Outlook, explain, next_actions};
 use tonic::{Code, Status};
 
 use super::{history::History, room::Room};
 use crate::{
     ExecutionReader,
+    driver::claims_of,
     feeds::ReadView,
     names::ExecutionName,
-    store::secrets::shown,
+    store::{journal_reads::unreadable, secrets::shown},
     wire::{self, StepDetails},
 };
 
 /// The most executions of steps that are explained with one.
 const MAX_CHILDREN: usize = 8;
+
+/// The most executions that are named of those that hold a limit.
+const MAX_HOLDERS: usize = 3;
 
 /// How many causes of an execution have the step as the plan has it, and what its calls printed last.
 const FULL_CAUSES: usize = 50;
@@ -60,6 +65,7 @@ async fn explained(
 ) -> Result<ExplainedExecution, Status> {
     let cancel_request = cancel_request(reading, name).await?;
     let is_driven = reading.is_driven(reading.follower.find(name).await?.key);
+    let full_limits = full_limits(reading, name).await?;
     let look = |seen: &ReadView<'_>| {
         let waits = seen.waits();
         let mut blockers = waits.execution.clone();
@@ -68,6 +74,7 @@ async fn explained(
             blockers: &blockers,
             step_blockers: &waits.steps,
             cancel_request: cancel_request.as_ref(),
+            full_limits: &full_limits,
             is_driven,
         };
         let explanation = explain(&name.to_string(), seen.execution, beside);
@@ -109,6 +116,39 @@ fn message(
         skipped_steps,
         left_out_skipped_steps,
     }
+}
+
+/// The limits in which the execution waits for its turn.
+async fn full_limits(reading: &Arc<ExecutionReader>, name: &ExecutionName) -> Result<Vec<FullLimit>, Status> {
+    let look = |seen: &ReadView<'_>| {
+        let waits = matches!(seen.execution.limit_state(), LimitState::Waiting(_));
+        if waits { claims_of(seen.execution) } else { Vec::new() }
+    };
+    let claims = reading.follower.look(name, look).await?;
+    let (mut full, key) = (Vec::new(), reading.follower.find(name).await?.key);
+    for claim in claims {
+        let (namespace, at) = (name.namespace.clone(), reading.now().as_micros());
+        let asked = claim.clone();
+        let standing = reading.follower.read(move |reader| reader.limit_standing(&namespace, key, &asked, at)).await;
+        let standing = standing.map_err(|error| unreadable(&error))?;
+        if standing.is_free {
+            continue;
+        }
+        let mut holders = Vec::new();
+        for holder in standing.holders.iter().take(MAX_HOLDERS) {
+            let row = reading.follower.row(*holder).await.map_err(|error| unreadable(&error))?;
+            let name = |row: ExecutionRow| ExecutionName { namespace: row.execution.namespace, id: row.execution.id };
+            holders.extend(row.map(|row| name(row).to_string()));
+        }
+        full.push(FullLimit {
+            key: claim.key,
+            holders,
+            held: standing.holders.len(),
+            ahead: standing.ahead.len(),
+            frees_at: standing.frees_at.map(Timestamp::from_micros),
+        });
+    }
+    Ok(full)
 }
 
 /// The request to cancel the execution, if it is cancelled: only its events say who made it.

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     ExecutionRegistry,
-    intake::submitted::{Source, accepted, shared_folder},
+    intake::submitted::{Source, accepted, limits_of, shared_folder},
     names::{ExecutionName, shard_of},
     observe::trace,
     wire,
@@ -102,6 +102,7 @@ async fn fork(
         parent: None,
     };
     let steps = room(registry, &row, &plan)?;
+    let limits = limits_of(registry, &plan, &begun.inputs)?;
     let created = Created {
         uid,
         deadline: plan.timeout().map(|timeout| now.saturating_add(timeout)),
@@ -118,6 +119,7 @@ async fn fork(
         forked_from: origin.to_string(),
         allotment: None,
         spent: begun.spent,
+        limits,
     };
     let by = Actor::new(principal.clone());
     let first = Event {

@@ -196,6 +196,7 @@ fn events(steps: usize, file: impl Fn(usize) -> CommittedFile) -> (Vec<Transitio
         deadline: None,
         trace: (String::new(), String::new()),
         shard: 0,
+        limits: Vec::new(),
     };
     let sealer = crate::store::secrets::Sealer { redactor: Redactor::new(), master_key: MasterKey::new([7; 32]) };
     let (mut secrets, mut seal_key) = (sealer.secrets(), None);
@@ -257,11 +258,31 @@ async fn commit(journal: &mut OpenedStore<MemoryWriter>, transitions: Vec<Transi
                     request_hash: String::new(),
                     parent: None,
                 };
-                StoreWrite::Create { execution, transition, summary, seal_key, outbox, inbox, folder: None, fence }
+                StoreWrite::Create {
+                    execution,
+                    transition,
+                    summary,
+                    seal_key,
+                    outbox,
+                    inbox,
+                    folder: None,
+                    limits: Vec::new(),
+                    fence,
+                }
             }
             Some(key) => {
                 let summary = (n == last).then_some(summary);
-                StoreWrite::Append { key, transition, summary, seal_key, outbox, inbox, usage: Vec::new(), fence }
+                StoreWrite::Append {
+                    key,
+                    transition,
+                    summary,
+                    seal_key,
+                    outbox,
+                    inbox,
+                    usage: Vec::new(),
+                    limits: Vec::new(),
+                    fence,
+                }
             }
         };
         let done = journal.writer.commit(&[operation]).await.unwrap().remove(0).unwrap();

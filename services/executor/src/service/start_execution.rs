@@ -25,7 +25,8 @@ use crate::{
     ExecutionRegistry,
     driver::Driver,
     intake::submitted::{
-        CallKey, Source, accepted, checked, inputs_of, key_of, located, plan_with, violations, with_labels_of,
+        CallKey, Source, accepted, checked, inputs_of, key_of, limits_of, located, plan_with, violations,
+        with_labels_of,
     },
     names::{ExecutionName, is_id, namespace, shard_of},
     observe::trace,
@@ -176,6 +177,7 @@ async fn start(
     check_labels(registry, &labels)?;
     let inputs = json_within("inputs", inputs, 2 * MAX_INPUT_BYTES, "{}")?;
     let inputs = inputs_of(registry, &plan, inputs)?;
+    let limits = limits_of(registry, &plan, &inputs)?;
 
     let directory = match workspace.as_str() {
         "" => None,
@@ -222,6 +224,7 @@ async fn start(
         forked_from: String::new(),
         allotment: None,
         spent: belay_execution::Amounts::default(),
+        limits,
     };
     let actor = Actor { principal, request_id: row.request_id.clone() };
     let first = |created: Created| {
@@ -366,6 +369,7 @@ async fn started_before(registry: &Arc<ExecutionRegistry>, refused: Refused) -> 
             let deleted = status::error(Code::NotFound, reasons::EXECUTION_DELETED, message);
             return Err(deleted.with("name", &name).into());
         }
+        Refused::LimitFull { key } => return Err(limit_full(key)),
         Refused::FolderGone(_)
         | Refused::FolderInUse(_)
         | Refused::Fenced { .. }
@@ -405,6 +409,12 @@ async fn started_before(registry: &Arc<ExecutionRegistry>, refused: Refused) -> 
             Err(status::error(Code::AlreadyExists, reason, message).with("existing", name).into())
         }
     }
+}
+
+/// The error of a start that a limit over executions refuses.
+pub(crate) fn limit_full(key: &str) -> Status {
+    let message = format!("The limit `{key}` is full, and the plan says `when_full: refuse`; nothing was started.");
+    status::error(Code::ResourceExhausted, reasons::LIMIT_FULL, message).with("limit", key).into()
 }
 
 /// The error of an id whose execution was deleted, with when it can be used again.

@@ -24,7 +24,9 @@ use super::{
     execution::state_from,
     failure_from, json,
     kinds::{call, child, wait},
-    known, payload_from, recovery_from, stored_plan_from, timestamp,
+    known,
+    limit::claim_from,
+    payload_from, recovery_from, stored_plan_from, timestamp,
     unread::Unread,
 };
 
@@ -201,6 +203,7 @@ fn decode_created(
         shard: u32::try_from(facts.shard).unwrap_or(0),
         allotment: created.allotment.map(allotment_from),
         spent: created.spent.map(amounts_from).unwrap_or_default(),
+        limits: created.limits.into_iter().map(claim_from).collect::<Result<_, _>>().map_err(unknown)?,
     })
 }
 
@@ -325,6 +328,8 @@ fn decode_kind(
         Kind::ExecutionCreated(created) => {
             execution(ExecutionEvent::Created(Box::new(decode_created(created, facts, sequence, lacks)?)))
         }
+        Kind::LimitsRequested(_) => execution(ExecutionEvent::LimitsRequested),
+        Kind::LimitsAcquired(_) => execution(ExecutionEvent::LimitsAcquired),
         Kind::ExecutionStarted(_) => execution(ExecutionEvent::Started),
         Kind::ExecutionPaused(v1::ExecutionPaused { reason, discard_calls, resume_time, by_budget }) => {
             let resume_at = resume_time.as_ref().map(|time| Timestamp::from_micros(belay_proto::micros(time)));

@@ -14,7 +14,9 @@ use super::{
     budget::{allotment_message, amounts, budget_report},
     cached_result,
     execution::{approval_mode_to, skip_reason, state, totals, workspace_fields},
-    failure, inline, kinds, payload, recovery_to, stored_plan_message, time,
+    failure, inline, kinds,
+    limit::claim_message,
+    payload, recovery_to, stored_plan_message, time,
 };
 
 /// The version of the events' meaning that this version writes.
@@ -96,6 +98,8 @@ fn execution_kind(event: &ExecutionEvent) -> Kind {
     use ExecutionEvent as E;
     match event {
         E::Created(created) => Kind::ExecutionCreated(created_message(created)),
+        E::LimitsRequested => Kind::LimitsRequested(v1::LimitsRequested {}),
+        E::LimitsAcquired => Kind::LimitsAcquired(v1::LimitsAcquired {}),
         E::Started => Kind::ExecutionStarted(v1::ExecutionStarted {}),
         E::Paused { reason, discard_calls, resume_at, by_budget } => Kind::ExecutionPaused(v1::ExecutionPaused {
             reason: reason.clone(),
@@ -179,6 +183,7 @@ fn created_message(created: &Created) -> v1::ExecutionCreated {
         trace: Some(v1::TraceContext { traceparent: created.trace.0.clone(), tracestate: created.trace.1.clone() }),
         allotment: created.allotment.map(allotment_message),
         spent: amounts(created.spent),
+        limits: created.limits.iter().map(claim_message).collect(),
     }
 }
 

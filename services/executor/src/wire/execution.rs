@@ -9,7 +9,9 @@ use belay_proto::v1::{self, execution::State, step};
 
 use super::{
     budget::{allotment_message, amounts_message},
-    cached_result, failure, failure_without_output, inline, kinds, payload, plan_message, time,
+    cached_result, failure, failure_without_output, inline, kinds,
+    limit::{claim_message, limit_state},
+    payload, plan_message, time,
 };
 use crate::names::ExecutionName;
 
@@ -141,7 +143,7 @@ fn waiting_kind(waiting: &Waiting) -> v1::waiting_reason::Kind {
         Waiting::Timer { .. } => v1::waiting_reason::Kind::Timer,
         Waiting::Signal { .. } => v1::waiting_reason::Kind::Signal,
         Waiting::Form { .. } => v1::waiting_reason::Kind::Form,
-        Waiting::NamespaceBudget { .. } => v1::waiting_reason::Kind::Limit,
+        Waiting::Limits { .. } | Waiting::NamespaceBudget { .. } => v1::waiting_reason::Kind::Limit,
         Waiting::Resume { .. } => v1::waiting_reason::Kind::Resume,
         Waiting::Outcome { .. } => v1::waiting_reason::Kind::Outcome,
         Waiting::Call { .. } => v1::waiting_reason::Kind::Call,
@@ -236,6 +238,8 @@ pub(crate) fn brief(name: &ExecutionName, execution: &Execution) -> v1::Executio
         trace: Some(v1::TraceContext { traceparent: created.trace.0.clone(), tracestate: created.trace.1.clone() }),
         spent: Some(amounts_message(execution.spent())),
         allotment: created.allotment.map(allotment_message),
+        limits: created.limits.iter().map(claim_message).collect(),
+        limit_state: limit_state(execution.limit_state()).into(),
         ..v1::Execution::default()
     }
 }
@@ -350,6 +354,12 @@ pub(crate) fn waiting_reason(name: &ExecutionName, execution: &Execution, waitin
     let (kind, since, until, who, next_command) = match waiting {
         Waiting::Time { since, until } => (Kind::Time, since, Some(until), "the clock".to_owned(), String::new()),
         Waiting::Timer { since, until } => (Kind::Timer, since, Some(until), "the clock".to_owned(), String::new()),
+        Waiting::Limits { since } => {
+            let keys: Vec<String> = execution.created().limits.iter().map(|limit| format!("`{}`", limit.key)).collect();
+            let what = if keys.len() == 1 { "limit" } else { "limits" };
+            let who = format!("the executions before it in the {what} {}", keys.join(", "));
+            (Kind::Limit, since, None, who, format!("belay why {}", name.id))
+        }
         Waiting::NamespaceBudget { since, until } => {
             let reason = execution.exhausted_namespace_budget().unwrap_or_default();
             (Kind::Limit, since, Some(until), format!("the clock: {reason}"), String::new())

@@ -119,6 +119,7 @@ fn cause_kind(kind: CauseKind) -> cause::Kind {
         CauseKind::WorkspaceFull => cause::Kind::WorkspaceFull,
         CauseKind::WorkspaceReadOnly => cause::Kind::WorkspaceReadOnly,
         CauseKind::Limit => cause::Kind::Limit,
+        CauseKind::ExecutionLimit => cause::Kind::ExecutionLimit,
         CauseKind::Backoff => cause::Kind::Backoff,
         CauseKind::Time => cause::Kind::Time,
         CauseKind::Child => cause::Kind::Child,

@@ -13,6 +13,7 @@ mod golden {
     mod tests;
 }
 mod kinds;
+mod limit;
 mod plan;
 mod reading;
 mod timeline;

@@ -65,6 +65,10 @@ pub enum Defect {
     NamespaceHoldsForgotten,
     /// A schedule forgets what it is about to start when it stores what it has decided.
     ScheduledStartsForgotten,
+    /// Nobody is told that a limit over executions has room again.
+    LimitTurnsForgotten,
+    /// Limits over executions have room for all.
+    LimitsIgnored,
     /// The questions of a call have the same ids whenever the runner runs it: what a person answers to one run is told to the next.
     QuestionOfAnotherRun,
     /// The execution of a step's plan can be deleted before its parent has recorded its end.

@@ -98,6 +98,10 @@ table! {
     "The executor has 1,000 schedules, which is as many as it keeps. Nothing was created."
     "Delete schedules that are not needed any more with `belay schedules delete NAME`."
 
+    LIMIT_FULL Executions 2 true [RateLimit] [ResourceExhausted]
+    "A limit over executions of the plan (`limits`) is full, and the plan says that it is not started then (`when_full: refuse`). Nothing was started; a step whose plan it is fails."
+    "Start it again later. `belay executions list --filter 'plan_id = \"PLAN\"'` shows the executions of a plan; with `when_full: wait` in the plan it waits for its turn."
+
     EXECUTION_SET_ASIDE Executions 1 false [] [Internal]
     "A fault in the executor stopped the execution several times in a row, so it is driven no more until the executor is restarted. Nothing of it is lost."
     "Restart the executor, and report the fault that its log names. `belay executions get` shows how far it is."

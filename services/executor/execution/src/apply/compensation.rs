@@ -8,7 +8,8 @@ use crate::{
 };
 
 pub(super) fn apply(execution: &mut Execution, steps: &[StepId], time: Timestamp) -> Result<(), Violation> {
-    if execution.paused.is_some() || !execution.has_nothing_left() || execution.compensation.is_some() {
+    let is_free = execution.paused.is_none() && execution.holds_limits();
+    if !is_free || !execution.has_nothing_left() || execution.compensation.is_some() {
         return Err(Violation::MayNotUndo);
     }
     execution.transition_execution(ExecutionTrigger::CompensationStarted, None)?;

@@ -12,7 +12,7 @@ mod update;
 use crate::{
     Actor, Body, Control, Event, Execution, ExecutionEvent, ExecutionState, ExecutionTrigger, MAX_SIGNALS,
     OperationKey, StepId, StepKey, StepState, StepTrigger, Timestamp,
-    state::{AttemptEnd, PausedBy, Stop},
+    state::{AttemptEnd, LimitState, PausedBy, Stop},
     steps,
     transitions::{execution_transition, step_transition},
     violation::{IllegalEvent, Violation},
@@ -87,9 +87,25 @@ impl Execution {
         use ExecutionEvent as E;
         match event {
             E::Created(_) => return Err(Violation::CreatedTwice),
+            E::LimitsRequested => {
+                let is_wanted = !self.created.limits.is_empty() && self.limits == LimitState::None;
+                if !is_wanted || self.state.is_terminal() || self.paused.is_some() {
+                    return Err(Violation::LimitsNotWanted);
+                }
+                self.progress.limits = LimitState::Waiting(time);
+            }
+            E::LimitsAcquired => {
+                if !matches!(self.limits, LimitState::Waiting(_)) {
+                    return Err(Violation::LimitsNotAwaited);
+                }
+                self.progress.limits = LimitState::Held;
+            }
             E::Started => {
                 if self.started_at.is_some() {
                     return Err(Violation::StartedBefore);
+                }
+                if !self.holds_limits() {
+                    return Err(Violation::MayNotStart);
                 }
                 self.transition_execution(ExecutionTrigger::Started, None)?;
                 self.progress.started_at = Some(time);
@@ -105,6 +121,10 @@ impl Execution {
                     by_budget: *by_budget,
                     namespace_budget: resume_at.filter(|_| *by_budget).map(|_| reason.clone()),
                 });
+                // Nobody waits behind an execution that does not go on.
+                if matches!(self.limits, LimitState::Waiting(_)) {
+                    self.progress.limits = LimitState::None;
+                }
                 self.progress.queued_until = None;
                 self.progress.is_escalated |= actor.is_none() && resume_at.is_none() && !by_budget;
                 steps::child::forget_pauses(self);
@@ -167,6 +187,7 @@ impl Execution {
                     return Err(Violation::OtherOutputs);
                 }
                 self.progress.paused = None;
+                self.progress.limits = LimitState::None;
                 self.progress.ended_at = Some(time);
                 self.progress.outputs.clone_from(&finished.outputs);
             }
@@ -203,9 +224,9 @@ impl Execution {
         self.steps.key(id).ok_or_else(|| Violation::NoStep(id.clone()))
     }
 
-    /// Returns an error before the execution has started, while it is paused, and once it is being stopped: nothing may start then.
+    /// Returns an error before the execution has started, while it is paused or does not hold its limits, and once it is being stopped: nothing may start then.
     pub(crate) fn check_can_start(&self) -> Result<(), Violation> {
-        if self.started_at.is_none() || self.paused.is_some() || self.stop.is_some() {
+        if self.started_at.is_none() || self.paused.is_some() || self.stop.is_some() || !self.holds_limits() {
             return Err(Violation::MayNotStart);
         }
         Ok(())

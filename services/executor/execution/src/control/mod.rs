@@ -209,6 +209,8 @@ impl Control {
                 reason: updated.reason.clone(),
             }),
             E::Created(_)
+            | E::LimitsRequested
+            | E::LimitsAcquired
             | E::Started
             | E::BudgetReported(_)
             | E::Recovered { .. }

@@ -7,8 +7,8 @@ use std::cell::Cell;
 
 use crate::{
     Action, Actor, Blobs, Body, DecideContext, ErrorClass, Event, Execution, ExecutionEvent, ExecutionState, Failure,
-    NoBlobs, OperationEvent, OperationKey, Progress, SkipReason, StepEvent, StepKey, Timestamp, state::Stop, steps,
-    violation::IllegalEvent,
+    LimitRoom, LimitState, NoBlobs, OperationEvent, OperationKey, Progress, SkipReason, StepEvent, StepKey, Timestamp,
+    state::Stop, steps, violation::IllegalEvent,
 };
 use belay_reasons as reasons;
 
@@ -75,11 +75,14 @@ impl Execution {
             None | Some(Stop::Error { .. }) => self.deadline,
             Some(Stop::Cancelled | Stop::Killed | Stop::Deadline) => None,
         };
-        let may_start = self.paused.is_none() && self.stop.is_none();
+        let may_begin = self.paused.is_none() && self.stop.is_none();
+        let may_start = may_begin && self.holds_limits();
         // Without a free slot the execution waits for a running call.
         let backing_off = self.index.backing_off.first().filter(|_| may_start && self.has_free_slot());
         let timer = steps::wait::next_timer(self).filter(|_| self.stop.is_none());
-        let start = self.created.start_at.filter(|_| may_start && self.started_at.is_none());
+        // Once it has asked for its limits, it is their turn that it waits for.
+        let has_asked = self.limits != LimitState::None;
+        let start = self.created.start_at.filter(|_| may_begin && self.started_at.is_none() && !has_asked);
         let resume = self.paused.as_ref().and_then(|paused| paused.resume_at).filter(|_| self.stop.is_none());
         let round = self.rounds_that_may_start().next().filter(|_| may_start);
         let times =
@@ -151,6 +154,7 @@ impl Execution {
             steps if steps.is_empty() => self.finish(now, blobs).into_iter().collect(),
             // Nothing starts while it is paused.
             _ if self.paused.is_some() => Vec::new(),
+            _ if !self.holds_limits() => self.next_of_limits(blobs).map(Body::from).into_iter().collect(),
             steps => vec![ExecutionEvent::CompensationStarted { steps }.into()],
         }
     }
@@ -186,9 +190,15 @@ impl Execution {
         if self.paused.is_some() {
             return steps::wait::due(self, context.now);
         }
+        let is_due = || self.created.start_at.is_none_or(|at| at <= context.now);
+        if self.started_at.is_none() && !is_due() {
+            return None;
+        }
+        if !self.holds_limits() {
+            return self.next_of_limits(blobs).map(Body::from);
+        }
         if self.started_at.is_none() {
-            let is_due = self.created.start_at.is_none_or(|at| at <= context.now);
-            return is_due.then(|| ExecutionEvent::Started.into());
+            return Some(ExecutionEvent::Started.into());
         }
         let awaits = || {
             (self.state == ExecutionState::Running && self.only_awaits_approvals())
@@ -196,6 +206,27 @@ impl Execution {
         };
         let next = steps::wait::due(self, context.now).or_else(|| self.dispatch_next());
         next.or_else(|| self.start_next(context, blobs)).or_else(awaits)
+    }
+
+    /// Whether it holds all of its limits, or has none.
+    pub(crate) fn holds_limits(&self) -> bool {
+        self.created.limits.is_empty() || self.limits == LimitState::Held
+    }
+
+    /// The next event of an execution that does not hold its limits: it asks for them, has them when it is its turn, or does not start when one refuses.
+    fn next_of_limits(&self, blobs: &dyn Blobs) -> Option<ExecutionEvent> {
+        if self.limits == LimitState::None {
+            return Some(ExecutionEvent::LimitsRequested);
+        }
+        match blobs.limit_room() {
+            LimitRoom::Free => Some(ExecutionEvent::LimitsAcquired),
+            // What is to be undone waits, whatever the limit says.
+            LimitRoom::Full { refused: Some(limit) } if self.stop.is_none() => {
+                let key = self.created.limits.get(limit).map_or("", |limit| limit.key.as_str());
+                Some(ExecutionEvent::CancelRequested { reason: format!("the limit `{key}` is full"), kill: false })
+            }
+            LimitRoom::Full { .. } | LimitRoom::Wanted => None,
+        }
     }
 
     /// Gives a free slot to the first approved call in plan order.

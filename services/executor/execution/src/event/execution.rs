@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
-use belay_plan::Plan;
+use belay_plan::{LimitClaim, Plan};
 
 use crate::{
     Allotment, Amounts, BudgetReport, ExecutionState, Failure, Json, OperationId, Payload, StepId, Timestamp, Totals,
@@ -14,6 +14,10 @@ use crate::{
 pub enum ExecutionEvent {
     /// It was accepted. The event's actor started it.
     Created(Box<Created>),
+    /// It asked for its limits: it waits for its turn.
+    LimitsRequested,
+    /// It holds all of its limits, until it ends.
+    LimitsAcquired,
     /// It began.
     Started,
     /// A principal paused it, or a rate limit or a budget did: nothing new starts.
@@ -95,6 +99,9 @@ pub struct Created {
     pub allotment: Option<Allotment>,
     /// The amounts that the execution had used from which it was forked; they count as used by it.
     pub spent: Amounts,
+    /// The limits that it shares with other executions of its namespace: those of its plan, with their keys resolved. A later version of the plan does not
+    /// change them.
+    pub limits: Vec<LimitClaim>,
 }
 
 /// The workspace of an execution. The executions of its steps' plans and its forks have the same one.

@@ -28,6 +28,7 @@ pub(crate) use self::{
 };
 pub use self::{
     operation::{ChildPause, Operation, OperationKey, OperationKind, Phase, Wait},
+    progress::LimitState,
     record::{Authorization, FailedAttempt, StepKey, StepRole},
     signals::MAX_SIGNALS,
     snapshot::{NotRestored, SNAPSHOT_VERSION},
@@ -150,6 +151,11 @@ impl Execution {
     /// The time of its last event.
     pub fn last_time(&self) -> Timestamp {
         self.last_time
+    }
+
+    /// Whether it waits for its limits over executions or holds them.
+    pub fn limit_state(&self) -> LimitState {
+        self.progress.limits
     }
 
     /// When it was accepted.

@@ -45,6 +45,8 @@ pub struct ExecutionProgress {
     pub(crate) totals: Totals,
     /// The account of the plan's budget.
     pub(crate) account: Account,
+    /// Whether it waits for its limits or holds them.
+    pub(crate) limits: LimitState,
     /// When the first step of each group with a time limit started, since the execution was last retried.
     pub(crate) groups: BTreeMap<String, Timestamp>,
 }
@@ -73,10 +75,22 @@ impl ExecutionProgress {
             ledger_id: String::new(),
             first_failure: None,
             totals: Totals { total: steps, ..Totals::default() },
+            limits: LimitState::None,
             groups: BTreeMap::new(),
             account: Account::with_spent(created.spent),
         }
     }
+}
+
+/// Whether an execution waits for its limits or holds them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LimitState {
+    /// Neither: it has none, has not asked for them, or has ended.
+    None,
+    /// It waits for its turn, since this time.
+    Waiting(Timestamp),
+    /// It holds all of them, until it ends.
+    Held,
 }
 
 /// The pause of an execution.

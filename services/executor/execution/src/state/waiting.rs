@@ -1,6 +1,6 @@
 //! The ends that executions and steps wait for.
 
-use super::{Execution, Operation, OperationKey, StepKey, StepView};
+use super::{Execution, LimitState, Operation, OperationKey, StepKey, StepView};
 use crate::{StepState, Timestamp};
 
 /// A reason why an execution or a step waits.
@@ -33,6 +33,11 @@ pub enum Waiting {
         since: Timestamp,
         /// When the window ends.
         until: Timestamp,
+    },
+    /// Its turn in its limits over executions.
+    Limits {
+        /// Since when.
+        since: Timestamp,
     },
     /// A principal has to resume it, or its time has to come.
     Resume {
@@ -92,6 +97,9 @@ impl Execution {
                 (Some(_), Some(until)) => Waiting::NamespaceBudget { since, until },
                 _ => Waiting::Resume { since, until },
             }];
+        }
+        if let LimitState::Waiting(since) = self.limits {
+            return vec![Waiting::Limits { since }];
         }
         if let Some(until) = self.created.start_at.filter(|_| self.started_at.is_none() && self.stop.is_none()) {
             return vec![Waiting::Time { since: self.created_at, until }];

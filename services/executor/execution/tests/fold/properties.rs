@@ -10,9 +10,9 @@ use belay_execution::{
     NotRestored, SNAPSHOT_VERSION, StepId, SubjectKind,
 };
 use belay_plan::{
-    Backoff, Budget, CallDraft, CheckDraft, Dependency, Effects, Escalation, FormDraft, Input, OnError, OnExhausted,
-    Outcome as StepOutcome, Plan, PlanDraft, RecoveryStrategy, RepeatDraft, RetryPolicy, RunWhen, StepDraft,
-    StepKindDraft, Then, WaitDraft,
+    Backoff, Budget, CallDraft, CheckDraft, Dependency, Effects, Escalation, FormDraft, Input, LimitBound, LimitClaim,
+    OnError, OnExhausted, Outcome as StepOutcome, Plan, PlanDraft, RecoveryStrategy, RepeatDraft, RetryPolicy, RunWhen,
+    StepDraft, StepKindDraft, Then, WaitDraft, WhenFull,
 };
 use proptest::{collection::vec, option, prelude::*, sample::Index};
 use serde_json::{Value, json};
@@ -117,7 +117,11 @@ struct World {
     mode: ApprovalMode,
     batches: bool,
     start_after: Option<Duration>,
+    limit: Option<Limit>,
 }
+
+/// A limit over executions: whether it refuses, and when others hold it, from and for how long.
+type Limit = (bool, Vec<(Duration, Duration)>);
 
 impl World {
     fn play(&self, crashes: &[Option<Crash>]) -> Play {
@@ -135,8 +139,16 @@ impl World {
             reply
         };
         let start_at = self.start_after.map(|after| START.saturating_add(after));
-        let created = Created { approval_mode: self.mode, start_at, ..created(plan) };
+        let limits = self.limit.iter().map(|(refuses, _)| LimitClaim {
+            key: "any".to_owned(),
+            bound: LimitBound::AtOnce(1),
+            when_full: if *refuses { WhenFull::Refuse } else { WhenFull::Wait },
+        });
+        let created = Created { approval_mode: self.mode, start_at, limits: limits.collect(), ..created(plan) };
         let mut play = Play::new(created, Box::new(script));
+        let full = self.limit.iter().flat_map(|(_, full)| full);
+        let at = |after: Duration| START.saturating_add(after);
+        play.full = full.map(|(from, length)| (at(*from), at(*from + *length))).collect();
         play.acts = self.acts.iter().map(|&(at, words)| (START.saturating_add(at), act_of(words))).collect();
         play.batches = self.batches;
         play.crashes = crashes.to_vec().into();
@@ -574,9 +586,17 @@ fn acts() -> impl Strategy<Value = Vec<(Duration, &'static str)>> {
 
 fn worlds() -> impl Strategy<Value = World> {
     let start_after = option::weighted(0.2, moments(20));
-    (plans(), vec(replies(), 1..24), acts(), modes(), any::<bool>(), start_after).prop_map(
-        |(plan, replies, acts, mode, batches, start_after)| World { plan, replies, acts, mode, batches, start_after },
-    )
+    let limit = option::weighted(0.3, (prop::bool::weighted(0.2), vec((moments(30), moments(20)), 0..4)));
+    let parts = (plans(), vec(replies(), 1..24), acts(), modes(), any::<bool>(), start_after, limit);
+    parts.prop_map(|(plan, replies, acts, mode, batches, start_after, limit)| World {
+        plan,
+        replies,
+        acts,
+        mode,
+        batches,
+        start_after,
+        limit,
+    })
 }
 
 /// A step whose calls have one effect, and one that reads it, in a world where most calls succeed: the commit is reached, approved, denied, skipped and retried.
@@ -613,6 +633,7 @@ fn worlds_of_one_effect() -> impl Strategy<Value = World> {
         mode,
         batches,
         start_after: None,
+        limit: None,
     })
 }
 
@@ -792,7 +813,7 @@ fn go_on(execution: Option<Execution>) {
     stop(execution.clone());
     for hours in [0, 1] {
         let now = START.saturating_add(Duration::from_secs(hours * 3_600));
-        execution.advance_with(DecideContext { now, ledger_id: "ledger" }, &Conditions);
+        execution.advance_with(DecideContext { now, ledger_id: "ledger" }, &Conditions::FREE);
         let waiting = execution.steps().filter_map(|step| step.waiting()).chain(execution.waiting()).count();
         let owned = waiting > 0 || execution.operations().len() > 0 || execution.state().is_terminal();
         assert!(owned, "nobody goes on with {execution:?}");
@@ -803,7 +824,7 @@ fn go_on(execution: Option<Execution>) {
 fn stop(mut execution: Execution) {
     let (actor, cancel) = act_of("cancel");
     if execution.record(START, actor, cancel).is_ok() {
-        execution.advance_with(DecideContext { now: START, ledger_id: "ledger" }, &Conditions);
+        execution.advance_with(DecideContext { now: START, ledger_id: "ledger" }, &Conditions::FREE);
         assert!(execution.state().is_terminal() || execution.operations().len() > 0, "nothing ends {execution:?}");
     }
 }

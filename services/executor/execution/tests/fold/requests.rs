@@ -131,7 +131,7 @@ proptest! {
                     Ok(recorded) => log.extend(recorded),
                     Err(_) => prop_assert_eq!(&execution, &unchanged, "a refused request has changed something"),
                 }
-                log.extend(execution.advance_with(DecideContext { now, ledger_id: "ledger" }, &Conditions));
+                log.extend(execution.advance_with(DecideContext { now, ledger_id: "ledger" }, &Conditions::FREE));
                 prop_assert!(execution.is_index_consistent() && execution.are_budgets_consistent());
             }
             prop_assert_eq!(&Execution::replay(log).unwrap(), &execution);

@@ -71,6 +71,7 @@ async fn stored(location: &Location, executions: Vec<(NewExecution, ExecutionSum
             outbox: Vec::new(),
             inbox: Default::default(),
             folder: None,
+            limits: Vec::new(),
             fence,
         }
     };

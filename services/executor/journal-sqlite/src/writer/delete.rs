@@ -318,6 +318,7 @@ mod tests {
                 outbox: Vec::new(),
                 inbox: Default::default(),
                 folder: None,
+                limits: Vec::new(),
                 fence,
             };
             let StoreWriteOutcome::Created(key) = done(&mut opened, create) else { panic!("it is created") };
@@ -334,6 +335,7 @@ mod tests {
                     outbox: Vec::new(),
                     usage: Vec::new(),
                     inbox: Default::default(),
+                    limits: Vec::new(),
                     fence,
                 };
                 assert_eq!(done(&mut opened, append), StoreWriteOutcome::Appended);

@@ -34,6 +34,7 @@ pub(crate) async fn append_rows(
                 outbox: Vec::new(),
                 inbox: Default::default(),
                 folder: Some(Folder::New(id.into())),
+                limits: Vec::new(),
                 fence,
             };
             assert!(writer.commit(&[create]).await.unwrap()[0].is_ok());
@@ -53,6 +54,7 @@ pub(crate) async fn append_rows(
             outbox: Vec::new(),
             usage: Vec::new(),
             inbox: Default::default(),
+            limits: Vec::new(),
             fence,
         })
         .collect();
@@ -66,6 +68,7 @@ pub(crate) async fn append_rows(
             outbox: Vec::new(),
             usage: Vec::new(),
             inbox: Default::default(),
+            limits: Vec::new(),
             fence,
         });
     }
@@ -122,6 +125,7 @@ async fn ended_execution(opened: &mut crate::Journal, bytes: usize) -> Execution
         outbox: Vec::new(),
         inbox: Default::default(),
         folder: None,
+        limits: Vec::new(),
         fence,
     };
     assert!(opened.writer.commit(&[create]).await.unwrap()[0].is_ok());
@@ -138,6 +142,7 @@ async fn ended_execution(opened: &mut crate::Journal, bytes: usize) -> Execution
         outbox: Vec::new(),
         usage: Vec::new(),
         inbox: Default::default(),
+        limits: Vec::new(),
         fence,
     };
     let appends: Vec<StoreWrite> = (2..=LENGTH).map(append).collect();

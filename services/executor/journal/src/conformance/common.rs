@@ -60,6 +60,7 @@ pub(super) fn create_in(execution: NewExecution, folder: Option<Folder>, fence: 
         outbox: Vec::new(),
         inbox: Default::default(),
         folder,
+        limits: Vec::new(),
         fence,
     }
 }
@@ -73,6 +74,7 @@ pub(super) fn append(key: ExecutionKey, transition: Transition, fence: i64) -> S
         outbox: Vec::new(),
         inbox: Default::default(),
         usage: Vec::new(),
+        limits: Vec::new(),
         fence: Fence { shard: 7, token: fence },
     }
 }
@@ -104,6 +106,7 @@ pub(super) fn update(key: ExecutionKey, first_sequence: u64, summary: ExecutionS
         outbox: Vec::new(),
         inbox: Default::default(),
         usage: Vec::new(),
+        limits: Vec::new(),
         fence,
     }
 }

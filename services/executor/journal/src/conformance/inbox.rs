@@ -10,11 +10,29 @@ use crate::{
 fn with(operation: StoreWrite, changes: InboxChanges) -> StoreWrite {
     match operation {
         StoreWrite::Create { execution, transition, summary, seal_key, outbox, folder, fence, .. } => {
-            StoreWrite::Create { execution, transition, summary, seal_key, outbox, inbox: changes, folder, fence }
+            StoreWrite::Create {
+                execution,
+                transition,
+                summary,
+                seal_key,
+                outbox,
+                inbox: changes,
+                folder,
+                limits: Vec::new(),
+                fence,
+            }
         }
-        StoreWrite::Append { key, transition, summary, seal_key, outbox, fence, .. } => {
-            StoreWrite::Append { key, transition, summary, seal_key, outbox, inbox: changes, usage: Vec::new(), fence }
-        }
+        StoreWrite::Append { key, transition, summary, seal_key, outbox, fence, .. } => StoreWrite::Append {
+            key,
+            transition,
+            summary,
+            seal_key,
+            outbox,
+            inbox: changes,
+            usage: Vec::new(),
+            limits: Vec::new(),
+            fence,
+        },
         other => panic!("{other:?} changes no inbox"),
     }
 }

@@ -63,6 +63,7 @@ pub(super) async fn refuses_one_and_keeps_the_others<W: JournalWriter>(store: &m
                 outbox: Vec::new(),
                 inbox: Default::default(),
                 usage: Vec::new(),
+                limits: Vec::new(),
                 fence: Fence { shard: 7, token: fence },
             },
         ],

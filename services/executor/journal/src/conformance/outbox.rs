@@ -21,6 +21,7 @@ fn with(operation: StoreWrite, messages: Vec<OutboxMessage>) -> StoreWrite {
             outbox: messages,
             inbox: Default::default(),
             folder,
+            limits: Vec::new(),
             fence,
         },
         StoreWrite::Append { key, transition, summary, seal_key, fence, .. } => StoreWrite::Append {
@@ -31,6 +32,7 @@ fn with(operation: StoreWrite, messages: Vec<OutboxMessage>) -> StoreWrite {
             outbox: messages,
             inbox: Default::default(),
             usage: Vec::new(),
+            limits: Vec::new(),
             fence,
         },
         other => panic!("{other:?} has no messages"),

@@ -58,6 +58,7 @@ pub(super) async fn keeps_the_last_snapshot<W: JournalWriter>(store: &mut Opened
         outbox: Vec::new(),
         inbox: Default::default(),
         usage: Vec::new(),
+        limits: Vec::new(),
         fence: Fence { shard: 7, token: fence },
     };
     let answers = commit(store, vec![end, delete(key, "", fence), keep(key, 3, b"of a deleted one", fence)]).await;

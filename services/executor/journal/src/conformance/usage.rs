@@ -39,9 +39,17 @@ fn row(start: i64, used: UsageAmounts, held: UsageAmounts) -> UsageRow {
 /// The operation with these changes.
 fn with(operation: StoreWrite, changes: Vec<UsageChange>) -> StoreWrite {
     match operation {
-        StoreWrite::Append { key, transition, summary, seal_key, outbox, inbox, fence, .. } => {
-            StoreWrite::Append { key, transition, summary, seal_key, outbox, inbox, usage: changes, fence }
-        }
+        StoreWrite::Append { key, transition, summary, seal_key, outbox, inbox, fence, .. } => StoreWrite::Append {
+            key,
+            transition,
+            summary,
+            seal_key,
+            outbox,
+            inbox,
+            usage: changes,
+            limits: Vec::new(),
+            fence,
+        },
         other => panic!("{other:?} changes no usage"),
     }
 }

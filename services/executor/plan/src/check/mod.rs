@@ -1,6 +1,7 @@
 //! Checks a draft and makes a plan of it. The caller passes the checks that need the tool catalogue. Nothing is quadratic in the size of the plan.
 
 mod graph;
+mod limit;
 mod outputs;
 mod step;
 
@@ -215,6 +216,7 @@ fn nested(
         parts.push(checker.step(position, step, &draft.steps));
     }
     let outputs = checker.outputs(&draft);
+    let limits = checker.execution_limits(&draft.limits);
     for (step, (part, of_step)) in parts.iter().zip(&draft.steps).enumerate() {
         let planned = part.planned(step, of_step).into_iter();
         let planned = planned
@@ -284,6 +286,7 @@ fn nested(
         audit_level: draft.audit_level,
         allowed_commands: draft.allowed_commands,
         budget: draft.budget,
+        limits,
         labels: draft.labels,
         dry_run: draft.dry_run,
         inputs: draft.inputs.clone(),
@@ -578,11 +581,13 @@ fn plan_size(draft: &PlanDraft) -> usize {
     });
     let outputs = draft.outputs.iter().map(|(name, value)| name.len() + json_size(value));
     let resources = draft.resources.keys().map(String::len);
+    let limits = draft.limits.iter().map(|limit| limit.key.len());
     draft.id.len()
         + draft.description.len()
         + inputs.sum::<usize>()
         + outputs.sum::<usize>()
         + resources.sum::<usize>()
+        + limits.sum::<usize>()
         + steps.sum::<usize>()
 }
 

@@ -157,6 +157,9 @@ impl<'n> Reader<'n> {
             draft.on_error = self.on_error(&on_error);
         }
         draft.budget = fields.take_exactly("budget").and_then(|value| self.budget(&value));
+        if let Some(limits) = fields.take_exactly("limits") {
+            draft.limits = self.execution_limits(&limits);
+        }
         if let Some(resources) = fields.take_exactly("resources") {
             draft.resources = self.capacities(&resources);
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{Plan, StepSpec, checks::Check};
-use crate::{OnError, OtherCall, PlanDraft, Repeat, RetryPolicy, StepDraft, Template};
+use crate::{ExecutionLimit, OnError, OtherCall, PlanDraft, Repeat, RetryPolicy, StepDraft, Template};
 
 impl Plan {
     /// The plan as a draft; [`Plan::new`] and [`Plan::stored`] make the same plan of it.
@@ -25,6 +25,7 @@ impl Plan {
             audit_level: self.audit_level,
             allowed_commands: self.allowed_commands.clone(),
             budget: self.budget,
+            limits: self.limits.iter().map(ExecutionLimit::to_draft).collect(),
             labels: self.labels.clone(),
             dry_run: self.dry_run,
         }

@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 use crate::{
     AuditLevel,
     limits::{
-        MAX_ALLOWED_COMMANDS, MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_DURATION, MAX_ESCALATIONS, MAX_GROUP_DEPENDENCIES,
-        MAX_ID_CHARS, MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES, MAX_INPUT_CHARS, MAX_INPUTS, MAX_LABEL_BYTES,
-        MAX_LABEL_KEY_BYTES, MAX_LABELS, MAX_OUTPUT_CHARS, MAX_OUTPUTS, MAX_PARALLELISM, MAX_PLAN_BYTES,
-        MAX_PLAN_RESOURCES, MAX_PROGRAM_BYTES, MAX_RESOURCE_CHARS, MAX_SCHEMA_BYTES, MAX_STEPS,
+        MAX_ALLOWED_COMMANDS, MAX_ARGUMENT_BYTES, MAX_AT_ONCE, MAX_ATTEMPTS, MAX_DURATION, MAX_ESCALATIONS,
+        MAX_EXECUTION_LIMITS, MAX_GROUP_DEPENDENCIES, MAX_ID_CHARS, MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES,
+        MAX_INPUT_CHARS, MAX_INPUTS, MAX_LABEL_BYTES, MAX_LABEL_KEY_BYTES, MAX_LABELS, MAX_OUTPUT_CHARS, MAX_OUTPUTS,
+        MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_PROGRAM_BYTES, MAX_RESOURCE_CHARS, MAX_SCHEMA_BYTES,
+        MAX_STEPS,
     },
 };
 use parts::{absent, budget, duration, id, object, optional, present};
@@ -140,6 +141,7 @@ fn plan() -> Value {
                 {"required": ["then"], "properties": {"then": {"const": "pause"}}},
             ],
         })),
+        "limits": optional(execution_limits()),
         "resources": optional(json!({
             "description": "How many steps may use each resource at the same time; one at a time where it is missing.",
             "type": "object",
@@ -170,6 +172,44 @@ fn plan() -> Value {
         {"allOf": [memory_once[1], {"not": memory_once[0]}, {"not": memory_is_declared}]},
     ]});
     object(fields, json!({"required": ["id", "steps"], "allOf": [one_memory]}))
+}
+
+/// The limits that executions of a plan share with others.
+fn execution_limits() -> Value {
+    let count = |description: &str| json!({"description": description, "type": "integer", "minimum": 1, "maximum": MAX_AT_ONCE});
+    json!({
+        "description": "The limits that its executions share with all executions of the namespace that have the same key.",
+        "type": "array",
+        "maxItems": MAX_EXECUTION_LIMITS,
+        "items": {
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["key"],
+            "properties": {
+                "key": {
+                    "description": "The key, in which templates name inputs: `deploy-${inputs.environment}`.",
+                    "type": "string", "minLength": 1,
+                },
+                "at_once": optional(count("How many executions hold the limit at once, from their start to their end.")),
+                "rate": optional(json!({
+                    "description": "How many executions start in a window of time.",
+                    "type": "object",
+                    "additionalProperties": false,
+                    "required": ["starts", "window"],
+                    "properties": {
+                        "starts": count("The most starts in any window of this length."),
+                        "window": duration("The length of the window: at most 744h."),
+                    },
+                })),
+                "when_full": optional(json!({
+                    "description": "What becomes of an execution that finds it full: it waits for its turn, has the older ones cancelled, or is not started.",
+                    "enum": ["wait", "cancel_older", "refuse"], "default": "wait",
+                })),
+            },
+            "oneOf": [present("at_once"), present("rate")],
+            "not": {"allOf": [present("rate"), {"properties": {"when_full": {"const": "cancel_older"}}, "required": ["when_full"]}]},
+        },
+    })
 }
 
 /// The plan of an executor stage, in either case of its names.

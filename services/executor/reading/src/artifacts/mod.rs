@@ -283,7 +283,9 @@ impl Artifacts {
             ExecutionEvent::SignalReceived(_) => {
                 self.signals.insert(sequence);
             }
-            ExecutionEvent::Started
+            ExecutionEvent::LimitsRequested
+            | ExecutionEvent::LimitsAcquired
+            | ExecutionEvent::Started
             | ExecutionEvent::Paused { .. }
             | ExecutionEvent::BudgetReported(_)
             | ExecutionEvent::Resumed

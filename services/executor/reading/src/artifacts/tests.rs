@@ -35,6 +35,7 @@ impl Story {
             deadline: None,
             trace: (String::new(), String::new()),
             shard: 0,
+            limits: Vec::new(),
         };
         let (artifacts, graph) = <(Artifacts, Graph)>::default();
         let mut story = Self { sequence: 0, artifacts, graph, events: Vec::new() };

@@ -93,6 +93,8 @@ pub enum CauseKind {
     WorkspaceReadOnly,
     /// A service is at its limit.
     Limit,
+    /// It waits for its turn in a limit over executions.
+    ExecutionLimit,
     /// It waits before its next attempt.
     Backoff,
     /// It waits for a time.
@@ -125,7 +127,11 @@ pub(super) fn rank(kind: CauseKind) -> u8 {
         CauseKind::ServiceAway | CauseKind::ClockDifference | CauseKind::SandboxUnavailable => 1,
         CauseKind::Approval | CauseKind::Form | CauseKind::Outcome => 2,
         CauseKind::Signal | CauseKind::WorkspaceFull | CauseKind::WorkspaceReadOnly | CauseKind::Limit => 3,
-        CauseKind::Backoff | CauseKind::Time | CauseKind::Child | CauseKind::ExclusiveCall => 4,
+        CauseKind::ExecutionLimit
+        | CauseKind::Backoff
+        | CauseKind::Time
+        | CauseKind::Child
+        | CauseKind::ExclusiveCall => 4,
         CauseKind::Call => 5,
         CauseKind::Cancellation | CauseKind::TimeLimit | CauseKind::StepFailure | CauseKind::StepCancellation => 6,
     }

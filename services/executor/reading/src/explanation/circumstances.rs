@@ -11,8 +11,48 @@ pub struct Circumstances<'a> {
     pub step_blockers: &'a [(StepKey, Blocker)],
     /// The request to cancel it, if somebody made one.
     pub cancel_request: Option<&'a CancelRequest>,
+    /// The limits over executions in which it waits for its turn.
+    pub full_limits: &'a [FullLimit],
     /// Whether a process carries it on.
     pub is_driven: bool,
+}
+
+/// A limit over executions in which an execution waits for its turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FullLimit {
+    /// The key.
+    pub key: String,
+    /// Executions that hold it, by name: the first of them.
+    pub holders: Vec<String>,
+    /// How many hold it.
+    pub held: usize,
+    /// How many executions wait before this one.
+    pub ahead: usize,
+    /// When a limit with a rate has room again; `None` when an execution has to end first.
+    pub frees_at: Option<Timestamp>,
+}
+
+impl FullLimit {
+    /// Why it is full, in words.
+    pub fn in_words(&self) -> String {
+        let Self { key, holders, held, ahead, frees_at } = self;
+        let named: Vec<&str> = holders.iter().map(|name| name.rsplit('/').next().unwrap_or(name)).collect();
+        let others = held.saturating_sub(named.len());
+        let mut words = match (named.is_empty(), others) {
+            (true, _) => format!("the limit `{key}` is full"),
+            (false, 0) => format!("the limit `{key}` is held by {}", named.join(", ")),
+            (false, _) => format!("the limit `{key}` is held by {} and {others} more", named.join(", ")),
+        };
+        if frees_at.is_some() {
+            words = format!("as many executions as may have started in the window of the limit `{key}`");
+        }
+        match ahead {
+            0 => {}
+            1 => words.push_str("; 1 execution waits before this one"),
+            more => words.push_str(&format!("; {more} executions wait before this one")),
+        }
+        words
+    }
 }
 
 /// A service that executions need.

@@ -4,7 +4,7 @@ use belay_execution::{Execution, ExecutionState, Operation, OperationKey, StepKe
 
 use super::{
     cause::{Action, Cause, CauseKind, Source, Subject, Verb},
-    circumstances::{Blocker, BlockerKind, Circumstances, Service},
+    circumstances::{Blocker, BlockerKind, Circumstances, FullLimit, Service},
 };
 
 /// An execution that is explained.
@@ -99,9 +99,11 @@ impl<'a> Reader<'a, '_> {
             | Waiting::Approval { operation, .. } => Some(operation.step),
             // One with a wait in its plan has a step for it; what is left is the time at which the execution begins.
             Waiting::Time { .. } => self.timer_step(waiting),
-            Waiting::Timer { .. } | Waiting::NamespaceBudget { .. } | Waiting::Resume { .. } | Waiting::Call { .. } => {
-                None
-            }
+            Waiting::Timer { .. }
+            | Waiting::Limits { .. }
+            | Waiting::NamespaceBudget { .. }
+            | Waiting::Resume { .. }
+            | Waiting::Call { .. } => None,
         };
         key.map(|key| self.execution.step(key))
     }
@@ -135,6 +137,18 @@ impl<'a> Reader<'a, '_> {
             Waiting::Time { since, until } => of(CauseKind::Time, since, Some(until)),
             Waiting::Timer { since, until } => of(CauseKind::Backoff, since, Some(until)),
             Waiting::Call { since } => of(CauseKind::Call, since, None),
+            Waiting::Limits { since } => {
+                let full = self.beside.full_limits;
+                let holder = full.iter().flat_map(|limit| &limit.holders).next().cloned().map(Subject::Execution);
+                let explain = holder.clone().map(|holder| self.action(Verb::Explain, Some(holder)));
+                let reasons: Vec<String> = full.iter().map(FullLimit::in_words).collect();
+                Cause {
+                    subject: holder,
+                    reason: reasons.join("; "),
+                    actions: explain.into_iter().collect(),
+                    ..of(CauseKind::ExecutionLimit, since, full.iter().filter_map(|limit| limit.frees_at).max())
+                }
+            }
             Waiting::NamespaceBudget { since, until } => Cause {
                 reason: self.execution.exhausted_namespace_budget().unwrap_or_default().to_owned(),
                 ..of(CauseKind::Budget, since, Some(until))

@@ -55,6 +55,7 @@ impl Story {
             deadline: Some(at(1_000)),
             trace: (String::new(), String::new()),
             shard: 0,
+            limits: Vec::new(),
         };
         let body = ExecutionEvent::Created(Box::new(created)).into();
         let first = Event { sequence: 1, time: at(0), actor: Some(Actor::new("person:ann")), body };

@@ -66,6 +66,7 @@ fn first(trace: (String, String)) -> Event {
         deadline: None,
         trace,
         shard: 0,
+        limits: Vec::new(),
     };
     let body = ExecutionEvent::Created(Box::new(created)).into();
     Event { sequence: 1, time: Timestamp::from_micros(1_000_000), actor: Some(Actor::new("unix:1")), body }

@@ -81,6 +81,8 @@ fn outcome(started: Result<v1::Execution, Status>) -> Start {
     let words = refused.message().to_owned();
     match refused.code() {
         Code::NotFound if status::reason(&refused).as_deref() == Some(reasons::EXECUTION_DELETED) => Start::Exists,
+        // What a plan does not wait for is over.
+        _ if status::reason(&refused).as_deref() == Some(reasons::LIMIT_FULL) => Start::Never(words),
         Code::InvalidArgument
         | Code::NotFound
         | Code::AlreadyExists
@@ -102,6 +104,7 @@ mod tests {
         let later = Start::Later("why".into());
         assert_eq!(outcome(refused(Code::Unavailable, reasons::STOPPING)), later);
         assert_eq!(outcome(refused(Code::ResourceExhausted, reasons::RESOURCE_EXHAUSTED)), later);
+        assert_eq!(outcome(refused(Code::ResourceExhausted, reasons::LIMIT_FULL)), Start::Never("why".into()));
         assert_eq!(outcome(refused(Code::InvalidArgument, reasons::INVALID_ARGUMENT)), Start::Never("why".into()));
         assert_eq!(outcome(refused(Code::AlreadyExists, reasons::EXECUTION_EXISTS)), Start::Never("why".into()));
         assert_eq!(outcome(refused(Code::NotFound, reasons::EXECUTION_DELETED)), Start::Exists, "it ran");

@@ -45,6 +45,7 @@ fn create(id: &str, request_id: &str, shown: &str, fence: Fence) -> StoreWrite {
         outbox: Vec::new(),
         inbox: Default::default(),
         folder: None,
+        limits: Vec::new(),
         fence,
     }
 }
@@ -60,6 +61,7 @@ fn append(key: ExecutionKey, transition: Transition, fence: Fence) -> StoreWrite
         outbox: Vec::new(),
         inbox: Default::default(),
         usage: Vec::new(),
+        limits: Vec::new(),
         fence,
     }
 }

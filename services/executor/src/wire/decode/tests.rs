@@ -154,6 +154,7 @@ fn events_come_back_as_they_were() {
         shard: 3,
         allotment: Some(Allotment { calls: Some(4), output_bytes: None }),
         spent: Amounts { calls: 0, output_bytes: 6 },
+        limits: Vec::new(),
     };
     let totals = Totals { total: 2, completed: 1, failed: 1, ..Totals::default() };
     let finished = |outputs| {

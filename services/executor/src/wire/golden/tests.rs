@@ -90,6 +90,7 @@ impl Story {
             ],
             trace: ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into(), String::new()),
             shard: 7,
+            limits: Vec::new(),
         };
         let actor = Some(Actor { principal: "person:ann".into(), request_id: "start".into() });
         let body = ExecutionEvent::Created(Box::new(created)).into();

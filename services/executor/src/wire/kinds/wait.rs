@@ -84,6 +84,7 @@ pub(super) fn detail(wait: &WaitStep, view: StepView<'_>) -> v1::WaitStepDetail 
         Waiting::Time { until, .. } => Some(until),
         Waiting::Signal { until, .. } | Waiting::Form { until, .. } => until,
         Waiting::Timer { .. }
+        | Waiting::Limits { .. }
         | Waiting::NamespaceBudget { .. }
         | Waiting::Resume { .. }
         | Waiting::Outcome { .. }

@@ -11,6 +11,7 @@ use belay_plan::{
 use belay_proto::v1::{self, payload::Content};
 
 use super::{
+    super::limit::limits_from,
     super::{
         class_from,
         kinds::{self, KindParts, call::other_from},
@@ -134,6 +135,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
         audit_level: audit_level_from(message.audit_level, &mut violations),
         allowed_commands: message.allowed_commands.map(|allowed| allowed.programs),
         budget: budget_from(message.budget, "budget", &mut violations),
+        limits: limits_from(message.limits, &mut violations),
         labels: message.labels,
         dry_run: message.dry_run,
     };

@@ -11,6 +11,7 @@ use belay_proto::v1::{self, step_spec::Kind};
 use super::super::{
     class_to,
     kinds::{self, call::other_message},
+    limit::limit_message,
 };
 
 fn on_error_message(on_error: OnError) -> Vec<v1::OnError> {
@@ -88,6 +89,7 @@ fn draft_message(draft: PlanDraft) -> v1::Plan {
         audit_level: audit_level_to(draft.audit_level).into(),
         allowed_commands: draft.allowed_commands.map(|programs| v1::AllowedCommands { programs }),
         budget: draft.budget.map(budget_message),
+        limits: draft.limits.into_iter().map(limit_message).collect(),
         labels: draft.labels,
         dry_run: draft.dry_run,
     }

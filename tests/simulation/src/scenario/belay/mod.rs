@@ -31,6 +31,7 @@ mod hosts;
 mod inputs;
 mod knobs;
 mod lateness;
+mod limiting;
 mod looker;
 mod operator;
 mod orders;
@@ -56,6 +57,7 @@ mod watcher;
 mod webhooks;
 mod workspaces;
 
+pub use self::limiting::{limit_turns_forgotten, limiting, limits_ignored};
 pub use self::planted::{
     acknowledgement_not_retried, acknowledging_before_the_commit, applying_before_the_row, applying_without_sync,
     child_in_another_folder, child_not_driven, child_of_running_taken, cursor_ahead_rejected, double_dispatch,

@@ -36,6 +36,7 @@ pub(super) fn generate(random: &mut StdRng, id: String) -> v1::Plan {
         resources: Vec::new(),
         on_error: Vec::new(),
         budget: None,
+        limits: Vec::new(),
     }
 }
 

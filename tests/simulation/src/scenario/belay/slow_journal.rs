@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use belay_journal::{
-    BatchOutcome, Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader, JournalWriter,
-    OutboxRow, Page, Position, Query, Reading, Refused, ScheduleRow, StartRequest, StoreError, StoreWrite,
-    StoredExecution, StoredTransition, Transition, UsageRow,
+    AwaitedLimit, BatchOutcome, Changes, Cursor, Deletion, ExecutionKey, ExecutionRow, InboxRow, JournalReader,
+    JournalWriter, LimitClaim, LimitStanding, OutboxRow, Page, Position, Query, Reading, Refused, ScheduleRow,
+    StartRequest, StoreError, StoreWrite, StoredExecution, StoredTransition, Transition, UsageRow,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -181,6 +181,31 @@ impl JournalReader for SlowReader {
     fn usage(&self, namespace: &str) -> Reading<'_, Vec<UsageRow>> {
         let namespace = namespace.to_owned();
         self.delayed(move |reader| reader.usage(&namespace))
+    }
+
+    fn limit_standing(
+        &self,
+        namespace: &str,
+        execution: Option<ExecutionKey>,
+        claim: &LimitClaim,
+        at: i64,
+    ) -> Reading<'_, LimitStanding> {
+        let (namespace, claim) = (namespace.to_owned(), claim.clone());
+        self.delayed(move |reader| reader.limit_standing(&namespace, execution, &claim, at))
+    }
+
+    fn limits_held(&self, key: ExecutionKey) -> Reading<'_, Vec<String>> {
+        self.delayed(move |reader| reader.limits_held(key))
+    }
+
+    fn awaited_limits(&self, after: (&str, &str), limit: usize) -> Reading<'_, Vec<AwaitedLimit>> {
+        let after = (after.0.to_owned(), after.1.to_owned());
+        self.delayed(move |reader| reader.awaited_limits((&after.0, &after.1), limit))
+    }
+
+    fn next_in_limit(&self, namespace: &str, key: &str) -> Reading<'_, Option<ExecutionKey>> {
+        let (namespace, key) = (namespace.to_owned(), key.to_owned());
+        self.delayed(move |reader| reader.next_in_limit(&namespace, &key))
     }
 
     fn schedule(&self, namespace: &str, id: &str) -> Reading<'_, Option<ScheduleRow>> {

@@ -15,6 +15,7 @@ mod for_each;
 mod forking;
 mod groups;
 mod joins;
+mod limits;
 mod on_error;
 mod order;
 mod outputs;

@@ -109,6 +109,7 @@ pub(crate) struct Audit {
     names_of_children: BTreeSet<String>,
     created_children: BTreeSet<OperationId>,
     accounts: budget::Accounts,
+    limits: Limits,
     /// Signals that no step has taken, by the sequence number of their event.
     signals: BTreeMap<u64, String>,
 }
@@ -127,6 +128,17 @@ impl LastHold {
     }
 }
 
+/// How the execution stands in its limits over executions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Limits {
+    /// It has none.
+    None,
+    /// It has some, and has not asked for them since it began, ended or was paused.
+    Needed,
+    Awaited,
+    Held,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stop {
     Error,
@@ -137,7 +149,7 @@ enum Stop {
 
 impl Audit {
     /// Returns an audit of a plan whose `created` has sequence 1 and is not shown to it.
-    pub(crate) fn new(plan: Plan, mode: ApprovalMode) -> Self {
+    pub(crate) fn new(plan: Plan, mode: ApprovalMode, is_limited: bool) -> Self {
         Self {
             mode,
             held: BTreeMap::new(),
@@ -150,6 +162,7 @@ impl Audit {
             created_children: BTreeSet::new(),
             signals: BTreeMap::new(),
             accounts: budget::Accounts::default(),
+            limits: if is_limited { Limits::Needed } else { Limits::None },
             totals: Totals { total: plan.steps().len(), ..Totals::default() },
             ids: plan.steps().iter().map(|step| step.id().to_owned()).collect(),
             revision: 0,
@@ -225,6 +238,11 @@ impl Audit {
         assert_eq!(state == ExecutionState::Pending, is_pending, "it is {state:?}");
     }
 
+    /// Nothing is done without the limits.
+    fn check_limits(&self) {
+        assert!(matches!(self.limits, Limits::None | Limits::Held), "it does not hold its limits");
+    }
+
     fn step_of(&self, operation: &OperationId) -> usize {
         self.index_of(&operation.step).expect("a step of the plan")
     }
@@ -233,12 +251,27 @@ impl Audit {
         let sequence = event.sequence;
         match kind {
             ExecutionEvent::Created(_) => panic!("created twice"),
+            ExecutionEvent::LimitsRequested => {
+                assert!(
+                    self.limits == Limits::Needed && !self.paused,
+                    "it asks for its limits twice, or while it is paused"
+                );
+                self.limits = Limits::Awaited;
+            }
+            ExecutionEvent::LimitsAcquired => {
+                assert!(self.limits == Limits::Awaited && !self.paused, "it has not asked for its limits");
+                self.limits = Limits::Held;
+            }
             ExecutionEvent::Started => {
                 assert!(!self.started && !self.paused && self.stop.is_none());
+                self.check_limits();
                 self.started = true;
             }
             ExecutionEvent::BudgetReported(report) => self.about_budget(report),
             ExecutionEvent::Paused { resume_at, by_budget, .. } => {
+                if self.limits == Limits::Awaited {
+                    self.limits = Limits::Needed;
+                }
                 self.children.values_mut().for_each(|paused| *paused = None);
                 let by_rate_limit = resume_at.is_some() && *resume_at == self.queued_until;
                 assert!(
@@ -281,8 +314,16 @@ impl Audit {
                 assert!(self.waits.is_empty(), "a wait ends without a decision");
                 assert!(self.not_before.keys().all(|step| self.ended.contains(step)), "a retry is due by itself");
             }
-            ExecutionEvent::CompensationStarted { steps } => self.compensation_started(steps),
-            ExecutionEvent::Finished(finished) => self.finished(finished),
+            ExecutionEvent::CompensationStarted { steps } => {
+                self.check_limits();
+                self.compensation_started(steps);
+            }
+            ExecutionEvent::Finished(finished) => {
+                if self.limits != Limits::None {
+                    self.limits = Limits::Needed;
+                }
+                self.finished(finished);
+            }
             ExecutionEvent::Retried(retried) => self.retried(retried, event.time),
             ExecutionEvent::PlanUpdated(updated) => {
                 self.budgets_change(&updated.plan);
@@ -293,7 +334,10 @@ impl Audit {
 
     fn about_step(&mut self, step: usize, attempt: u32, event: &StepEvent, time: Timestamp) {
         match event {
-            StepEvent::Started => self.step_started(step, attempt, time),
+            StepEvent::Started => {
+                self.check_limits();
+                self.step_started(step, attempt, time);
+            }
             StepEvent::RetryScheduled { failure, retry_count, delay, not_before } => {
                 self.check_attempt(step, attempt);
                 let retry = self.spec(step).retry();

@@ -2,7 +2,7 @@
 
 use belay_condition::{Condition as Expression, ConditionError};
 use belay_execution::{
-    BlobRef, BlobValue, Blobs, CachedResult, CallIdentity, ConditionResult, Json, Payload, Timestamp,
+    BlobRef, BlobValue, Blobs, CachedResult, CallIdentity, ConditionResult, Json, LimitRoom, Payload, Timestamp,
 };
 use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde_json::Value;
@@ -12,7 +12,15 @@ pub(crate) const EARLIER_RESULT: &str = r#"{"n":1}"#;
 pub(crate) const EARLIER: Timestamp = Timestamp::from_micros(1_000_000);
 
 /// An execution without blobs whose conditions are evaluated.
-pub(crate) struct Conditions;
+pub(crate) struct Conditions {
+    /// Whether it may have its limits over executions.
+    pub(crate) limit_room: LimitRoom,
+}
+
+impl Conditions {
+    /// Nothing is in the way.
+    pub(crate) const FREE: Self = Self { limit_room: LimitRoom::Free };
+}
 
 impl Blobs for Conditions {
     fn value(&self, _: &BlobRef) -> BlobValue<'_> {
@@ -55,6 +63,10 @@ impl Blobs for Conditions {
             },
             false => CachedResult::Absent,
         }
+    }
+
+    fn limit_room(&self) -> LimitRoom {
+        self.limit_room
     }
 
     // Of a schema, the fold knows nothing but whether a value fits it: the value itself stands for that.

@@ -108,6 +108,8 @@ fn execution_words(event: &ExecutionEvent) -> String {
     use ExecutionEvent as E;
     match event {
         E::Created(_) => "created".to_owned(),
+        E::LimitsRequested => "limits requested".to_owned(),
+        E::LimitsAcquired => "limits acquired".to_owned(),
         E::Started => "started".to_owned(),
         E::Paused { resume_at: Some(at), .. } => format!("paused until {}s", at.since(START).as_secs_f64()),
         E::Paused { by_budget: true, reason, .. } => format!("paused, {reason}"),

@@ -7,10 +7,12 @@ use std::{
 
 use belay_execution::{
     Action, Actor, ApprovalMode, Body, Control, Created, DecideContext, Decision, Event, Execution, ExecutionEvent,
-    ExecutionState, NewPlan, OperationEnd, OperationEvent, OperationKey, OperationKind, RecoveryClass, RequiredAction,
-    StepState, StepView, Timestamp, ToolFacts, WaitEnd, Waiting, Work, digest,
+    ExecutionState, LimitRoom, LimitState, NewPlan, OperationEnd, OperationEvent, OperationKey, OperationKind,
+    RecoveryClass, RequiredAction, StepState, StepView, Timestamp, ToolFacts, WaitEnd, Waiting, Work, digest,
 };
-use belay_plan::{Budget, Check, OnExhausted, Outcome, Plan, RunWhen, StepDraft, StepKind, StepKindDraft, ToolStep};
+use belay_plan::{
+    Budget, Check, OnExhausted, Outcome, Plan, RunWhen, StepDraft, StepKind, StepKindDraft, ToolStep, WhenFull,
+};
 
 use super::{
     Audit,
@@ -66,6 +68,7 @@ pub(crate) fn created(plan: Plan) -> Created {
         trace: (String::new(), String::new()),
         shard: 0,
         plan,
+        limits: Vec::new(),
     }
 }
 
@@ -175,6 +178,8 @@ pub(crate) struct Play {
     /// The forms that the gate was given.
     asked: BTreeSet<OperationKey>,
     children: Children,
+    /// When other executions hold its limits: from and until when.
+    pub(crate) full: Vec<(Timestamp, Timestamp)>,
     /// How many events each turn came to.
     pub(crate) turns: Vec<usize>,
     /// The present as the store has it, built up event by event.
@@ -193,7 +198,11 @@ impl Play {
         let execution = Execution::create(first.clone()).unwrap();
         Self {
             stored: execution.clone(),
-            audit: Audit::new(execution.plan().clone(), execution.created().approval_mode),
+            audit: Audit::new(
+                execution.plan().clone(),
+                execution.created().approval_mode,
+                !execution.created().limits.is_empty(),
+            ),
             execution,
             events: vec![first],
             now: START,
@@ -206,6 +215,7 @@ impl Play {
             transitions: Transitions::default(),
             asked: BTreeSet::new(),
             children: Children::default(),
+            full: Vec::new(),
             turns: Vec::new(),
         }
     }
@@ -261,7 +271,18 @@ impl Play {
     fn next_moment(&self) -> Option<Timestamp> {
         let acts = self.acts.front().map(|(at, _)| *at);
         let happenings = self.happenings();
-        acts.into_iter().chain(happenings.map(|(at, _)| at)).chain(self.execution.wake_at()).min()
+        let turn = self.full_until().filter(|_| matches!(self.execution.limit_state(), LimitState::Waiting(_)));
+        acts.into_iter().chain(happenings.map(|(at, _)| at)).chain(self.execution.wake_at()).chain(turn).min()
+    }
+
+    /// Until when others hold the limits; `None` when none does.
+    fn full_until(&self) -> Option<Timestamp> {
+        self.full.iter().filter(|(from, until)| *from <= self.now && self.now < *until).map(|(_, until)| *until).max()
+    }
+
+    fn limit_room(&self) -> LimitRoom {
+        let refuses = self.execution.created().limits.iter().position(|limit| limit.when_full == WhenFull::Refuse);
+        self.full_until().map_or(LimitRoom::Free, |_| LimitRoom::Full { refused: refuses })
     }
 
     /// The next event about each call and each child in flight.
@@ -332,8 +353,9 @@ impl Play {
                     }
                 }
             }
+            let conditions = Conditions { limit_room: self.limit_room() };
             fresh
-                .extend(self.execution.advance_with(DecideContext { now: self.now, ledger_id: "ledger" }, &Conditions));
+                .extend(self.execution.advance_with(DecideContext { now: self.now, ledger_id: "ledger" }, &conditions));
             self.turns.push(fresh.len());
             let Some(mut kept) = self.crashes.pop_front().flatten() else {
                 self.refused.extend(refused.into_iter().map(|(_, why)| why));
@@ -402,7 +424,8 @@ impl Play {
         let running = actions.iter().filter(|action| action.required == RequiredAction::Dispatch).count();
         assert!(running <= self.execution.plan().parallelism(), "more calls run at once than the plan allows");
         assert_eq!(actions, self.execution.actions(), "asking twice gave two answers");
-        if self.state() == ExecutionState::Running {
+        let waits_for_limits = matches!(self.execution.limit_state(), LimitState::Waiting(_));
+        if self.state() == ExecutionState::Running && !waits_for_limits {
             let waits_for_slot = |step: &StepView<'_>| {
                 let needs_none = matches!(step.spec().kind(), StepKind::Wait(_)) || step.has_entries();
                 let is_due = !matches!(step.waiting(), Some(Waiting::Time { until, .. }) if until > self.now);

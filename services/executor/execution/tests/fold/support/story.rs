@@ -9,8 +9,9 @@ use belay_execution::{
     Verdict, WaitEnd, Work,
 };
 use belay_plan::{
-    Backoff, Budget, CallDraft, Dependency, Effects, Escalation, FormDraft, Input, OnError, Outcome as StepOutcome,
-    Plan, PlanDraft, RecoveryStrategy, RepeatDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft, Then, WaitDraft,
+    Backoff, Budget, CallDraft, Dependency, Effects, Escalation, FormDraft, Input, LimitBound, LimitClaim, OnError,
+    Outcome as StepOutcome, Plan, PlanDraft, RecoveryStrategy, RepeatDraft, RetryPolicy, RunWhen, StepDraft,
+    StepKindDraft, Then, WaitDraft, WhenFull,
 };
 use serde_json::{Value, json};
 
@@ -27,6 +28,8 @@ pub(crate) struct Story {
     acts: Vec<(Duration, Happening)>,
     mode: ApprovalMode,
     start_after: Option<Duration>,
+    limits: Vec<LimitClaim>,
+    full: Vec<(Duration, Duration)>,
 }
 
 /// Steps such as `draft; publish after draft, review`. They run one by one, once each, for a second.
@@ -62,7 +65,15 @@ pub(crate) fn story(steps: &str) -> Story {
         }
     });
     let plan = PlanDraft { id: "story".to_owned(), steps: steps.collect(), ..PlanDraft::default() };
-    Story { plan, replies: HashMap::new(), acts: Vec::new(), mode: ApprovalMode::Wait, start_after: None }
+    Story {
+        plan,
+        replies: HashMap::new(),
+        acts: Vec::new(),
+        mode: ApprovalMode::Wait,
+        start_after: None,
+        limits: Vec::new(),
+        full: Vec::new(),
+    }
 }
 
 impl Story {
@@ -367,9 +378,17 @@ impl Story {
         self
     }
 
+    /// It has a limit over executions that others hold from the first time until the second, in seconds.
+    pub(crate) fn limited(mut self, when_full: WhenFull, full: &[(u64, u64)]) -> Self {
+        self.limits = vec![LimitClaim { key: "deploy".to_owned(), bound: LimitBound::AtOnce(1), when_full }];
+        self.full =
+            full.iter().map(|(from, until)| (Duration::from_secs(*from), Duration::from_secs(*until))).collect();
+        self
+    }
+
     /// The play before its first turn.
     pub(crate) fn rehearse(self) -> Play {
-        let Story { plan, replies, acts, mode, start_after } = self;
+        let Story { plan, replies, acts, mode, start_after, limits, full } = self;
         let plan = Plan::new(plan).unwrap();
         // The steps for the entries of a list come later.
         let is_known = |id: &String| plan.step_index(id.split('~').next().unwrap_or_default()).is_some();
@@ -379,8 +398,10 @@ impl Story {
             of_step.cloned().unwrap_or_else(|| reply("ok"))
         };
         let start_at = start_after.map(|after| START.saturating_add(after));
-        let created = Created { approval_mode: mode, start_at, ..created(plan) };
+        let created = Created { approval_mode: mode, start_at, limits, ..created(plan) };
         let mut play = Play::new(created, Box::new(script));
+        let at = |after: Duration| START.saturating_add(after);
+        play.full = full.into_iter().map(|(from, until)| (at(from), at(until))).collect();
         play.acts = acts.into_iter().map(|(at, act)| (START.saturating_add(at), act)).collect();
         play
     }

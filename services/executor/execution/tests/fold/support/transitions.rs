@@ -80,6 +80,8 @@ fn execution_trigger(body: &Body) -> Option<ExecutionTrigger> {
             ExecutionEvent::Retried(_) => Some(ExecutionTrigger::Retried),
             ExecutionEvent::PlanUpdated(_) => Some(ExecutionTrigger::StepResolved),
             ExecutionEvent::Created(_)
+            | ExecutionEvent::LimitsRequested
+            | ExecutionEvent::LimitsAcquired
             | ExecutionEvent::SignalReceived(_)
             | ExecutionEvent::BudgetReported(_)
             | ExecutionEvent::Recovered { .. } => None,

@@ -1,13 +1,17 @@
 //! Reads what a plan says beside its steps.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
 use serde_json::Value as Json;
 
 use crate::{
-    Backoff, Budget, Escalation, Input, OnError, OnExhausted, RecoveryStrategy, StepDraft, Then,
+    Backoff, Budget, Escalation, Input, LimitDraft, OnError, OnExhausted, RecoveryStrategy, StartRate, StepDraft, Then,
+    WhenFull,
     check::retry_problems,
-    limits::{MAX_BUDGET, MAX_ESCALATIONS, MAX_PARALLELISM},
+    limits::{MAX_AT_ONCE, MAX_BUDGET, MAX_ESCALATIONS, MAX_PARALLELISM},
     nearest,
     path::shown,
     recovery::{class_named, class_names},
@@ -157,6 +161,53 @@ impl<'n> Reader<'n> {
         });
         fields.finish(&mut self.report);
         Some(Budget { calls, output_bytes, on_exhausted: on_exhausted? })
+    }
+
+    /// The limits that executions of the plan share with others.
+    pub(super) fn execution_limits(&mut self, limits: &Value<'n>) -> Vec<LimitDraft> {
+        let entries = limits.list(&mut self.report, "limits, such as [{key: deploy, at_once: 1}]");
+        entries.iter().filter_map(|entry| self.execution_limit(entry)).collect()
+    }
+
+    fn execution_limit(&mut self, value: &Value<'n>) -> Option<LimitDraft> {
+        let what = "an object such as {key: deploy, at_once: 1, when_full: wait}";
+        let mut fields = value.fields(&mut self.report, what)?;
+        let key = self.optional_text(&mut fields, "key");
+        let at_once = fields.take_exactly("at_once");
+        // What cannot be read is refused once: this stands for it.
+        let at_once = at_once.map(|value| value.whole(&mut self.report, 1..=MAX_AT_ONCE).unwrap_or(1));
+        let rate = fields.take_exactly("rate").map(|value| {
+            let mut rate = StartRate { starts: 1, window: Duration::from_secs(1) };
+            if let Some(mut fields) = value.fields(&mut self.report, "an object such as {starts: 10, window: 1m}") {
+                match fields.take_exactly("starts") {
+                    Some(starts) => rate.starts = starts.whole(&mut self.report, 1..=MAX_AT_ONCE).unwrap_or(1),
+                    None => value.refuse(&mut self.report, || {
+                        "has no `starts`: say how many executions may start, such as {starts: 10, window: 1m}"
+                            .to_owned()
+                    }),
+                }
+                match fields.take_exactly("window") {
+                    Some(window) => rate.window = self.duration(&window).unwrap_or(rate.window),
+                    None => value.refuse(&mut self.report, || {
+                        "has no `window`: say in how much time, such as {starts: 10, window: 1m}".to_owned()
+                    }),
+                }
+                fields.finish(&mut self.report);
+            }
+            rate
+        });
+        let when_full = fields.take_exactly("when_full").map_or(WhenFull::default(), |value| {
+            let word = value.text(&mut self.report);
+            let known = WhenFull::WORDS.iter().find(|(known, _)| *known == word);
+            if known.is_none() && matches!(value.node.kind, Kind::Text(_)) {
+                value.refuse(&mut self.report, || {
+                    format!("must be wait, cancel_older or refuse, not `{}`", shown(&word))
+                });
+            }
+            known.map_or(WhenFull::default(), |(_, known)| *known)
+        });
+        fields.finish(&mut self.report);
+        Some(LimitDraft { key, at_once, rate, when_full })
     }
 
     /// Reads the strategies for failures, by the class of the failure.

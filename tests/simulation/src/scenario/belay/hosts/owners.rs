@@ -163,6 +163,7 @@ pub(in super::super) fn is_fenced(operation: &StoreWrite) -> bool {
         | StoreWrite::RemoveMessage { .. }
         | StoreWrite::PostponeMessage { .. }
         | StoreWrite::RescheduleMessages { .. }
+        | StoreWrite::ResetLimitTimes { .. }
         | StoreWrite::DropMessages { .. } => false,
     }
 }

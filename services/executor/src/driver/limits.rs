@@ -1,0 +1,216 @@
+//! The driver's part in limits over executions: it looks whether it is the execution's turn, and what follows from its events is stored with them.
+//!
+//! An execution that waits leaves memory. It is woken when the one before it has its turn or has ended, and looks again.
+
+use std::sync::Arc;
+
+use belay_defects::{Defect, is_planted};
+use belay_execution::{Actor, Control, Event, Execution, LimitMove, LimitRoom, LimitState, Timestamp, limit_moves};
+use belay_journal::{ExecutionKey, LimitBound, LimitChange, LimitClaim, LimitStanding};
+use belay_plan::{StartRate, WhenFull};
+use tokio::sync::oneshot;
+
+use super::{Driver, exit::Exit};
+use crate::{
+    owned::{messages::Command, registry::ExecutionRegistry},
+    store::journal_reads::{JournalReads, unreadable},
+};
+
+/// What a driver knows of the limits of its execution.
+pub(super) struct Limits {
+    /// The limits; none when the plan has none.
+    pub(super) claims: Vec<LimitClaim>,
+    /// The state of which the store knows.
+    stored: LimitState,
+    /// When a limit with a rate has room again, while the execution waits for that.
+    frees_at: Option<Timestamp>,
+}
+
+impl Limits {
+    pub(super) fn of(execution: &Execution) -> Self {
+        Self { claims: claims_of(execution), stored: execution.limit_state(), frees_at: None }
+    }
+
+    /// When the driver is to look again.
+    pub(super) fn wakes_at(&self) -> Option<Timestamp> {
+        self.frees_at
+    }
+
+    /// The changes that follow from events that are about to be stored.
+    pub(super) fn changes(&mut self, execution: &Execution, events: &[Event], now: Timestamp) -> Vec<LimitChange> {
+        if self.claims.is_empty() {
+            return Vec::new();
+        }
+        let moves = limit_moves(self.stored, events);
+        self.stored = execution.limit_state();
+        if !matches!(self.stored, LimitState::Waiting(_)) {
+            self.frees_at = None;
+        }
+        changes_of(&self.claims, &moves, now)
+    }
+}
+
+/// The limits of an execution, as the store has them.
+pub(crate) fn claims_of(execution: &Execution) -> Vec<LimitClaim> {
+    let bound = |bound: belay_plan::LimitBound| match bound {
+        belay_plan::LimitBound::AtOnce(most) => LimitBound::AtOnce(most),
+        belay_plan::LimitBound::Rate(StartRate { starts, window }) => {
+            LimitBound::Rate { starts, window: i64::try_from(window.as_micros()).unwrap_or(i64::MAX) }
+        }
+    };
+    let claims = execution.created().limits.iter();
+    claims.map(|claim| LimitClaim { key: claim.key.clone(), bound: bound(claim.bound) }).collect()
+}
+
+/// The changes of the store that these are.
+pub(super) fn changes_of(claims: &[LimitClaim], moves: &[LimitMove], now: Timestamp) -> Vec<LimitChange> {
+    let (claims, at) = (|| claims.to_vec(), now.as_micros());
+    let change = |made: &LimitMove| match made {
+        LimitMove::Request => LimitChange::Request { claims: claims() },
+        LimitMove::Acquire => LimitChange::Acquire { claims: claims(), at },
+        LimitMove::Release => LimitChange::Release { at },
+    };
+    moves.iter().map(change).collect()
+}
+
+/// How an execution stands in each of its limits.
+///
+/// # Errors
+/// The status of a store that cannot be read.
+pub(super) async fn standings(
+    reads: &JournalReads,
+    namespace: &str,
+    execution: Option<ExecutionKey>,
+    claims: &[LimitClaim],
+    now: Timestamp,
+) -> Result<Vec<LimitStanding>, tonic::Status> {
+    let mut standings = Vec::with_capacity(claims.len());
+    for claim in claims {
+        let (namespace, claim, at) = (namespace.to_owned(), claim.clone(), now.as_micros());
+        let read = reads.read(move |reader| reader.limit_standing(&namespace, execution, &claim, at)).await;
+        standings.push(read.map_err(|error| unreadable(&error))?);
+    }
+    Ok(standings)
+}
+
+/// Whether an execution that stands so may have all of its limits.
+pub(super) fn room(claims: &[belay_plan::LimitClaim], standings: &[LimitStanding]) -> LimitRoom {
+    let mut full = claims.iter().zip(standings).enumerate().filter(|(_, (_, standing))| !standing.is_free).peekable();
+    match full.peek() {
+        None => LimitRoom::Free,
+        Some(_) if is_planted(Defect::LimitsIgnored) => LimitRoom::Free,
+        Some(_) => {
+            let refused = full.find(|(_, (claim, _))| claim.when_full == WhenFull::Refuse).map(|(place, _)| place);
+            LimitRoom::Full { refused }
+        }
+    }
+}
+
+/// The executions in the way of one that stands so, which are to be cancelled: the oldest first, and no more than have to go.
+fn in_the_way(claim: &belay_plan::LimitClaim, standing: LimitStanding) -> Vec<ExecutionKey> {
+    let belay_plan::LimitBound::AtOnce(most) = claim.bound else { return Vec::new() };
+    if claim.when_full != WhenFull::CancelOlder || standing.is_free {
+        return Vec::new();
+    }
+    let mut older = standing.holders;
+    older.extend(standing.ahead);
+    older.truncate((older.len() + 1).saturating_sub(usize::try_from(most).unwrap_or(usize::MAX)));
+    older
+}
+
+impl Driver {
+    /// Looks whether it is the execution's turn in all of its limits. Those that are in the way of one that waits are cancelled.
+    pub(super) async fn limit_room(&mut self) -> Result<LimitRoom, Exit> {
+        let now = self.registry.now();
+        let (reads, namespace) = (&self.registry.reads, &self.name.namespace);
+        let standings = standings(reads, namespace, Some(self.key), &self.limits.claims, now).await;
+        let standings = standings.map_err(Exit::Unreadable)?;
+        let claims = &self.execution.created().limits;
+        let room = room(claims, &standings);
+        let frees_at = standings.iter().filter_map(|standing| standing.frees_at).max();
+        self.limits.frees_at = frees_at.filter(|_| room != LimitRoom::Free).map(Timestamp::from_micros);
+        // Not before the store knows that it waits: its own place is what makes others older.
+        if matches!(self.limits.stored, LimitState::Waiting(_)) {
+            for (claim, standing) in claims.iter().zip(standings) {
+                let older = in_the_way(claim, standing);
+                if !older.is_empty() {
+                    let reason = format!("`{}` has the limit `{}` now", self.name.id, claim.key);
+                    tokio::spawn(cancel(Arc::clone(&self.registry), older, self.execution_name.clone(), reason));
+                }
+            }
+        }
+        Ok(room)
+    }
+
+    /// Has those woken whose turn a change has made it. One that has begun to wait looks again itself: what was in its way may have ended meanwhile.
+    pub(super) fn after_limit_changes(&self, changes: &[LimitChange]) {
+        if changes.is_empty() {
+            return;
+        }
+        if matches!(self.limits.stored, LimitState::Waiting(_)) {
+            self.registry.try_send(self.key, Command::ReviewLimits);
+        }
+        let keys = self.limits.claims.iter().map(|claim| claim.key.clone());
+        self.registry.limit_turns.review(&self.name.namespace, keys);
+    }
+}
+
+/// Cancels older executions on behalf of one that has a limit next.
+async fn cancel(registry: Arc<ExecutionRegistry>, older: Vec<ExecutionKey>, newer: String, reason: String) {
+    for key in older {
+        let row = match registry.reads.read(move |reader| reader.get(key)).await {
+            Ok(Some(row)) if !row.summary.ended => row,
+            // It has ended, or what waits for it looks again.
+            Ok(_) | Err(_) => continue,
+        };
+        let (reply, received) = oneshot::channel();
+        let control = Control::Cancel { reason: reason.clone(), kill: false };
+        let actor = Actor::new(newer.clone());
+        registry.send(row, Command::Control { control, actor, etag: String::new(), reply }).await;
+        // A refusal means that it is being cancelled, or has ended.
+        drop(received.await);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(most: u32, when_full: WhenFull) -> belay_plan::LimitClaim {
+        belay_plan::LimitClaim { key: "k".into(), bound: belay_plan::LimitBound::AtOnce(most), when_full }
+    }
+
+    fn standing(holders: &[i64], ahead: &[i64], most: usize) -> LimitStanding {
+        let keys = |keys: &[i64]| keys.iter().copied().map(ExecutionKey).collect();
+        let is_free = ahead.is_empty() && holders.len() < most;
+        LimitStanding { is_free, holders: keys(holders), ahead: keys(ahead), frees_at: None }
+    }
+
+    #[test]
+    fn no_more_are_cancelled_than_are_in_the_way() {
+        let older = |most: u32, holders: &[i64], ahead: &[i64]| {
+            let standing = standing(holders, ahead, usize::try_from(most).unwrap());
+            in_the_way(&claim(most, WhenFull::CancelOlder), standing).into_iter().map(|key| key.0).collect::<Vec<_>>()
+        };
+        assert_eq!(older(1, &[1], &[]), [1]);
+        assert_eq!(older(1, &[1], &[2, 3]), [1, 2, 3]);
+        assert_eq!(older(3, &[1, 2, 3], &[4]), [1, 2], "the oldest go");
+        assert_eq!(older(3, &[1], &[]), [0; 0]);
+        assert_eq!(older(3, &[1], &[2]), [0; 0], "there is room for both, and the other has its turn first");
+        assert_eq!(in_the_way(&claim(1, WhenFull::Wait), standing(&[1], &[], 1)), []);
+    }
+
+    #[test]
+    fn one_limit_that_refuses_refuses() {
+        let (free, full) = (standing(&[], &[], 1), standing(&[1], &[], 1));
+        let of = |claims: &[WhenFull], standings: &[&LimitStanding]| {
+            let claims: Vec<_> = claims.iter().map(|when_full| claim(1, *when_full)).collect();
+            let standings: Vec<_> = standings.iter().map(|standing| (*standing).clone()).collect();
+            room(&claims, &standings)
+        };
+        use WhenFull::{Refuse, Wait};
+        assert_eq!(of(&[Refuse, Wait], &[&free, &free]), LimitRoom::Free);
+        assert_eq!(of(&[Refuse, Wait], &[&free, &full]), LimitRoom::Full { refused: None });
+        assert_eq!(of(&[Wait, Refuse], &[&full, &full]), LimitRoom::Full { refused: Some(1) });
+    }
+}
