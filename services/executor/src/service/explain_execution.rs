@@ -135,7 +135,9 @@ async fn full_limits(reading: &Arc<ExecutionReader>, name: &ExecutionName) -> Re
             continue;
         }
         let mut holders = Vec::new();
-        for holder in standing.holders.iter().take(MAX_HOLDERS) {
+        // In a limit with a rate nobody has to end.
+        let named = if standing.frees_at.is_some() { 0 } else { MAX_HOLDERS };
+        for holder in standing.holders.iter().take(named) {
             let row = reading.follower.row(*holder).await.map_err(|error| unreadable(&error))?;
             let name = |row: ExecutionRow| ExecutionName { namespace: row.execution.namespace, id: row.execution.id };
             holders.extend(row.map(|row| name(row).to_string()));

@@ -116,7 +116,7 @@ fn a_damaged_store_is_refused_and_left_as_it_is() {
 fn a_store_of_another_version_is_refused() {
     let home = with_keep();
     for (store, lacks) in [
-        ("journal.db", "it lacks schedules"),
+        ("journal.db", "it lacks limits over executions"),
         ("ledger.db", "it lacks which layers of steps are in use"),
         ("gate.db", "it lacks how much harm may come of what an approval is about"),
     ] {

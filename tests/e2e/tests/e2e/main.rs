@@ -33,6 +33,7 @@ mod health;
 mod hostile;
 mod joins;
 mod kept_caches;
+mod limits;
 mod lists;
 mod logs;
 mod long_words;

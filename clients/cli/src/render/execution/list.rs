@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_proto::v1::{Execution, ExecutionRemoved};
+use belay_proto::v1::{Execution, ExecutionRemoved, WaitingReason, waiting_reason};
 
 use super::{labels, took_in_words};
 use crate::{
@@ -24,7 +24,7 @@ pub(crate) fn list(executions: &[Execution], now: Duration) -> Vec<Line> {
         let age = time::between(execution.create_time.as_ref(), Some(now)).map(time::short).unwrap_or_default();
         vec![
             (Style::Strong, names::id(&execution.name).to_owned()),
-            (words::execution_style(state), words::execution_state(state)),
+            (words::execution_style(state), state_in_list(execution)),
             (Style::Plain, execution.plan_id.clone()),
             (Style::Plain, age),
             (Style::Plain, execution.principal.clone()),
@@ -32,6 +32,14 @@ pub(crate) fn list(executions: &[Execution], now: Duration) -> Vec<Line> {
         ]
     });
     table(&std::iter::once(heading).chain(rows).collect::<Vec<_>>())
+}
+
+/// `running`, or `pending (limit)` for one that waits for its turn in a limit.
+fn state_in_list(execution: &Execution) -> String {
+    let state = execution.state();
+    let waits = |reason: &WaitingReason| reason.kind() == waiting_reason::Kind::Limit;
+    let word = words::execution_state(state);
+    if execution.waiting.iter().any(waits) { format!("{word} (limit)") } else { word }
 }
 
 /// An execution as it is now, for a watch of all: `failed  e1  deploy  12s  TOOL_FAILED`.

@@ -6,11 +6,22 @@ use serde_json::Value;
 
 use super::Checker;
 use crate::{
-    LimitDraft, Template, WhenFull,
+    LimitDraft, Plan, Template, WhenFull,
     limit::{ExecutionLimit, LimitBound, StartRate, key_problem},
     limits::{MAX_AT_ONCE, MAX_EXECUTION_LIMITS, MAX_RATE_WINDOW},
     path::{FieldPath, shown},
 };
+
+/// The key of a limit that an execution holds until its end and that the plan of one of its steps has as well, as far as keys do not depend on inputs.
+pub(super) fn held_by_both<'a>(outer: &[ExecutionLimit], inner: &'a Plan) -> Option<&'a str> {
+    let held = |limit: &&ExecutionLimit| matches!(limit.bound(), LimitBound::AtOnce(_));
+    let keys: Vec<&str> = outer.iter().filter(held).filter_map(ExecutionLimit::constant_key).collect();
+    let own =
+        inner.limits().iter().filter(held).filter_map(ExecutionLimit::constant_key).find(|key| keys.contains(key));
+    own.or_else(|| {
+        inner.steps().iter().filter_map(|step| step.kind().plan()).find_map(|plan| held_by_both(outer, plan))
+    })
+}
 
 impl Checker<'_> {
     /// The limits, as far as they can be read.

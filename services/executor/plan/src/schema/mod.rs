@@ -13,9 +13,9 @@ use crate::{
     limits::{
         MAX_ALLOWED_COMMANDS, MAX_ARGUMENT_BYTES, MAX_AT_ONCE, MAX_ATTEMPTS, MAX_DURATION, MAX_ESCALATIONS,
         MAX_EXECUTION_LIMITS, MAX_GROUP_DEPENDENCIES, MAX_ID_CHARS, MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES,
-        MAX_INPUT_CHARS, MAX_INPUTS, MAX_LABEL_BYTES, MAX_LABEL_KEY_BYTES, MAX_LABELS, MAX_OUTPUT_CHARS, MAX_OUTPUTS,
-        MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_PROGRAM_BYTES, MAX_RESOURCE_CHARS, MAX_SCHEMA_BYTES,
-        MAX_STEPS,
+        MAX_INPUT_CHARS, MAX_INPUTS, MAX_LABEL_BYTES, MAX_LABEL_KEY_BYTES, MAX_LABELS, MAX_LIMIT_KEY_CHARS,
+        MAX_OUTPUT_CHARS, MAX_OUTPUTS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_PROGRAM_BYTES,
+        MAX_RESOURCE_CHARS, MAX_SCHEMA_BYTES, MAX_STEPS,
     },
 };
 use parts::{absent, budget, duration, id, object, optional, present};
@@ -187,7 +187,9 @@ fn execution_limits() -> Value {
             "required": ["key"],
             "properties": {
                 "key": {
-                    "description": "The key, in which templates name inputs: `deploy-${inputs.environment}`.",
+                    "description": format!(
+                        "The key, in which templates name inputs: `deploy-${{inputs.environment}}`. With them resolved it has at most {MAX_LIMIT_KEY_CHARS} characters."
+                    ),
                     "type": "string", "minLength": 1,
                 },
                 "at_once": optional(count("How many executions hold the limit at once, from their start to their end.")),

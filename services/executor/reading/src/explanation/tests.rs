@@ -8,11 +8,11 @@ use belay_execution::{
     OperationId, PolicyDecision, Receipt, RecoveryClass, Risk, SkipReason, StepKey, SubjectKind, Timestamp,
     ToolCallEnd, ToolFacts, Verdict, Workspace,
 };
-use belay_plan::{Format, Plan};
+use belay_plan::{Format, LimitBound, LimitClaim, Plan, WhenFull};
 
 use super::{
-    Action, Blocker, BlockerKind, CancelRequest, Cause, CauseKind, Circumstances, Explanation, Service, Subject, Verb,
-    explain, is_wait, next_actions,
+    Action, Blocker, BlockerKind, CancelRequest, Cause, CauseKind, Circumstances, Explanation, FullLimit, Service,
+    Subject, Verb, explain, is_wait, next_actions,
 };
 
 const NAME: &str = "namespaces/n/executions/e";
@@ -363,4 +363,37 @@ fn one_that_completed_has_nothing_to_explain() {
     let explained = story.explain();
     assert_eq!((explained.state, explained.causes.len(), explained.changes.len()), (ExecutionState::Completed, 0, 0));
     assert_eq!(next(&explained), []);
+}
+
+#[test]
+fn an_execution_that_waits_for_its_limits_says_who_is_before_it() {
+    let story = Story::of("{id: p, steps: [{id: a, tool: t}]}");
+    let claim = LimitClaim { key: "deploy".into(), bound: LimitBound::AtOnce(1), when_full: WhenFull::Wait };
+    let created = Created { limits: vec![claim], ..story.execution.created().clone() };
+    let body = ExecutionEvent::Created(Box::new(created)).into();
+    let mut execution = Execution::create(Event { sequence: 1, time: at(0), actor: None, body }).unwrap();
+    execution.record(at(3), None, ExecutionEvent::LimitsRequested).unwrap();
+    let holder = "namespaces/n/executions/first".to_owned();
+    let full = |holders: &[String], held, ahead, frees_at| FullLimit {
+        key: "deploy".into(),
+        holders: holders.to_vec(),
+        held,
+        ahead,
+        frees_at,
+    };
+    let limits = [full(std::slice::from_ref(&holder), 3, 2, None)];
+    let beside = Circumstances { full_limits: &limits, is_driven: true, ..Circumstances::default() };
+    let explained = explain(NAME, &execution, beside);
+    let [cause] = &explained.causes[..] else { panic!("{explained:?}") };
+    assert_eq!((cause.kind, cause.since, cause.until), (CauseKind::ExecutionLimit, Some(at(3)), None));
+    assert_eq!(cause.reason, "the limit `deploy` is held by first and 2 more; 2 executions wait before this one");
+    assert_eq!(cause.subject, Some(Subject::Execution(holder.clone())));
+    assert_eq!(cause.actions[0].verb, Verb::Explain);
+    let words = |holders: &[String], held, ahead, frees_at| full(holders, held, ahead, frees_at).in_words();
+    assert_eq!(words(&[holder], 1, 0, None), "the limit `deploy` is held by first");
+    assert_eq!(words(&[], 0, 1, None), "the limit `deploy` is full; 1 execution waits before this one");
+    assert_eq!(
+        words(&[], 0, 0, Some(at(9))),
+        "as many executions as may have started in the window of the limit `deploy`"
+    );
 }

@@ -8,7 +8,7 @@ use belay_execution::{
     Work, WriteBound, WriteMechanism,
 };
 
-use belay_plan::CheckPlace;
+use belay_plan::{CheckPlace, LimitBound, LimitClaim, StartRate, WhenFull};
 
 use super::*;
 use crate::wire::{encode, facts_beside};
@@ -154,7 +154,14 @@ fn events_come_back_as_they_were() {
         shard: 3,
         allotment: Some(Allotment { calls: Some(4), output_bytes: None }),
         spent: Amounts { calls: 0, output_bytes: 6 },
-        limits: Vec::new(),
+        limits: vec![
+            LimitClaim { key: "deploy-prod".into(), bound: LimitBound::AtOnce(2), when_full: WhenFull::CancelOlder },
+            LimitClaim {
+                key: "hourly".into(),
+                bound: LimitBound::Rate(StartRate { starts: 3, window: Duration::from_secs(3600) }),
+                when_full: WhenFull::Refuse,
+            },
+        ],
     };
     let totals = Totals { total: 2, completed: 1, failed: 1, ..Totals::default() };
     let finished = |outputs| {
@@ -164,6 +171,8 @@ fn events_come_back_as_they_were() {
     let signal = SignalReceived { signal: "go".into(), payload: result() };
     let bodies = [
         ExecutionEvent::Created(Box::new(created)).into(),
+        ExecutionEvent::LimitsRequested.into(),
+        ExecutionEvent::LimitsAcquired.into(),
         ExecutionEvent::Started.into(),
         ExecutionEvent::BudgetReported(BudgetReport {
             level: BudgetLevel::Warning,

@@ -11,7 +11,7 @@ use belay_execution::{
     PolicyDecision, Receipt, RecoveryClass, SNAPSHOT_VERSION, SubjectKind, Timestamp, ToolCallEnd, ToolFacts, Verdict,
     WaitEnd, digest,
 };
-use belay_plan::{Format, Plan};
+use belay_plan::{Format, LimitBound, LimitClaim, Plan, StartRate, WhenFull};
 use belay_proto::v1;
 use belay_reasons as reasons;
 use prost::Message as _;
@@ -90,7 +90,18 @@ impl Story {
             ],
             trace: ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into(), String::new()),
             shard: 7,
-            limits: Vec::new(),
+            limits: vec![
+                LimitClaim {
+                    key: "deploy-prod".into(),
+                    bound: LimitBound::AtOnce(2),
+                    when_full: WhenFull::CancelOlder,
+                },
+                LimitClaim {
+                    key: "hourly".into(),
+                    bound: LimitBound::Rate(StartRate { starts: 3, window: Duration::from_secs(3600) }),
+                    when_full: WhenFull::Refuse,
+                },
+            ],
         };
         let actor = Some(Actor { principal: "person:ann".into(), request_id: "start".into() });
         let body = ExecutionEvent::Created(Box::new(created)).into();
