@@ -1,29 +1,20 @@
-//! The driver's part in limits over executions: it looks whether it is the execution's turn, and what follows from its events is stored with them.
-//!
-//! An execution that waits leaves memory. It is woken when the one before it has its turn or has ended, and looks again.
-
-use std::sync::Arc;
+//! A driver's knowledge of the limits over executions of its execution.
 
 use belay_defects::{Defect, is_planted};
-use belay_execution::{Actor, Control, Event, Execution, LimitMove, LimitRoom, LimitState, Timestamp, limit_moves};
+use belay_execution::{Event, Execution, LimitMove, LimitRoom, LimitState, Timestamp, limit_moves};
 use belay_journal::{ExecutionKey, LimitBound, LimitChange, LimitClaim, LimitStanding};
 use belay_plan::{StartRate, WhenFull};
-use tokio::sync::oneshot;
 
-use super::{Driver, exit::Exit};
-use crate::{
-    owned::{messages::Command, registry::ExecutionRegistry},
-    store::journal_reads::{JournalReads, unreadable},
-};
+use crate::store::journal_reads::{JournalReads, unreadable};
 
 /// What a driver knows of the limits of its execution.
 pub(super) struct Limits {
     /// The limits; none when the plan has none.
     pub(super) claims: Vec<LimitClaim>,
     /// The state of which the store knows.
-    stored: LimitState,
+    pub(super) stored: LimitState,
     /// When a limit with a rate has room again, while the execution waits for that.
-    frees_at: Option<Timestamp>,
+    pub(super) frees_at: Option<Timestamp>,
 }
 
 impl Limits {
@@ -107,7 +98,7 @@ pub(super) fn room(claims: &[belay_plan::LimitClaim], standings: &[LimitStanding
 }
 
 /// The executions in the way of one that stands so, which are to be cancelled: the oldest first, and no more than have to go.
-fn in_the_way(claim: &belay_plan::LimitClaim, standing: LimitStanding) -> Vec<ExecutionKey> {
+pub(super) fn in_the_way(claim: &belay_plan::LimitClaim, standing: LimitStanding) -> Vec<ExecutionKey> {
     let belay_plan::LimitBound::AtOnce(most) = claim.bound else { return Vec::new() };
     if claim.when_full != WhenFull::CancelOlder || standing.is_free {
         return Vec::new();
@@ -116,60 +107,6 @@ fn in_the_way(claim: &belay_plan::LimitClaim, standing: LimitStanding) -> Vec<Ex
     older.extend(standing.ahead);
     older.truncate((older.len() + 1).saturating_sub(usize::try_from(most).unwrap_or(usize::MAX)));
     older
-}
-
-impl Driver {
-    /// Looks whether it is the execution's turn in all of its limits. Those that are in the way of one that waits are cancelled.
-    pub(super) async fn limit_room(&mut self) -> Result<LimitRoom, Exit> {
-        let now = self.registry.now();
-        let (reads, namespace) = (&self.registry.reads, &self.name.namespace);
-        let standings = standings(reads, namespace, Some(self.key), &self.limits.claims, now).await;
-        let standings = standings.map_err(Exit::Unreadable)?;
-        let claims = &self.execution.created().limits;
-        let room = room(claims, &standings);
-        let frees_at = standings.iter().filter_map(|standing| standing.frees_at).max();
-        self.limits.frees_at = frees_at.filter(|_| room != LimitRoom::Free).map(Timestamp::from_micros);
-        // Not before the store knows that it waits: its own place is what makes others older.
-        if matches!(self.limits.stored, LimitState::Waiting(_)) {
-            for (claim, standing) in claims.iter().zip(standings) {
-                let older = in_the_way(claim, standing);
-                if !older.is_empty() {
-                    let reason = format!("`{}` has the limit `{}` now", self.name.id, claim.key);
-                    tokio::spawn(cancel(Arc::clone(&self.registry), older, self.execution_name.clone(), reason));
-                }
-            }
-        }
-        Ok(room)
-    }
-
-    /// Has those woken whose turn a change has made it. One that has begun to wait looks again itself: what was in its way may have ended meanwhile.
-    pub(super) fn after_limit_changes(&self, changes: &[LimitChange]) {
-        if changes.is_empty() {
-            return;
-        }
-        if matches!(self.limits.stored, LimitState::Waiting(_)) {
-            self.registry.try_send(self.key, Command::ReviewLimits);
-        }
-        let keys = self.limits.claims.iter().map(|claim| claim.key.clone());
-        self.registry.limit_turns.review(&self.name.namespace, keys);
-    }
-}
-
-/// Cancels older executions on behalf of one that has a limit next.
-async fn cancel(registry: Arc<ExecutionRegistry>, older: Vec<ExecutionKey>, newer: String, reason: String) {
-    for key in older {
-        let row = match registry.reads.read(move |reader| reader.get(key)).await {
-            Ok(Some(row)) if !row.summary.ended => row,
-            // It has ended, or what waits for it looks again.
-            Ok(_) | Err(_) => continue,
-        };
-        let (reply, received) = oneshot::channel();
-        let control = Control::Cancel { reason: reason.clone(), kill: false };
-        let actor = Actor::new(newer.clone());
-        registry.send(row, Command::Control { control, actor, etag: String::new(), reply }).await;
-        // A refusal means that it is being cancelled, or has ended.
-        drop(received.await);
-    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod exit;
 mod forms;
 mod handlers;
 mod life;
+mod limit_turn;
 mod limits;
 mod log;
 mod namespace_usage;

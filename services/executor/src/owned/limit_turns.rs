@@ -1,25 +1,18 @@
-//! Turns in limits over executions: after a change of a limit, the execution that is next in it looks whether it has its turn.
+//! The limits over executions that have changed, in which another execution may have its turn.
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Mutex, PoisonError},
 };
 
 use belay_defects::{Defect, is_planted};
-use belay_journal::StoreWrite;
-use belay_service_kit::Retry;
 use tokio::sync::Notify;
-
-use crate::owned::{messages::Command, registry::ExecutionRegistry};
-
-/// How many limits a start reads at a time.
-const PAGE: usize = 256;
 
 /// The limits that have changed: namespaces and keys.
 #[derive(Default)]
 pub(crate) struct LimitTurns {
     changed: Mutex<BTreeSet<(String, String)>>,
-    notify: Notify,
+    pub(crate) notify: Notify,
 }
 
 impl LimitTurns {
@@ -34,56 +27,7 @@ impl LimitTurns {
         self.notify.notify_one();
     }
 
-    fn take(&self) -> BTreeSet<(String, String)> {
+    pub(crate) fn take(&self) -> BTreeSet<(String, String)> {
         std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// Wakes the executions that are next in limits that have changed.
-pub(crate) async fn run(registry: Weak<ExecutionRegistry>) {
-    loop {
-        let Some(this) = registry.upgrade() else { return };
-        let turns = Arc::clone(&this.limit_turns);
-        for (namespace, key) in turns.take() {
-            let mut retry = Retry::RPC;
-            loop {
-                let read = {
-                    let (namespace, key) = (namespace.clone(), key.clone());
-                    this.reads.read(move |reader| reader.next_in_limit(&namespace, &key)).await
-                };
-                match read {
-                    Ok(next) => {
-                        if let Some(next) = next {
-                            this.wake(next, Command::ReviewLimits).await;
-                        }
-                        break;
-                    }
-                    Err(error) => tracing::error!(%error, "A limit over executions cannot be read; retrying"),
-                }
-                retry.pause(&this.ids).await;
-            }
-        }
-        drop(this);
-        turns.notify.notified().await;
-    }
-}
-
-/// Has all executions look that are next in a limit, when a process takes over a store. Times that come from a clock that was ahead are over now.
-///
-/// # Errors
-/// [`StoreError`](belay_journal::StoreError) when the store cannot be read.
-pub(crate) async fn take_over(registry: &ExecutionRegistry) -> Result<(), belay_journal::StoreError> {
-    let latest = registry.now().as_micros();
-    // A store that fails is reported to all.
-    drop(registry.commit(StoreWrite::ResetLimitTimes { latest }).await);
-    let mut after = (String::new(), String::new());
-    loop {
-        let from = after.clone();
-        let awaited = registry.reads.read(move |reader| reader.awaited_limits((&from.0, &from.1), PAGE)).await?;
-        let Some(last) = awaited.last() else { return Ok(()) };
-        after = (last.namespace.clone(), last.key.clone());
-        for limit in awaited {
-            registry.limit_turns.review(&limit.namespace, std::iter::once(limit.key));
-        }
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod budget_waits;
 pub(crate) mod driven;
+mod limit_reviews;
 pub(crate) mod limit_turns;
 mod loading;
 pub(crate) mod messages;

@@ -15,7 +15,7 @@ use crate::{
     approvals::decisions,
     feeds::Mail,
     owned::{
-        budget_waits, limit_turns, loading,
+        budget_waits, limit_reviews, loading,
         messages::Command,
         registry::{ExecutionRegistry, Parts},
         timers,
@@ -50,7 +50,7 @@ impl ExecutionRegistry {
             async move { follower.give_up_left_overs().await }
         });
         registry.keep("delivers messages between executions", loading::deliver_mail);
-        registry.keep("gives executions their turns in limits", limit_turns::run);
+        registry.keep("gives executions their turns in limits", limit_reviews::run);
         registry.keep("completes deletions", deletions::run);
         registry.keep("deletes executions past their retention", move |registry| {
             retention::run(registry, retention.clone())
@@ -137,7 +137,7 @@ impl ExecutionRegistry {
                 self.deliver(Mail { to, ended: None }).await;
             }
         }
-        limit_turns::take_over(self).await?;
+        limit_reviews::take_over(self).await?;
         if !is_planted(Defect::LateTimer) {
             self.wake_ups.look_now();
         }

@@ -341,6 +341,7 @@ mod tests {
         reasons::EXECUTION_NOT_FOUND,
         reasons::SCHEDULE_NOT_FOUND,
         reasons::TOO_MANY_SCHEDULES,
+        reasons::LIMIT_FULL,
         reasons::EXECUTION_SET_ASIDE,
         reasons::STEP_NOT_FOUND,
         reasons::EXECUTION_ENDED,

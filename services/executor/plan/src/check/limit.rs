@@ -12,17 +12,6 @@ use crate::{
     path::{FieldPath, shown},
 };
 
-/// The key of a limit that an execution holds until its end and that the plan of one of its steps has as well, as far as keys do not depend on inputs.
-pub(super) fn held_by_both<'a>(outer: &[ExecutionLimit], inner: &'a Plan) -> Option<&'a str> {
-    let held = |limit: &&ExecutionLimit| matches!(limit.bound(), LimitBound::AtOnce(_));
-    let keys: Vec<&str> = outer.iter().filter(held).filter_map(ExecutionLimit::constant_key).collect();
-    let own =
-        inner.limits().iter().filter(held).filter_map(ExecutionLimit::constant_key).find(|key| keys.contains(key));
-    own.or_else(|| {
-        inner.steps().iter().filter_map(|step| step.kind().plan()).find_map(|plan| held_by_both(outer, plan))
-    })
-}
-
 impl Checker<'_> {
     /// The limits, as far as they can be read.
     pub(super) fn execution_limits(&mut self, drafts: &[LimitDraft]) -> Vec<ExecutionLimit> {
@@ -41,6 +30,18 @@ impl Checker<'_> {
             limits.extend(self.execution_limit(&path, draft));
         }
         limits
+    }
+
+    /// Refuses a plan of a step, in this field, that would wait for a limit which the plan around it holds.
+    pub(super) fn limits_of_inner(&mut self, field: &FieldPath, limits: &[ExecutionLimit], inner: &Plan) {
+        if let Some(key) = held_by_both(limits, inner) {
+            self.rule(&field.key("limits"), || {
+                format!(
+                    "the plan around it holds the limit `{}` until it ends, so that it would wait for it in vain: give one of them another key",
+                    shown(key)
+                )
+            });
+        }
     }
 
     fn execution_limit(&mut self, path: &FieldPath, draft: &LimitDraft) -> Option<ExecutionLimit> {
@@ -124,4 +125,15 @@ impl Checker<'_> {
             self.rule(path, || format!("must be 1 to {MAX_AT_ONCE}, not {count}"));
         }
     }
+}
+
+/// The key of a limit that an execution holds until its end and that the plan of one of its steps has as well, as far as keys do not depend on inputs.
+fn held_by_both<'a>(outer: &[ExecutionLimit], inner: &'a Plan) -> Option<&'a str> {
+    let held = |limit: &&ExecutionLimit| matches!(limit.bound(), LimitBound::AtOnce(_));
+    let keys: Vec<&str> = outer.iter().filter(held).filter_map(ExecutionLimit::constant_key).collect();
+    let own =
+        inner.limits().iter().filter(held).filter_map(ExecutionLimit::constant_key).find(|key| keys.contains(key));
+    own.or_else(|| {
+        inner.steps().iter().filter_map(|step| step.kind().plan()).find_map(|plan| held_by_both(outer, plan))
+    })
 }

@@ -259,14 +259,7 @@ fn nested(
             problems.into_iter().for_each(|problem| checker.findings.add(|| problem.into()));
             match inner {
                 Ok(plan) => {
-                    if let Some(key) = limit::held_by_both(&limits, &plan) {
-                        checker.rule(&field.key("limits"), || {
-                            format!(
-                                "the plan around it holds the limit `{}` until it ends, so that it would wait for it in vain: give one of them another key",
-                                shown(key)
-                            )
-                        });
-                    }
+                    checker.limits_of_inner(&field, &limits, &plan);
                     parts[step].set_plan(plan);
                 }
                 Err(findings) => checker.findings.extend(

@@ -15,7 +15,7 @@ fn a_plan_comes_back_as_it_was() {
         audit_level: verbose
         resources: {db: 3}
         budget: {calls: 10, output_bytes: 1000000, on_exhausted: fail}
-        limits: [{key: 'deploy-${inputs.i}', at_once: 2, when_full: cancel_older}, {key: hourly, rate: {starts: 3, window: 1h}, when_full: refuse}]
+        limits: [{key: deploy, at_once: 2, when_full: cancel_older}, {key: hourly, rate: {starts: 3, window: 1h}, when_full: refuse}]
         outputs: {n: '${a.result.n}', all: ['${l.results}', '$${x}', 9007199254740993]}
         escalation: {retries: 2, backoff: [10s, 1m], then: pause}
         on_error: {TRANSIENT: use_cache}
