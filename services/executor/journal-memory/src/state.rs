@@ -108,7 +108,7 @@ impl State {
         }
         match operation {
             StoreWrite::Create { execution, transition, summary, seal_key, outbox, inbox, folder, limits, fence } => {
-                let created = self.create(execution, transition, summary, seal_key, folder, &limits, fence)?;
+                let created = self.create(execution, transition, summary, seal_key, (folder, &limits), fence)?;
                 if let StoreWriteOutcome::Created(key) = created {
                     self.change_limits(key, limits);
                     self.keep_messages(key, outbox);
@@ -117,7 +117,7 @@ impl State {
                 Ok(created)
             }
             StoreWrite::Append { key, transition, summary, seal_key, outbox, inbox, usage, limits, fence } => {
-                let appended = self.append(key, transition, summary, seal_key, &usage, &limits, fence)?;
+                let appended = self.append(key, transition, summary, seal_key, (&usage, &limits), fence)?;
                 self.change_usage(&usage);
                 self.change_limits(key, limits);
                 self.keep_messages(key, outbox);
@@ -309,8 +309,7 @@ impl State {
         transition: Transition,
         summary: ExecutionSummary,
         seal_key: Option<Vec<u8>>,
-        folder: Option<Folder>,
-        limits: &[LimitChange],
+        (folder, limits): (Option<Folder>, &[LimitChange]),
         fence: Fence,
     ) -> Outcome {
         if transition.first_sequence != 1 {
@@ -354,8 +353,7 @@ impl State {
         transition: Transition,
         summary: Option<ExecutionSummary>,
         seal_key: Option<Vec<u8>>,
-        usage: &[UsageChange],
-        limits: &[LimitChange],
+        (usage, limits): (&[UsageChange], &[LimitChange]),
         fence: Fence,
     ) -> Outcome {
         let over = usage.iter().find(|change| change.holds() && self.usage_of(change).after(change).is_none());

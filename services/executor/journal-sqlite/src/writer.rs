@@ -202,7 +202,7 @@ impl Transaction<'_> {
                 } => {
                     let seal_key = seal_key.as_deref();
                     let created =
-                        self.create(execution, transition, summary, seal_key, folder.as_ref(), limits, *fence)?;
+                        self.create(execution, transition, summary, seal_key, (folder.as_ref(), limits), *fence)?;
                     if let Ok(StoreWriteOutcome::Created(key)) = &created {
                         limits::change(&self.connection, &execution.namespace, *key, limits)?;
                         outbox::insert(&self.connection, *key, outbox)?;
@@ -217,7 +217,7 @@ impl Transaction<'_> {
                     };
                     let limited = namespace.as_deref().map(|namespace| (namespace, limits.as_slice()));
                     let (summary, seal_key) = (summary.as_ref(), seal_key.as_deref());
-                    let appended = self.append(*key, transition, summary, seal_key, usage, limited, *fence)?;
+                    let appended = self.append(*key, transition, summary, seal_key, (usage, limited), *fence)?;
                     if appended.is_ok() {
                         if let Some((namespace, limits)) = limited {
                             limits::change(&self.connection, namespace, *key, limits)?;
@@ -298,8 +298,7 @@ impl Transaction<'_> {
         transition: &Transition,
         summary: &ExecutionSummary,
         seal_key: Option<&[u8]>,
-        folder: Option<&Folder>,
-        limits: &[LimitChange],
+        (folder, limits): (Option<&Folder>, &[LimitChange]),
         fence: Fence,
     ) -> Result<Result<StoreWriteOutcome, Refused>, rusqlite::Error> {
         if let Err(refused) = self.check_fence(fence) {
@@ -347,8 +346,7 @@ impl Transaction<'_> {
         transition: &Transition,
         summary: Option<&ExecutionSummary>,
         seal_key: Option<&[u8]>,
-        usage: &[UsageChange],
-        limited: Option<(&str, &[LimitChange])>,
+        (usage, limited): (&[UsageChange], Option<(&str, &[LimitChange])>),
         fence: Fence,
     ) -> Result<Result<StoreWriteOutcome, Refused>, rusqlite::Error> {
         if let Err(refused) = self.check_fence(fence) {
