@@ -10,9 +10,10 @@ use belay_converters::{Conversion, Format, convert};
 use support::{accepted, dotted, is_at_or_above, lost_keys, mappings, outcome, tree};
 
 /// Each sample: its format, and its file in `samples`.
-const SAMPLES: [(Format, &str); 6] = [
+const SAMPLES: [(Format, &str); 7] = [
     (Format::Github, "github/ci.yml"),
     (Format::Github, "github/called.yml"),
+    (Format::Github, "github/handlers.yml"),
     (Format::Conductor, "conductor/order.json"),
     (Format::Conductor, "conductor/branches.json"),
     (Format::Argo, "argo/pipeline.yaml"),

@@ -465,3 +465,76 @@ fn root(expression: &str) -> String {
         _ => "of several parts".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The `run_when` and the condition of an `if`; `None` for one that becomes an input.
+    fn converted(text: &str) -> Option<(Option<RunWhen>, Option<String>)> {
+        let job = Job { end: "build-end".to_owned(), steps: vec!["compile".to_owned()], has_outputs: true };
+        let mut context = Context {
+            has_matrix: true,
+            needs: BTreeMap::from([("build".to_owned(), job)]),
+            steps: BTreeMap::from([("read".to_owned(), "job-read".to_owned())]),
+            env: BTreeMap::from([("MODE".to_owned(), Text::literal("fast"))]),
+            input_types: BTreeMap::from([("deploy".to_owned(), "boolean"), ("channel".to_owned(), "string")]),
+            ..Context::default()
+        };
+        let condition = context.split(&parse(text)?)?;
+        Some((condition.run_when, condition.cel))
+    }
+
+    #[test]
+    fn an_if_is_an_end_of_what_came_before_and_a_condition() {
+        let of = |text: &str| converted(text).unwrap_or_else(|| panic!("{text}"));
+        for (text, run_when) in [
+            ("success()", None),
+            ("always()", Some(RunWhen::Always)),
+            ("!cancelled()", Some(RunWhen::Always)),
+            ("failure()", Some(RunWhen::Failure)),
+            ("failure() || cancelled()", Some(RunWhen::Failure)),
+            ("success() || failure()", Some(RunWhen::Always)),
+            ("always() && failure()", Some(RunWhen::Failure)),
+        ] {
+            assert_eq!(of(text), (run_when, None), "{text}");
+        }
+        for (text, cel) in [
+            ("inputs.deploy", "${inputs.deploy}"),
+            ("!inputs.deploy", "!(${inputs.deploy})"),
+            ("inputs.channel == 'beta'", r#"${inputs.channel ?? ""} == "beta""#),
+            ("matrix.n == 1", r#"${inputs.matrix.n ?? ""} == 1"#),
+            ("matrix.n == '1'", r#"string(${inputs.matrix.n ?? ""}) == "1""#),
+            ("steps.read.outputs.v", r#"${job-read.outputs.v ?? ""} != """#),
+            ("steps.read.outcome == 'failure'", r#"${job-read.state} == "failed""#),
+            ("needs.build.result == 'success'", r#"${build-end.state} == "completed""#),
+            ("needs.build.result != 'failure'", r#"!(${compile.state} == "failed")"#),
+            ("contains(needs.*.result, 'cancelled')", "false"),
+            (
+                "needs.build.outputs.v == 'x' || env.MODE == 'slow'",
+                r#"(${build-end.result.v ?? ""} == "x" || "fast" == "slow")"#,
+            ),
+            ("contains(fromJSON('[\"a\", \"b\"]'), inputs.channel)", r#"${inputs.channel ?? ""} in ["a","b"]"#),
+            ("startsWith(github.ref, 'refs/tags/')", r#"${inputs.github_ref ?? ""}.startsWith("refs/tags/")"#),
+            ("runner.os == 'Linux'", r#""Linux" == "Linux""#),
+            ("always() && inputs.deploy", "${inputs.deploy}"),
+        ] {
+            assert_eq!(of(text).1.as_deref(), Some(cel), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_an_execution_does_not_know_becomes_an_input() {
+        for text in [
+            "github.event.number > 3",
+            "secrets.TOKEN",
+            "hashFiles('x') == 'y'",
+            "cancelled()",
+            "always() || inputs.deploy",
+            "inputs.unknown",
+            "a b",
+        ] {
+            assert_eq!(converted(text), None, "{text}");
+        }
+    }
+}
