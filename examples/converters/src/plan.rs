@@ -266,10 +266,10 @@ pub fn identifier(text: &str, limit: usize) -> String {
     if id.is_empty() { "step".to_owned() } else { id }
 }
 
-/// A text as a literal of CEL.
+/// A text as a literal of CEL in a condition, in which `$${` stands for `${`.
 #[must_use]
 pub fn cel_text(text: &str) -> String {
-    json!(text).to_string()
+    json!(text.replace("${", "$${")).to_string()
 }
 
 /// A time of so many seconds, such as `90s` or `30m`; `None` for what is no time of a plan.

@@ -25,7 +25,11 @@ fn a_plan_is_printed_and_what_is_left_out_is_named_beside_it() {
     assert_eq!(text(&output.stdout), fs::read_to_string(sample("github/ci.plan.yaml")).unwrap());
     let list = fs::read_to_string(sample("github/ci.left-out.txt")).unwrap();
     let first = format!("{} parts have no place in the plan, or another meaning:\n", list.lines().count());
-    assert_eq!(text(&output.stderr), first + &list);
+    assert_eq!(text(&output.stderr), first.clone() + &list);
+    // The user guide shows its beginning.
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/user-guide/converters.md");
+    let shown: String = list.lines().take(3).map(|line| format!("{line}\n")).collect();
+    assert!(fs::read_to_string(page).unwrap().contains(&(first + &shown)), "docs/user-guide/converters.md");
 }
 
 #[test]

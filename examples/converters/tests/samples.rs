@@ -140,6 +140,11 @@ fn what_cannot_be_converted_says_why() {
             job("  a:\n    runs-on: x\n    steps: [{name: neither}]\n"),
             "line 5: jobs.a.steps[0]: has to have either `run` or `uses`",
         ),
+        (
+            Format::Github,
+            job(&format!("  a:\n    strategy:\n      matrix: {{os: [x], exclude: [{{ox: x}}]}}\n{step}")),
+            "line 5: jobs.a.strategy.matrix.exclude[0].ox: is no dimension of the matrix",
+        ),
         (Format::Github, "on: push\njobs: []\n".to_owned(), "has no job"),
         (Format::Github, "on: push\n".to_owned(), "has no `jobs`"),
         (Format::Github, "just text".to_owned(), "has to be a mapping"),
@@ -154,6 +159,42 @@ fn what_cannot_be_converted_says_why() {
         let error = refused(format, &text);
         assert!(error.contains(words), "{text:.200}: {error}");
     }
+}
+
+/// A sample with a line less, twice, or cut short is refused, or its plan is accepted.
+#[test]
+fn damaged_samples_become_plans_or_are_refused() {
+    for (format, name) in SAMPLES {
+        let text = read(name);
+        let lines: Vec<&str> = text.lines().collect();
+        for at in 0..lines.len() {
+            let without: Vec<&str> = [&lines[..at], &lines[at + 1..]].concat();
+            let twice: Vec<&str> = [&lines[..=at], &lines[at..]].concat();
+            let moved = [&lines[..at], &[lines[at].trim_start()], &lines[at + 1..]].concat();
+            // One damage a line, in turns: each kind is at many places.
+            let damaged = match at % 4 {
+                0 => without,
+                1 => twice,
+                2 => moved,
+                _ => lines[..at].to_vec(),
+            };
+            drop(accepted(format, &damaged.join("\n"), "damaged"));
+        }
+    }
+}
+
+/// Templates that call each other many times do not make millions of steps.
+#[test]
+fn a_workflow_that_grows_without_end_is_refused() {
+    let tasks = |template: &str| {
+        (0..100).map(|number| format!("{{name: t{number}, template: {template}}}, ")).collect::<String>()
+    };
+    let template = |name: &str, called: &str| format!("  - {{name: {name}, dag: {{tasks: [{}]}}}}\n", tasks(called));
+    let leaf = "  - {name: d, container: {command: ['true']}}\n";
+    let all = template("a", "b") + &template("b", "c") + &template("c", "d") + leaf;
+    let error = convert(Format::Argo, &format!("kind: Workflow\nspec:\n  entrypoint: a\n  templates:\n{all}"), "x")
+        .unwrap_err();
+    assert!(error.to_string().contains("more than 10000 steps"), "{error}");
 }
 
 #[test]

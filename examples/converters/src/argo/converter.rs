@@ -16,6 +16,8 @@ pub(super) struct Converter<'c, 'n> {
     pub(super) called: BTreeSet<String>,
     /// The templates in which the call stands that is converted.
     pub(super) stack: Vec<String>,
+    /// How many calls were converted.
+    pub(super) calls: usize,
     /// Inputs that stand for conditions which a plan cannot say.
     pub(super) inputs: BTreeMap<String, Value>,
     /// How many steps may run side by side.

@@ -202,6 +202,9 @@ fn read_spec<'n>(spec: &Field<'n>, plan: &mut Plan, report: &mut Report) -> Resu
     plan.timeout = fields.take("activeDeadlineSeconds").and_then(|limit| seconds(&limit.text()?));
     let parallelism = fields.take("parallelism");
     let exit = fields.take("onExit");
+    if let Some(other) = fields.take("workflowTemplateRef") {
+        return Err(other.refused("names a template that is another document: convert that one"));
+    }
     let entry = match (fields.take("entrypoint"), list.as_slice()) {
         (Some(entry), _) => {
             let name = entry.needed_text()?;
@@ -211,9 +214,6 @@ fn read_spec<'n>(spec: &Field<'n>, plan: &mut Plan, report: &mut Report) -> Resu
                 .ok_or_else(|| entry.refused(format!("there is no template `{name}`: correct the name")))?
         }
         (None, [one]) => one.clone(),
-        (None, _) if fields.take("workflowTemplateRef").is_some() => {
-            return Err(spec.refused("names a template that is another document: convert that one"));
-        }
         (None, _) => return Err(spec.refused("has no `entrypoint`: name the template to begin with")),
     };
     let mut values = Values { workflow: workflow.clone(), ..Values::default() };
@@ -227,6 +227,7 @@ fn read_spec<'n>(spec: &Field<'n>, plan: &mut Plan, report: &mut Report) -> Resu
         is_entry: true,
         called: BTreeSet::from([entry_name.clone()]),
         stack: Vec::new(),
+        calls: 0,
         inputs: BTreeMap::new(),
         width: 1,
     };

@@ -45,7 +45,11 @@ impl<'n> Converter<'_, 'n> {
             parameter.take("name");
             if let Some(from) = parameter.take("valueFrom") {
                 let mut from = from.fields()?;
-                ["path", "supplied"].iter().for_each(|key| drop(from.take(key)));
+                from.take("path");
+                let supplied = from.take("supplied").map(|supplied| supplied.members());
+                for (name, field) in supplied.unwrap_or_default() {
+                    self.report.add(&field, name, "a value that a person supplies has no more to say", "");
+                }
                 from.leave_rest(
                     self.report,
                     &[("default", "a file that is not there fails the command", "let the command write it")],

@@ -18,6 +18,9 @@ use crate::{
     text::Text,
 };
 
+/// The most calls of templates: a plan has so many steps, and templates that call each other could make millions.
+const MAX_CALLS: usize = 10_000;
+
 /// The deepest nesting of plans.
 const MAX_PLANS: usize = 5;
 
@@ -64,6 +67,11 @@ impl<'n> Converter<'_, 'n> {
         captures: &Captures,
         values: &mut Values,
     ) -> Result<(Step, &'static str), Refusal> {
+        self.calls += 1;
+        if self.calls > MAX_CALLS {
+            return Err(template
+                .refused(format!("its calls make more than {MAX_CALLS} steps, the most of a plan: remove some")));
+        }
         let mut fields = template.fields()?;
         let name = fields.take("name").and_then(|name| name.text()).unwrap_or_default();
         let is_composite = has(template, "steps") || has(template, "dag");

@@ -306,6 +306,12 @@ fn read_matrix(
             strategy.dimensions.push(name);
         }
     }
+    let exclude = matrix.members().into_iter().find(|(name, _)| name == "exclude");
+    for (name, pair) in exclude.iter().flat_map(|(_, entries)| entries.items()).flat_map(|entry| entry.members()) {
+        if !strategy.dimensions.contains(&name) {
+            return Err(pair.refused("is no dimension of the matrix: remove it from `exclude`"));
+        }
+    }
     if combinations > MAX_COMBINATIONS {
         return Err(matrix.refused(format!(
             "has {combinations} combinations, and a plan has at most {MAX_COMBINATIONS}: leave out some"

@@ -19,7 +19,7 @@ use crate::{
     conversion::Conversion,
     fields::{Field, Homeless, Refusal, read_yaml},
     left_out::Report,
-    plan::{Ids, Plan, identifier},
+    plan::{Ids, Plan, Step, identifier},
 };
 
 const KEYS: [Homeless; 2] = [
@@ -68,12 +68,26 @@ pub fn convert(text: &str, name: &str) -> Result<Conversion, Refusal> {
         steps.insert(index, converted.step);
     }
     plan.steps = steps.into_values().collect();
+    if let Some(env) = workflow.env.filter(|_| !plan.steps.iter().any(has_command)) {
+        report.add(
+            &env,
+            "env",
+            "no command of the workflow gets the variables",
+            "give them to the commands that take the place of `noop`",
+        );
+    }
     plan.set_parallelism(width);
     let mut context = Context { needs: known, input_types: types, ..Context::default() };
     events::outputs(outputs, &mut plan, &mut context, &mut report)?;
     plan.inputs.append(&mut context.added_inputs);
     fields.leave_rest(&mut report, &KEYS);
     Ok(Conversion { plan, left_out: report.finish() })
+}
+
+/// Whether a step runs a command, itself or one of its steps.
+fn has_command(step: &Step) -> bool {
+    let within = step.plan.iter().flat_map(|plan| &plan.steps).chain(&step.steps);
+    step.tool.as_deref() == Some("run_terminal") || within.into_iter().any(has_command)
 }
 
 /// The jobs that a job needs, with the places where it says so.
