@@ -7,6 +7,6 @@ use crate::{left_out::LeftOut, plan::Plan};
 pub struct Conversion {
     /// The plan.
     pub plan: Plan,
-    /// What the document says and the plan does not, in the document's order.
+    /// The parts that the document has and the plan has not, in the document's order.
     pub left_out: Vec<LeftOut>,
 }

@@ -21,7 +21,7 @@ pub struct Plan {
     /// The values that an execution is started with, by their names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub inputs: BTreeMap<String, Value>,
-    /// What an execution returns: templates by names.
+    /// The values that an execution returns: templates by names.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub outputs: Map<String, Value>,
     /// The most steps that run at once; 0 is not written, and means one.
@@ -63,7 +63,7 @@ pub struct Step {
     /// Until when it runs again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<Value>,
-    /// What it shares with others.
+    /// Names of what it shares with others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
     /// The time limit, such as `10m`.
@@ -72,7 +72,7 @@ pub struct Step {
     /// How often it is tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Value>,
-    /// What it waits for.
+    /// The time, signal or form that it waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait: Option<Value>,
     /// The tool that it calls.

@@ -9,7 +9,7 @@ pub struct Text {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     Literal(String),
-    /// What stands between `${` and `}`.
+    /// The part between `${` and `}`.
     Reference(String),
 }
 

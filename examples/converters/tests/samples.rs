@@ -28,7 +28,7 @@ fn read(name: &str) -> String {
     fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// What the program prints on standard error, apart from its first line.
+/// The text that the program prints on standard error, apart from its first line.
 fn lines(conversion: &Conversion) -> String {
     conversion.left_out.iter().map(|entry| format!("{entry}\n")).collect()
 }

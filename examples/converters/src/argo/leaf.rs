@@ -36,7 +36,7 @@ const HOMELESS: [Homeless; 5] = [
     ("plugin", "a plan has no plugins", "declare a tool that does it"),
 ];
 
-/// What later tasks read of a command.
+/// Parts of a command's output that later tasks read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Captures {
     /// Whether its standard output is read as text.

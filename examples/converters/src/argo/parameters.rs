@@ -103,7 +103,7 @@ pub(super) fn declared(template: &Field<'_>) -> Result<Vec<String>, Refusal> {
     Ok(parameters.iter().filter_map(|parameter| parameter.fields().ok()?.take("name")?.text()).collect())
 }
 
-/// What the text of a template reads of a task's command.
+/// Finds what the text of a template reads of a task's command.
 pub(super) fn captures(task: &str, source: &str, template: &Field<'_>) -> Result<Captures, Refusal> {
     let reads =
         |what: &str| ["steps", "tasks"].iter().any(|kind| source.contains(&format!("{kind}.{task}.outputs.{what}")));

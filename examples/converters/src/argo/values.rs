@@ -13,7 +13,7 @@ pub(super) struct Task {
     pub(super) outputs: Option<&'static str>,
 }
 
-/// What can be named in a template.
+/// Values that can be named in a template.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Values {
     pub(super) scope: Scope,

@@ -1,6 +1,6 @@
 //! The meaning of expressions in a plan: references, and conditions in CEL.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ pub(super) struct Job {
     pub(super) has_outputs: bool,
 }
 
-/// What is known of values where an expression stands.
+/// Values that are known where an expression stands.
 #[derive(Debug, Default)]
 pub(super) struct Context {
     /// Where references stand.
@@ -70,6 +70,8 @@ pub(super) struct Context {
     pub(super) needs: BTreeMap<String, Job>,
     /// The earlier steps of the job that have an id: their ids in the plan.
     pub(super) steps: BTreeMap<String, String>,
+    /// Those of them whose failure does not count.
+    pub(super) unchecked: BTreeSet<String>,
     /// Variables of the workflow, the job and the step.
     pub(super) env: BTreeMap<String, Text>,
     /// The names of declared inputs whose values are booleans or numbers, as JSON Schema calls them.
@@ -80,7 +82,7 @@ pub(super) struct Context {
 
 /// A value that is known when the plan runs.
 struct Reference {
-    /// What stands between `${` and `}`.
+    /// The part between `${` and `}`.
     text: String,
     kind: Kind,
 }
@@ -385,8 +387,17 @@ impl Context {
         let jobs: Vec<Job> = match path.as_slice() {
             ["needs", "*", "result"] => self.needs.values().cloned().collect(),
             ["needs", job, "result"] => vec![self.needs.get(*job)?.clone()],
-            ["steps", step, "outcome" | "conclusion"] => {
+            ["steps", step, field @ ("outcome" | "conclusion")] => {
                 let id = self.steps.get(*step)?.clone();
+                if *field == "outcome" && self.unchecked.contains(&id) {
+                    // Its failure is no failure of the step, and stands in its result.
+                    let operator = match result {
+                        "success" => "==",
+                        "failure" => "!=",
+                        _ => return None,
+                    };
+                    return Some(format!("${{{id}.result.exit_code ?? 0}} {operator} 0"));
+                }
                 vec![Job { end: id.clone(), steps: vec![id], has_outputs: false }]
             }
             _ => return None,
@@ -476,7 +487,11 @@ mod tests {
         let mut context = Context {
             has_matrix: true,
             needs: BTreeMap::from([("build".to_owned(), job)]),
-            steps: BTreeMap::from([("read".to_owned(), "job-read".to_owned())]),
+            steps: BTreeMap::from([
+                ("read".to_owned(), "job-read".to_owned()),
+                ("may".to_owned(), "job-may".to_owned()),
+            ]),
+            unchecked: BTreeSet::from(["job-may".to_owned()]),
             env: BTreeMap::from([("MODE".to_owned(), Text::literal("fast"))]),
             input_types: BTreeMap::from([("deploy".to_owned(), "boolean"), ("channel".to_owned(), "string")]),
             ..Context::default()
@@ -507,6 +522,8 @@ mod tests {
             ("matrix.n == '1'", r#"string(${inputs.matrix.n ?? ""}) == "1""#),
             ("steps.read.outputs.v", r#"${job-read.outputs.v ?? ""} != """#),
             ("steps.read.outcome == 'failure'", r#"${job-read.state} == "failed""#),
+            ("steps.may.outcome == 'failure'", "${job-may.result.exit_code ?? 0} != 0"),
+            ("steps.may.conclusion == 'success'", r#"${job-may.state} == "completed""#),
             ("needs.build.result == 'success'", r#"${build-end.state} == "completed""#),
             ("needs.build.result != 'failure'", r#"!(${compile.state} == "failed")"#),
             ("contains(needs.*.result, 'cancelled')", "false"),

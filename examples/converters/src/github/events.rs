@@ -1,4 +1,4 @@
-//! What starts a workflow: `on`.
+//! Events that start a workflow: `on`.
 
 use std::collections::BTreeMap;
 

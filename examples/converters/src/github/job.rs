@@ -43,7 +43,7 @@ pub(super) struct Converted {
     pub(super) width: usize,
 }
 
-/// What a workflow says for all its jobs.
+/// Settings of a workflow for all its jobs.
 pub(super) struct Workflow<'n> {
     pub(super) defaults: Defaults,
     pub(super) env: Option<Field<'n>>,

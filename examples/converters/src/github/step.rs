@@ -10,7 +10,7 @@ use crate::{
     text::Text,
 };
 
-/// What a job says for all its steps.
+/// Settings of a job for all its steps.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Defaults {
     /// The shell, as it is written.
@@ -176,6 +176,9 @@ fn one(
     }
     if let Some(limit) = fields.take("timeout-minutes") {
         step.timeout = minutes(&limit, report);
+    }
+    if step.arguments.get("check") == Some(&json!(false)) {
+        context.unchecked.insert(id.clone());
     }
     if let Some(own) = own_id {
         context.steps.insert(own, id);
