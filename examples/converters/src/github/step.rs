@@ -66,12 +66,7 @@ const RESERVED: [&str; 41] = [
 ];
 
 /// Files that a runner gives to scripts, and what takes their place.
-const RUNNER_FILES: [Homeless; 4] = [
-    (
-        "GITHUB_ENV",
-        "a command sets no variables of later steps",
-        "append them to $BELAY_OUTPUT, and give `${STEP.outputs.NAME}` to later steps as `env`",
-    ),
+const RUNNER_FILES: [Homeless; 3] = [
     ("GITHUB_PATH", "a command changes no PATH of later steps", "set PATH in the commands that need it"),
     ("GITHUB_STATE", "there are no actions with a second part", "write a file of the workspace"),
     ("::set-output", "it is read from no output", "append `NAME=VALUE` to $GITHUB_OUTPUT, which the plan sets"),
@@ -179,6 +174,11 @@ fn one(
     }
     if step.arguments.get("check") == Some(&json!(false)) {
         context.unchecked.insert(id.clone());
+    }
+    if let Some(run) = &run
+        && step.tool.as_deref() == Some("run_terminal")
+    {
+        set_variables(&id, run, context, report);
     }
     if let Some(own) = own_id {
         context.steps.insert(own, id);
@@ -289,6 +289,9 @@ fn script(source: &str, run: &Field<'_>, context: &mut Context, report: &mut Rep
         );
     }
     let mut script = Text::default();
+    if source.contains("GITHUB_ENV") {
+        script.push_literal("export GITHUB_ENV=\"$BELAY_OUTPUT\"\n");
+    }
     if source.contains("GITHUB_OUTPUT") {
         script.push_literal("export GITHUB_OUTPUT=\"$BELAY_OUTPUT\"\n");
     }
@@ -297,6 +300,37 @@ fn script(source: &str, run: &Field<'_>, context: &mut Context, report: &mut Rep
     }
     script.push(&context.text(source, run, report));
     script
+}
+
+/// Gives the steps that follow the variables that a script appends to the file of `GITHUB_ENV`, which are outputs of its command: those of lines such as
+/// `echo "NAME=value" >> $GITHUB_ENV`. Others are reported.
+fn set_variables(id: &str, run: &Field<'_>, context: &mut Context, report: &mut Report) {
+    let source = run.text().unwrap_or_default();
+    for line in source.lines().filter(|line| line.contains("GITHUB_ENV")) {
+        let name = line
+            .trim()
+            .strip_prefix("echo ")
+            .and_then(|rest| rest.trim_start().trim_start_matches(['"', '\'']).split_once('='));
+        let name = name.map(|(name, _)| name).filter(|name| is_name(name) && line.contains(">>") && !is_reserved(name));
+        let Some(name) = name else {
+            report.add(
+                run,
+                "GITHUB_ENV",
+                format!("`{}` sets a variable that the converter cannot give to later steps", line.trim()),
+                "append it to $BELAY_OUTPUT, and give `${STEP.outputs.NAME}` to later steps as `env`",
+            );
+            continue;
+        };
+        // Where the step is skipped, the variable is as it was.
+        let before = context.env.get(name).and_then(Text::constant).unwrap_or_default();
+        context.env.insert(name.to_owned(), Text::reference(format!("{id}.outputs.{name} ?? {}", json!(before))));
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// The program and its arguments for a shell, as a runner starts it; `None` when the shell is not known.

@@ -56,7 +56,7 @@ fn steps_and_jobs_of_github_follow_failures_as_there() {
     let ended = home.run(["run", &plan("github/handlers.plan.yaml"), "--workspace", "w", "--approve", "auto"]);
     assert_eq!(ended.code, 30, "{ended:?}");
     let files: Vec<String> = written(&home).into_keys().collect();
-    assert_eq!(files, ["always.txt", "failed.txt", "handled.txt", "second.txt", "third.txt"]);
+    assert_eq!(files, ["always.txt", "blue.txt", "failed.txt", "handled.txt", "second.txt", "third.txt"]);
 }
 
 /// A task's output as a list and as text, `when`, `depends` with outcomes, a nested template, and a handler at the end of an Argo workflow.
