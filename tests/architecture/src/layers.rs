@@ -13,6 +13,7 @@ enum Layer {
     /// All services in one process.
     Bundle,
     Clients,
+    /// Also the examples, whose tests use the product.
     Tests,
 }
 
@@ -55,6 +56,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("belay-cli", Clients),
     ("belay-architecture-tests", Tests),
     ("belay-bench", Tests),
+    ("belay-converters", Tests),
     ("belay-e2e", Tests),
     ("belay-plan-tests", Tests),
     ("belay-real-projects", Tests),

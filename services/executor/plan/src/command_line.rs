@@ -84,6 +84,20 @@ fn split_in(
     }
 }
 
+/// The words of a command that runs without a shell.
+///
+/// # Errors
+/// What only a shell understands, and what to write instead.
+pub(crate) fn words_of(command: &str) -> Result<Vec<String>, String> {
+    split(command, true).map_err(|fault| match fault {
+        Fault::OfAShell(_) => format!(
+            "`{}` needs a shell, and is run without one: write the words as a list, [\"sh\", \"-c\", …] for a shell",
+            shown(command)
+        ),
+        fault => message(command, fault),
+    })
+}
+
 fn message(command: &str, fault: Fault) -> String {
     match fault {
         Fault::OfAShell('\n') => format!(

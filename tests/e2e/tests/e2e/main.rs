@@ -13,6 +13,7 @@ mod collector;
 mod compensation;
 mod conditions;
 mod contract;
+mod converters;
 mod crash;
 mod dashboards;
 mod declared_tools;

@@ -3,6 +3,7 @@
 use std::fs;
 
 use belay_e2e::{Home, belay::repository};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 fn fixture(name: &str) -> String {
@@ -254,6 +255,32 @@ fn time_limits_are_those_of_the_plan_or_of_the_run() {
     }
     let plain = home.run(["run", &quick, "--workspace", "w"]);
     assert!(!plain.out.contains("result: "), "{plain:?}");
+}
+
+/// S2-FR-079: a step of a task plan has completed when what its verification names holds: a program ends with 0, and a file is there.
+#[test]
+fn the_verification_of_a_task_plans_step_is_checked_after_its_call() {
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    let plan = |verification: Value| {
+        let parameters = json!({"path": "made.txt", "content": "email"});
+        let step =
+            json!({"id": "write", "action": "WriteFile", "parameters": parameters, "verification": verification});
+        home.file("plan.json", json!({"id": "p", "tasks": [{"id": "t", "steps": [step]}]}).to_string())
+    };
+    let holds = plan(json!({"command": "git --version", "file": "made.txt", "pattern": "for a verifier"}));
+    let ended = home.run(["run", &holds, "--workspace", "w", "--approve", "auto"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    for (verification, says) in
+        [(json!({"file": "other.txt"}), "`other.txt`"), (json!({"command": ["git", "no-such-command"]}), "`git`")]
+    {
+        let fails = plan(verification);
+        let mut run = home.start(["run", &fails, "--workspace", "w", "--approve", "auto"]);
+        let failure = run.wait_for("POSTCONDITION_FAILED");
+        assert!(failure.contains(says), "{failure}");
+        run.signal(Signal::INT);
+        assert_ne!(run.end().code, 0);
+    }
 }
 
 /// S2-X-10: the programs of a task plan are those of the policy's preset.

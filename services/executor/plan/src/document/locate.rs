@@ -52,7 +52,7 @@ pub(super) const OTHER_NAMES: [(&str, &[&str]); 10] = [
 ];
 
 /// The names that fields of a draft have in a task plan, and nowhere else.
-const TASK_PLAN_NAMES: [(&str, &[&str]); 7] = [
+const TASK_PLAN_NAMES: [(&str, &[&str]); 10] = [
     ("id", &["Id"]),
     ("description", &["goal", "Goal", "Description"]),
     ("title", &["Title"]),
@@ -60,7 +60,13 @@ const TASK_PLAN_NAMES: [(&str, &[&str]); 7] = [
     ("tool", &["Action", "Tool"]),
     ("arguments", &["Parameters", "Arguments"]),
     ("depends_on", &["dependsOn", "DependsOn", "Dependencies"]),
+    (POSTCONDITIONS, &["verification", "Verification"]),
+    ("command", &["Command"]),
+    ("file", &["File"]),
 ];
+
+/// Checks after a call, which a task plan has in one object instead of a list.
+const POSTCONDITIONS: &str = "postconditions";
 
 /// The other names that a field may have.
 pub(crate) fn other_names(name: &str) -> &'static [&'static str] {
@@ -113,6 +119,7 @@ impl Origin<'_> {
                     field = field.key(entry.map_or_else(|| key.clone(), |(name, _)| name.to_owned().into()));
                     node = entry.map(|(_, value)| value);
                 }
+                Segment::Index(_) if is_verification(&segments[..depth], node) => {}
                 Segment::Index(index) => {
                     let is_step = depth % 3 == 1 && is_in_plans(&segments[..depth]);
                     let positions = places.filter(|_| is_step).map_or_else(|| vec![*index], |of| of.positions(*index));
@@ -135,6 +142,12 @@ impl Origin<'_> {
         }
         Finding { field, message, offset: (!segments.is_empty()).then_some(offset) }
     }
+}
+
+/// Whether these segments lead to the checks of a step that its task plan has in one object.
+fn is_verification(segments: &[Segment], node: Option<&Node>) -> bool {
+    let is_checks = matches!(segments.last(), Some(Segment::Key(key)) if key == POSTCONDITIONS);
+    is_checks && node.is_some_and(|node| node.entries().is_some())
 }
 
 /// Whether these segments lead to the steps of a plan: `steps`, or `steps[2].plan.steps`.

@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use serde_json::{Map, Value as Json};
 
 use crate::{
-    Dependency, PlanDraft, RunWhen, StepDraft, StepKindDraft,
+    CheckDraft, Dependency, PlanDraft, RunWhen, StepDraft, StepKindDraft,
     check::{Place, Places},
+    command_line::words_of,
     limits::MAX_LABEL_BYTES,
     nearest,
     path::shown,
@@ -163,9 +164,8 @@ impl<'n> Reader<'n> {
         draft.title = self.words(&mut fields, ["title", "Title"]);
         draft.description = self.words(&mut fields, ["description", "Description"]);
         // For the model that would carry out the step, and for the verifier.
-        for names in [["expectedOutput", "ExpectedOutput"], ["verification", "Verification"]] {
-            fields.take_either(&mut self.report, names);
-        }
+        fields.take_either(&mut self.report, ["expectedOutput", "ExpectedOutput"]);
+        let verification = fields.take_either(&mut self.report, ["verification", "Verification"]);
         let is_completed = self.is_completed(&mut fields) || is_done;
         draft.depends_on = self.graph_of(&mut fields, &draft.id, plan);
         let tool = fields.take(&mut self.report, "tool");
@@ -188,6 +188,8 @@ impl<'n> Reader<'n> {
             "false".clone_into(&mut draft.condition);
         } else if arguments.is_none() {
             self.report.refuse(&value.path.key("parameters"), value.node.offset, || missing(&action));
+        } else if let Some(verification) = verification {
+            draft.postconditions = self.verification(&verification);
         }
         draft.kind = match arguments {
             Some(mut arguments) => {
@@ -198,6 +200,40 @@ impl<'n> Reader<'n> {
             None => StepKindDraft::Tool { tool: "noop".to_owned(), arguments: Json::Object(Map::new()) },
         };
         Some(draft)
+    }
+
+    /// What a program can check of a verification: that another program ends with 0, and that a file is there. All else of it, such as a pattern or words, is
+    /// for a verifier.
+    fn verification(&mut self, value: &Value<'n>) -> Vec<CheckDraft> {
+        let mut checks = Vec::new();
+        if value.node.entries().is_none() {
+            return checks;
+        }
+        let Some(mut fields) = value.fields(&mut self.report, "an object") else { return checks };
+        if let Some(command) = fields.take_either(&mut self.report, ["command", "Command"]) {
+            let words = self.words_of_command(&command);
+            checks.extend((!words.is_empty()).then(|| CheckDraft { command: words, ..CheckDraft::default() }));
+        }
+        if let Some(file) = fields.take_either(&mut self.report, ["file", "File"]) {
+            let file = file.text(&mut self.report);
+            checks.extend((!file.is_empty()).then(|| CheckDraft { file, ..CheckDraft::default() }));
+        }
+        checks
+    }
+
+    /// The words of a command, which is a list of them or one text; none where it is empty, and after a refusal.
+    fn words_of_command(&mut self, command: &Value<'n>) -> Vec<String> {
+        let Kind::Text(text) = &command.node.kind else {
+            let words = command.list(&mut self.report, "a program and its arguments");
+            return words.iter().map(|word| word.text(&mut self.report)).collect();
+        };
+        if text.trim().is_empty() {
+            return Vec::new();
+        }
+        words_of(text).unwrap_or_else(|why| {
+            command.refuse(&mut self.report, || why);
+            Vec::new()
+        })
     }
 
     /// Whether a task or a step was completed before.

@@ -59,6 +59,62 @@ fn a_task_plan_is_read_as_it_stands() {
     assert_eq!(tool("delete"), ("DeleteFile".to_owned(), paths));
 }
 
+/// S2-FR-079, S2-X-01: what a program can check of a step's verification holds after its call; what is for a verifier binds nothing, and a step that
+/// was completed is not checked.
+#[test]
+fn the_verification_of_a_step_is_checked_as_far_as_a_program_can() {
+    let document = |verification: &str, more: &str| {
+        format!(
+            r#"{{"id": "p", "tasks": [{{"id": "t", "steps": [
+                {{"id": "a", "action": "noop", "parameters": {{}}, "verification": {verification}{more}}}]}}]}}"#
+        )
+    };
+    let checks = |verification: &str| {
+        serde_json::to_value(&read(&document(verification, "")).to_draft().steps[0].postconditions).unwrap()
+    };
+    for (verification, expected) in [
+        (
+            r#"{"command": "dotnet test --filter 'Email Validator'"}"#,
+            json!([{"command": ["dotnet", "test", "--filter", "Email Validator"]}]),
+        ),
+        (r#"{"Command": ["npm", "test"], "Pattern": "passed", "Strict": true}"#, json!([{"command": ["npm", "test"]}])),
+        (
+            r#"{"file": "src/Email.cs", "command": "make check"}"#,
+            json!([{"command": ["make", "check"]}, {"file": "src/Email.cs"}]),
+        ),
+        (r#"{"command": null, "pattern": "passed", "strict": false}"#, json!([])),
+        (r#"{"criteria": ["It works"], "command": " "}"#, json!([])),
+        (r#""The tests pass""#, json!([])),
+        (r#"["The tests pass"]"#, json!([])),
+        ("{}", json!([])),
+    ] {
+        assert_eq!(checks(verification), expected, "{verification}");
+    }
+    let completed = read(&document(r#"{"command": "make check"}"#, r#", "status": "Completed""#));
+    assert!(completed.to_draft().steps[0].postconditions.is_empty());
+}
+
+/// What is wrong in a verification is named as its author wrote it.
+#[test]
+fn a_verification_that_cannot_be_made_is_refused() {
+    for (verification, expected) in [
+        (
+            r#"{"Command": "cd src && make"}"#,
+            r#"tasks[0].steps[0].Verification.Command: `cd src && make` needs a shell"#,
+        ),
+        (r#"{"command": 7}"#, "tasks[0].steps[0].Verification.command: must be a list of a program and its arguments"),
+        (r#"{"file": true}"#, "tasks[0].steps[0].Verification.file: must be text"),
+        (r#"{"file": "${nobody.result}"}"#, "tasks[0].steps[0].Verification.file: "),
+        (r#"{"command": ["test", "${nobody.result}"]}"#, "tasks[0].steps[0].Verification.command[1]: "),
+    ] {
+        let found = refusals(&format!(
+            r#"{{"id": "p", "tasks": [{{"id": "t", "steps": [{{"id": "a", "action": "noop", "parameters": {{}}, "Verification": {verification}}}]}}]}}"#
+        ));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with(expected), "{found:?}");
+    }
+}
+
 /// S2-FR-064, S2-X-21: a task plan has the executor stage's defaults, and what it or the settings beside it say comes first.
 #[test]
 fn a_task_plan_has_the_defaults_of_its_planner() {
