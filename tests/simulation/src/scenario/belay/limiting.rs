@@ -30,8 +30,11 @@ const PARENT: &str = "namespaces/default";
 /// How many executions are started.
 const EXECUTIONS: usize = 40;
 
+/// A limit of a plan: its key, how many at once, and what follows when it is full.
+type Limit = (&'static str, i32, WhenFull);
+
 /// The kinds of plans: the limits of each, by key, how many at once, and what follows when one is full.
-const KINDS: [(&str, &[(&str, i32, WhenFull)]); 5] = [
+const KINDS: [(&str, &[Limit]); 5] = [
     ("one", &[("one", 1, WhenFull::Wait)]),
     ("two", &[("two", 2, WhenFull::Wait)]),
     ("both", &[("two", 2, WhenFull::Wait), ("one", 1, WhenFull::Wait)]),
@@ -218,7 +221,7 @@ fn start(random: &mut StdRng, number: usize, kind: usize) -> v1::StartExecutionR
         let tool = v1::ToolStep { tool: LOOK.to_owned(), arguments, ..Default::default() };
         v1::StepSpec { id: format!("s{index}"), kind: Some(step_spec::Kind::Tool(tool)), ..Default::default() }
     };
-    let limit = |(key, at_once, when_full): &(&str, i32, WhenFull)| v1::ExecutionLimit {
+    let limit = |(key, at_once, when_full): &Limit| v1::ExecutionLimit {
         key: (*key).to_owned(),
         at_once: *at_once,
         rate: None,
