@@ -28,7 +28,9 @@ use std::{
 };
 
 use belay_defects::{Defect, is_planted};
-use belay_execution::{BlobRef, Body, Event, Execution, ExecutionEvent, OperationId, OperationKey, Timestamp};
+use belay_execution::{
+    BlobRef, Body, Event, Execution, ExecutionEvent, LimitState, OperationId, OperationKey, Timestamp,
+};
 use belay_journal::{
     ExecutionKey, ExecutionRow, ExecutionSummary, InboxChanges, InboxContent, InboxMessage, OutboxMessage, Refused,
     StoreWrite, TakenMessage, Waits,
@@ -304,11 +306,11 @@ impl Driver {
             let mut wake_at = self.wake_beside_namespace(due);
             wake_at = wake_at.into_iter().chain(self.limits.wakes_at().map(|at| self.ahead_of_clock(at))).min();
             self.made.originals.clear();
-            let leaves_children_at = self.leaves_children_at();
-            if leaves_children_at.is_some_and(|at| at <= self.now()) {
-                self.park_beside_children().await?;
+            let leaves_at = self.leaves_quietly_at();
+            if leaves_at.is_some_and(|at| at <= self.now()) {
+                self.park_quietly().await?;
             } else {
-                wake_at = wake_at.into_iter().chain(leaves_children_at).min();
+                wake_at = wake_at.into_iter().chain(leaves_at).min();
             }
             self.publish_waits();
             if self.execution.is_parked() {
@@ -464,14 +466,22 @@ impl Driver {
         self.blockers.is_without_room() || self.usage.is_waiting()
     }
 
-    /// When an execution that waits for nothing but its children leaves memory: not at once, since most of them end soon.
-    fn leaves_children_at(&self) -> Option<Timestamp> {
-        let waits = !self.summary.parked && self.execution.waits_for_children() && !self.waits_for_others();
-        waits.then(|| self.execution.last_time().saturating_add(self.registry.reading.thresholds.park_after))
+    /// When an execution that waits for other executions alone leaves memory: at once for its turn in its limits, and not at once for its children, since most
+    /// of them end soon.
+    fn leaves_quietly_at(&self) -> Option<Timestamp> {
+        if self.summary.parked || self.waits_for_others() {
+            return None;
+        }
+        let since = self.execution.last_time();
+        if matches!(self.execution.limit_state(), LimitState::Waiting(_)) && self.execution.is_parked() {
+            return Some(since);
+        }
+        let park_after = self.registry.reading.thresholds.park_after;
+        self.execution.waits_for_children().then(|| since.saturating_add(park_after))
     }
 
-    /// Records that the execution is parked, although nothing has happened: it has only waited for its children for a while.
-    async fn park_beside_children(&mut self) -> Result<(), Exit> {
+    /// Records that the execution is parked, although nothing has happened: it waits for other executions.
+    async fn park_quietly(&mut self) -> Result<(), Exit> {
         let park_after = self.registry.reading.thresholds.park_after;
         let parked = summary_of(&self.name, &self.execution, &self.secrets, self.now(), park_after, Idleness::Quiet);
         if !parked.parked {

@@ -11,7 +11,7 @@ const PATIENCE: usize = 2_000;
 fn plan(home: &Home, name: &str, limit: &str) -> String {
     home.file(
         name,
-        &format!("{{id: deploy, limits: [{{key: deploy, {limit}}}], steps: [{{id: a, wait: {{signal: go}}}}]}}"),
+        format!("{{id: deploy, limits: [{{key: deploy, {limit}}}], steps: [{{id: a, wait: {{signal: go}}}}]}}"),
     )
 }
 
