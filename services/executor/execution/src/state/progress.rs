@@ -47,6 +47,8 @@ pub struct ExecutionProgress {
     pub(crate) account: Account,
     /// When the first step of each group with a time limit started, since the execution was last retried.
     pub(crate) groups: BTreeMap<String, Timestamp>,
+    /// The groups with `fail_fast` of which a step has failed, with the first that did.
+    pub(crate) failed_groups: BTreeMap<String, StepKey>,
 }
 
 impl ExecutionProgress {
@@ -74,6 +76,7 @@ impl ExecutionProgress {
             first_failure: None,
             totals: Totals { total: steps, ..Totals::default() },
             groups: BTreeMap::new(),
+            failed_groups: BTreeMap::new(),
             account: Account::with_spent(created.spent),
         }
     }
