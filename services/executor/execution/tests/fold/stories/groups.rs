@@ -1,10 +1,12 @@
 //! Groups of steps: with a time limit, and with `fail_fast`.
 
-use belay_execution::{Body, OperationEvent, StepEvent, Work};
+use belay_execution::{
+    Body, DecideContext, Json, OperationEvent, Progress, SkipReason, StepEvent, StepState, Timestamp, Work,
+};
 use belay_plan::RunWhen;
 use serde_json::json;
 
-use crate::support::{Play, story};
+use crate::support::{Play, failure, step, story};
 
 /// The time limits of the calls that were requested, by step, in seconds.
 fn limits(play: &Play) -> Vec<(String, u64)> {
@@ -216,6 +218,27 @@ fn entries_that_have_not_started_do_not_and_rounds_go_on() {
         failure.message,
         "2 of 2 calls did not start: `a` failed, and no step of the group `g` starts after that"
     );
+}
+
+// A list may need a blob before it is read: what it lists once its group has failed does not start.
+#[test]
+fn entries_that_are_listed_after_the_failure_do_not_start() {
+    let is_start =
+        |body: &Body| matches!(body, Body::Step { step, event: StepEvent::Started, .. } if step.as_str() == "each");
+    let play =
+        story("each; a").fail_fast_group("g", "each a").for_each("each", json!([1, 2])).condition("a", "true").play();
+    let mut now = play.just_after(is_start);
+    let (failure, progress) = (failure("invalid"), Progress::default());
+    now.record(Timestamp::from_micros(1), None, step("a", 0, StepEvent::Failed { failure, progress })).unwrap();
+    let items = vec![Json::canonical(&json!(1)), Json::canonical(&json!(2))];
+    now.record(Timestamp::from_micros(1), None, step("each", 1, StepEvent::ItemsListed { first: 0, items })).unwrap();
+    now.advance(DecideContext { now: now.last_time(), ledger_id: "" });
+    let ends = ["each~0", "each~1", "each"].map(|id| {
+        let step = now.step(now.step_key(id).unwrap());
+        (step.state(), step.skipped_group().map(str::to_owned), step.skipped().map(|(reason, _)| reason))
+    });
+    let skipped = (StepState::Skipped, Some("g".to_owned()), Some(SkipReason::StopOnError));
+    assert_eq!(ends, [skipped.clone(), skipped, (StepState::Failed, None, None)]);
 }
 
 // A retry makes what failed and what the failure kept from starting, and nothing else; the group fails anew with the next failure.
