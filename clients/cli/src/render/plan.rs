@@ -106,7 +106,7 @@ pub(super) fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> 
         conditions.push(words::budget_limits(budget));
     }
     for group in &step.fail_fast_groups {
-        conditions.push(format!("none of the group {} after one that fails", clean(group)));
+        conditions.push(format!("of the group {}, which fails fast", clean(group)));
     }
     for limit in &step.group_timeouts {
         let timeout = limit.timeout.as_ref().map(|timeout| time::short(time::duration(timeout))).unwrap_or_default();

@@ -72,7 +72,7 @@ steps:
 ",
     );
     let graph = home.run(["plan", "graph", "plan.yaml"]);
-    assert!(graph.code == 0 && graph.out.contains("none of the group checks after one that fails"), "{graph:?}");
+    assert!(graph.code == 0 && graph.out.contains("of the group checks, which fails fast"), "{graph:?}");
     let server = home.serve();
     let mut run = home.start(["run", &plan, "--id", "x"]);
     let why = "types failed, and no step of the group checks starts after that";
