@@ -153,7 +153,7 @@ fn what(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<(Style, St
             )
         }
         Kind::StepSkipped(skipped) => {
-            let because = words::skipped(skipped.reason(), &skipped.because);
+            let because = words::skipped(skipped.reason(), &skipped.because, &skipped.group);
             (Style::Dim, format!("skipped: {because}{}", progress(skipped.progress.as_ref())))
         }
         Kind::StepCancelled(cancelled) => (Style::Warn, format!("cancelled{}", progress(cancelled.progress.as_ref()))),

@@ -201,7 +201,7 @@ pub(crate) fn nothing(wanted: &OutputFilter, tracked: &TrackedExecution) -> Stri
         State::Completed | State::Failed if wanted.failed => format!("no attempt of {id} has failed"),
         State::Completed | State::Failed => format!("{id} printed nothing"),
         State::Cancelled => format!("{id} was cancelled"),
-        State::Skipped => format!("{id} was skipped: {}", words::skipped(step.skip_reason(), &step.skipped_because)),
+        State::Skipped => format!("{id} was skipped: {}", words::skipped_step(step)),
         state => format!("{id} has not ended: {}", words::step_state(state)),
     }
 }

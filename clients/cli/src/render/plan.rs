@@ -105,6 +105,9 @@ pub(super) fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> 
     if let Some(budget) = &step.budget {
         conditions.push(words::budget_limits(budget));
     }
+    for group in &step.fail_fast_groups {
+        conditions.push(format!("of the group {}, which fails fast", clean(group)));
+    }
     for limit in &step.group_timeouts {
         let timeout = limit.timeout.as_ref().map(|timeout| time::short(time::duration(timeout))).unwrap_or_default();
         conditions.push(format!("at most {timeout} with the group {}", clean(&limit.group)));

@@ -417,7 +417,7 @@ fn skipped(explanation: &Explanation) -> Option<Line> {
 fn skipped_first(explanation: &Explanation) -> Option<Line> {
     let mut skipped = explanation.skipped_steps.iter();
     let first = skipped.next()?;
-    let why = words::skipped(first.skip_reason(), &first.skipped_because);
+    let why = words::skipped(first.skip_reason(), &first.skipped_because, &first.skipped_group);
     let ids: Vec<&str> = skipped.map(|step| step.step_id.as_str()).collect();
     let all = ids.len() + left_out(explanation.left_out_skipped_steps);
     let more = if ids.is_empty() { String::new() } else { format!("; {all} more: {}", named(&ids, all)) };

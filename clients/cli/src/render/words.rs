@@ -151,14 +151,22 @@ fn named_outcomes(step: &StepSpec, before: &str) -> Option<Vec<Outcome>> {
     Some(named.outcomes().collect())
 }
 
-/// Why a step was skipped, after `skipped: `: `depends on fetch, which failed`.
-pub(crate) fn skipped(reason: SkipReason, because: &str) -> String {
+/// Why a step was skipped, after `skipped: `.
+pub(crate) fn skipped_step(step: &Step) -> String {
+    skipped(step.skip_reason(), &step.skipped_because, &step.skipped_group)
+}
+
+/// Why a step was skipped, after `skipped: `: `depends on fetch, which failed`. `group`: the one with `fail_fast` in which that step failed.
+pub(crate) fn skipped(reason: SkipReason, because: &str, group: &str) -> String {
     let step = if because.is_empty() { "a step" } else { because };
     match reason {
         SkipReason::DependencyFailed => format!("depends on {step}, which failed"),
         SkipReason::DependencySkipped => format!("depends on {step}, which did not complete"),
         SkipReason::ConditionFalse if because.is_empty() => "its condition is false".to_owned(),
         SkipReason::ConditionFalse => format!("it runs after another end of {step}"),
+        SkipReason::StopOnError if !group.is_empty() => {
+            format!("{step} failed, and no step of the group {group} starts after that")
+        }
         SkipReason::StopOnError => format!("{step} failed before it could start"),
         SkipReason::Cancelled => "the execution was cancelled".to_owned(),
         SkipReason::TimedOut => "the execution ran out of time".to_owned(),

@@ -74,6 +74,7 @@ pub enum Violation {
     #[error("the last attempt of step `{0}` failed in another way")] OtherFailure(StepId),
     #[error("step `{0}` has no failed call whose place an earlier result takes")] NoCachedResult(StepId),
     #[error("step `{0}` depends on no step because of which it is skipped")] NoSkipCause(StepId),
+    #[error("step `{step}` is in no group `{group}` in which that step has failed because of which it is skipped")] NoFailedGroup { step: StepId, group: String },
     #[error("step `{0}` has started, and can no longer be skipped")] SkippedLate(StepId),
     #[error("step `{0}` is one that the plan still has")] StillPlanned(StepId),
     #[error("step `{step}`, which is {state:?} in attempt {attempt}, does not run for each entry of a list now")] NotListing { step: StepId, state: StepState, attempt: u32 },

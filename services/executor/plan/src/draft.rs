@@ -148,6 +148,9 @@ pub struct StepDraft {
     /// The longest times of the groups that it stands in, by their ids: from the start of the first of a group's steps.
     #[serde(default, with = "duration::map", skip_serializing_if = "BTreeMap::is_empty")]
     pub group_timeouts: BTreeMap<String, Duration>,
+    /// The groups with `fail_fast` that it stands in, by their ids, the innermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fail_fast_groups: Vec<String>,
     /// The longest time for one attempt; `None` means the tool's default.
     #[serde(default, with = "duration::option", skip_serializing_if = "Option::is_none")]
     pub attempt_timeout: Option<Duration>,

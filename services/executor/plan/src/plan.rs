@@ -66,6 +66,7 @@ pub struct StepSpec {
     pub(crate) repeat: Option<Repeat>,
     pub(crate) fail_fast: bool,
     pub(crate) group_timeouts: BTreeMap<String, Duration>,
+    pub(crate) fail_fast_groups: Vec<String>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) attempt_timeout: Option<Duration>,
     pub(crate) exclusive: bool,

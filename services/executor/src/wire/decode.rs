@@ -403,7 +403,8 @@ fn decode_kind(
             let reason = known(skipped.reason, "the reason of a skipped step").map_err(unknown)?;
             let reason = skip_reason_from(reason).ok_or_else(|| lacks("its reason"))?;
             let because = Some(skipped.because).filter(|because| !because.is_empty()).map(StepId::from);
-            step(subject, StepEvent::Skipped { reason, because, progress: progress(skipped.progress) })
+            let group = Some(skipped.group).filter(|group| !group.is_empty());
+            step(subject, StepEvent::Skipped { reason, because, group, progress: progress(skipped.progress) })
         }
         Kind::StepCancelled(cancelled) => {
             step(subject, StepEvent::Cancelled { progress: progress(cancelled.progress) })

@@ -280,9 +280,10 @@ fn step_kind(attempt: u32, event: &StepEvent) -> Kind {
             attempts: count(attempt),
             progress: progress(done),
         }),
-        StepEvent::Skipped { reason, because, progress: done } => Kind::StepSkipped(v1::StepSkipped {
+        StepEvent::Skipped { reason, because, group, progress: done } => Kind::StepSkipped(v1::StepSkipped {
             reason: skip_reason(*reason).into(),
             because: because.as_ref().map(|because| because.as_str().to_owned()).unwrap_or_default(),
+            group: group.clone().unwrap_or_default(),
             progress: progress(done),
         }),
         StepEvent::Cancelled { progress: done } => Kind::StepCancelled(v1::StepCancelled { progress: progress(done) }),

@@ -303,6 +303,7 @@ pub(crate) fn step(name: &ExecutionName, execution: &Execution, view: StepView<'
         failure: view.failure().map(failure),
         skip_reason: view.skipped().map_or(v1::SkipReason::Unspecified, |(reason, _)| skip_reason(reason)).into(),
         skipped_because: view.skipped().and_then(|(_, because)| because).map(id).unwrap_or_default(),
+        skipped_group: view.skipped_group().unwrap_or_default().to_owned(),
         waiting: view.waiting().map(|waiting| waiting_reason(name, execution, waiting)),
         approvals: view.approvals().map(str::to_owned).collect(),
         failed_attempts: view.failed_attempts().iter().map(|failed| failed_attempt(failed, details)).collect(),

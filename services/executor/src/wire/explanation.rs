@@ -186,5 +186,6 @@ pub(crate) fn skipped_step(skipped: &SkippedStep) -> v1::SkippedStep {
         skip_reason: skip_reason(skipped.reason).into(),
         skipped_because: skipped.because.as_ref().map(|step| step.as_str().to_owned()).unwrap_or_default(),
         follows_failure: skipped.follows_failure,
+        skipped_group: skipped.group.clone().unwrap_or_default(),
     }
 }

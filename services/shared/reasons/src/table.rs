@@ -247,7 +247,7 @@ table! {
     "The message has the value and the limit: correct the plan or the step that makes the list, and run `belay executions retry ID --plan FILE`."
 
     ITEMS_FAILED Calls 30 true [Crash RateLimit Fatal AgentUnavailable Transient Timeout InvalidArguments InvalidResult PreconditionFailed PostconditionFailed SandboxViolation ApprovalDenied PolicyDenied BudgetExhausted OutcomeUnknown Internal] []
-    "A step that runs for each entry of a list has failed, because the steps for some entries have. The others have run to their end."
+    "A step that runs for each entry of a list has failed, because the steps for some entries have, or did not start after another step of its group had failed. The others have run to their end."
     "The message names the first; `belay why ID` shows why it failed. `belay executions retry ID` runs those that failed again, and keeps the others."
 
     ROUNDS_EXHAUSTED Calls 30 false [PostconditionFailed] []

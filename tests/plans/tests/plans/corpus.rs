@@ -25,7 +25,7 @@ fn every_bad_plan_is_refused_in_the_words_that_are_expected() {
     let mut failures = Vec::new();
     let mut names = HashSet::new();
     let plans = bad::plans();
-    assert!(plans.len() >= 150, "there are {} bad plans", plans.len());
+    assert!(plans.len() >= 500, "there are {} bad plans", plans.len());
     for (group, plan) in &plans {
         assert!(names.insert((group, &plan.name)), "{group}: two plans are called {}", plan.name);
         for &format in plan.formats() {

@@ -87,6 +87,7 @@ fn a_run_reads_like_a_log() {
                 reason: SkipReason::DependencyFailed.into(),
                 because: "fetch".to_owned(),
                 progress: done(2),
+                group: String::new(),
             }),
         ),
         rendered("fetch", 1, Kind::StepCompleted(StepCompleted { progress: done(1), duration: seconds(2) })),

@@ -102,7 +102,7 @@ pub(super) fn step_row(step: &Step, now: Duration) -> Vec<(Style, String)> {
         notes.push(format!("and {} waiting for approval", time::short(waited)));
     }
     if state == State::Skipped {
-        notes.push(words::skipped(step.skip_reason(), &step.skipped_because));
+        notes.push(words::skipped_step(step));
     } else if let Some(failure) = step.failure.as_ref().filter(|_| state != State::Completed) {
         notes.push(words::failure(failure));
     }

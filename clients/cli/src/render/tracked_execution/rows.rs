@@ -166,9 +166,7 @@ impl TrackedExecution {
                 let why = step.failure.as_ref().map(words::failure).unwrap_or_default();
                 (Style::Bad, "✗", format!("{why}{attempts}"))
             }
-            State::Skipped => {
-                (Style::Dim, "-", format!("skipped: {}", words::skipped(step.skip_reason(), &step.skipped_because)))
-            }
+            State::Skipped => (Style::Dim, "-", format!("skipped: {}", words::skipped_step(step))),
             State::Cancelled => (Style::Warn, "-", "cancelled".to_owned()),
             State::Compensated => (Style::Dim, "↶", format!("undone: {}", self.what(place))),
             _ => {

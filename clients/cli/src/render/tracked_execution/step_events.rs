@@ -58,6 +58,7 @@ impl TrackedExecution {
             StepChange::Ended(StepEnd::Skipped(skipped)) => {
                 step.skip_reason = skipped.reason;
                 step.skipped_because = skipped.because.clone();
+                step.skipped_group = skipped.group.clone();
                 State::Skipped
             }
             StepChange::Ended(StepEnd::Cancelled) => State::Cancelled,

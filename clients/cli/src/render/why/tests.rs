@@ -15,7 +15,8 @@ fn at(seconds: i64) -> Option<Timestamp> {
 
 fn skipped_because(id: &str, reason: SkipReason, because: &str, follows_failure: bool) -> SkippedStep {
     let (step_id, skipped_because) = (id.to_owned(), because.to_owned());
-    SkippedStep { step_id, skip_reason: reason.into(), skipped_because, follows_failure }
+    let skipped_group = String::new();
+    SkippedStep { step_id, skip_reason: reason.into(), skipped_because, follows_failure, skipped_group }
 }
 
 fn changes(id: &str, created: i32, modified: i32) -> StepChange {

@@ -64,7 +64,7 @@ impl Steps {
         }
     }
 
-    /// The step at which the reason for skipping a step begins: itself, or one that it depends on.
+    /// The step at which the reason for skipping a step begins: itself, one that it depends on, or one whose failure has skipped its group.
     pub(crate) fn skipped_because(&self, step: StepKey) -> StepKey {
         let mut step = step;
         while let Some((SkipReason::DependencySkipped | SkipReason::DependencyFailed, Some(because))) =
@@ -72,7 +72,10 @@ impl Steps {
         {
             step = because;
         }
-        step
+        match (self[step].skipped, &self[step].skipped_group) {
+            (Some((_, Some(failed))), Some(_)) => failed,
+            _ => step,
+        }
     }
 }
 

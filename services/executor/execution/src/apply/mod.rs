@@ -1,10 +1,12 @@
 //! The fold: applies one event to the state of an execution.
 //!
 //! No decision is made here. Two changes follow from an event without one of their own, always in the same way, and are part of the format:
-//! a step becomes ready when its last dependency has ended as it wants, and is marked to be skipped when one ends otherwise.
+//! a step becomes ready when its last dependency has ended as it wants, and is marked to be skipped when one ends otherwise, or when another step of its
+//! group fails and the group has `fail_fast`.
 
 mod compensation;
 mod dependency;
+mod group;
 mod retry;
 mod step;
 mod update;

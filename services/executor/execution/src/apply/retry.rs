@@ -71,6 +71,7 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
     for step in steps.into_iter().chain(waiting) {
         execution.await_dependencies(step, time)?;
     }
+    execution.forget_failed_groups();
     if resumes {
         execution.progress.stop = None;
     }
@@ -93,6 +94,7 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
         execution.progress.resumed_after_end_at = Some(time);
         execution.forget_compensation();
     }
+    execution.mark_failed_groups();
     execution.progress.first_failure = execution.earliest_failure();
     execution.progress.deadline = retried.deadline;
     Ok(())

@@ -99,6 +99,7 @@ pub(super) fn apply(
             execution.progress.first_failure.get_or_insert_with(|| failure.clone());
             steps::for_each::failed(execution, step);
             execution.dependency_ended(step, time)?;
+            execution.group_failed(step);
             let undoes = execution.steps[step].spec.recovery(failure.class) == Some(RecoveryStrategy::Compensate);
             let stops = execution.plan().stop_on_error() || failure.class == ErrorClass::Fatal || undoes;
             // What is being undone is undone as far as it can be.
@@ -106,8 +107,12 @@ pub(super) fn apply(
                 execution.progress.stop = Some(Stop::Error { step });
             }
         }
-        StepEvent::Skipped { reason, because, .. } => {
+        StepEvent::Skipped { reason, because, group, .. } => {
             let because = because.as_ref().map(|because| execution.named(because)).transpose()?;
+            let of_failure = because.and_then(|because| execution.group_of_failure(step, because));
+            if let Some(group) = group.as_deref().filter(|group| of_failure != Some(group)) {
+                return Err(Violation::NoFailedGroup { step: id.clone(), group: group.to_owned() });
+            }
             let record = &execution.steps[step];
             // So that whoever asks for the first reason goes from step to step against the dependencies, and never round in a circle.
             let is_of_dependency = matches!(reason, SkipReason::DependencyFailed | SkipReason::DependencySkipped);
@@ -126,7 +131,10 @@ pub(super) fn apply(
             execution.transition_step(step, StepTrigger::Skipped, time)?;
             end(execution, step, time);
             execution.count(step, |totals| totals.skipped += 1);
-            execution.update_step(step, |record| record.skipped = Some((*reason, because)));
+            execution.update_step(step, |record| {
+                record.skipped = Some((*reason, because));
+                record.skipped_group = group.as_deref().map(Box::from);
+            });
             execution.dependency_ended(step, time)?;
         }
         StepEvent::Cancelled { .. } => {

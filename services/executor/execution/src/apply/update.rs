@@ -76,6 +76,7 @@ pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Time
         }
         execution.await_dependencies(step, time)?;
     }
+    execution.mark_failed_groups();
     for step in removed {
         execution.update_step(step, |record| record.end = Some(AttemptEnd::Removed));
     }

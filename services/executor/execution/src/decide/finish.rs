@@ -28,10 +28,11 @@ impl Execution {
             let progress = self.progress(counted + usize::from(record.is_counted()));
             let event = match record.state {
                 StepState::Ready | StepState::Pending if !record.has_started() => {
+                    let group = record.to_skip.and_then(|(reason, because)| self.skipping_group(step, reason, because));
                     let to_skip = record.to_skip.map(|(reason, because)| (reason, Some(because)));
                     let (reason, because) = to_skip.unwrap_or((reason, cause));
                     let because = because.map(|because| self.steps[because].id.clone());
-                    StepEvent::Skipped { reason, because, progress }
+                    StepEvent::Skipped { reason, because, group, progress }
                 }
                 StepState::Ready | StepState::BackingOff => StepEvent::Cancelled { progress },
                 StepState::Running if record.needs_operation() && !record.has_entries() => {

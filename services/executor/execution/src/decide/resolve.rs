@@ -29,17 +29,21 @@ impl Execution {
             AttemptEnd::Removed => StepEvent::Skipped {
                 reason: SkipReason::PlanUpdated,
                 because: None,
+                group: None,
                 progress: self.progress_with(step),
             },
-            AttemptEnd::SkipRequested => {
-                StepEvent::Skipped { reason: SkipReason::Requested, because: None, progress: self.progress_with(step) }
-            }
+            AttemptEnd::SkipRequested => StepEvent::Skipped {
+                reason: SkipReason::Requested,
+                because: None,
+                group: None,
+                progress: self.progress_with(step),
+            },
             AttemptEnd::Skipped => {
                 let reason = match self.created.approval_mode {
                     ApprovalMode::Wait => SkipReason::ApprovalSkipped,
                     ApprovalMode::Fail | ApprovalMode::Skip | ApprovalMode::Auto => SkipReason::NonInteractive,
                 };
-                StepEvent::Skipped { reason, because: None, progress: self.progress_with(step) }
+                StepEvent::Skipped { reason, because: None, group: None, progress: self.progress_with(step) }
             }
         };
         Some(self.about(step, record.attempt, event))
@@ -92,8 +96,16 @@ impl Execution {
     }
 
     pub(super) fn skip(&self, step: StepKey, reason: SkipReason, because: Option<StepKey>) -> Body {
+        let group = because.and_then(|because| self.skipping_group(step, reason, because));
         let because = because.map(|because| self.steps[because].id.clone());
         let record = &self.steps[step];
-        self.about(step, record.attempt, StepEvent::Skipped { reason, because, progress: self.progress_with(step) })
+        let progress = self.progress_with(step);
+        self.about(step, record.attempt, StepEvent::Skipped { reason, because, group, progress })
+    }
+
+    /// The group whose failure is the reason for which a step is marked to be skipped.
+    pub(super) fn skipping_group(&self, step: StepKey, reason: SkipReason, because: StepKey) -> Option<String> {
+        let group = self.group_of_failure(step, because).filter(|_| reason == SkipReason::StopOnError);
+        group.map(str::to_owned)
     }
 }

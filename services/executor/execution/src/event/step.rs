@@ -73,6 +73,8 @@ pub enum StepEvent {
         reason: SkipReason,
         /// The step because of which it is skipped.
         because: Option<StepId>,
+        /// The group with `fail_fast` in which that step failed; `None` for another reason.
+        group: Option<String>,
         /// The progress of the execution.
         progress: Progress,
     },

@@ -2,6 +2,7 @@
 
 mod account;
 mod cache;
+mod groups;
 mod index;
 mod operation;
 mod progress;

@@ -49,6 +49,8 @@ pub struct ExecutionProgress {
     pub(crate) limits: LimitState,
     /// When the first step of each group with a time limit started, since the execution was last retried.
     pub(crate) groups: BTreeMap<String, Timestamp>,
+    /// The groups with `fail_fast` of which a step has failed, with the first that did.
+    pub(crate) failed_groups: BTreeMap<String, StepKey>,
 }
 
 impl ExecutionProgress {
@@ -77,6 +79,7 @@ impl ExecutionProgress {
             totals: Totals { total: steps, ..Totals::default() },
             limits: LimitState::None,
             groups: BTreeMap::new(),
+            failed_groups: BTreeMap::new(),
             account: Account::with_spent(created.spent),
         }
     }

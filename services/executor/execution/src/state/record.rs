@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::{BTreeSet, HashMap, hash_map::Entry},
+    collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry},
     ops::{Deref, DerefMut, Index, IndexMut},
     sync::Arc,
     time::Duration,
@@ -145,6 +145,8 @@ pub(crate) struct StepProgress {
     pub(crate) failure: Option<Box<Failure>>,
     pub(crate) failed_attempts: Vec<FailedAttempt>,
     pub(crate) skipped: Option<(SkipReason, Option<StepKey>)>,
+    /// The group with `fail_fast` in which that step has failed; `None` when it was skipped for another reason.
+    pub(crate) skipped_group: Option<Box<str>>,
     /// Why it will be skipped: a step that it depends on ended otherwise than it wants.
     pub(crate) to_skip: Option<(SkipReason, StepKey)>,
     /// How its last operation ended, until the step is resolved by that.
@@ -381,6 +383,7 @@ impl StepRecord {
             failure: None,
             failed_attempts: Vec::new(),
             skipped: None,
+            skipped_group: None,
             to_skip: None,
             end: None,
             cache: None,
@@ -412,7 +415,7 @@ impl StepRecord {
         self.waited = Duration::ZERO;
         (self.output, self.failure, self.authorization) = (None, None, None);
         self.layer.clear();
-        (self.skipped, self.to_skip, self.end) = (None, None, None);
+        (self.skipped, self.skipped_group, self.to_skip, self.end) = (None, None, None, None);
         // Its last result can still take the place of the next.
         if let Some(cache) = &mut self.cache {
             (cache.used, cache.calls) = (None, Vec::new());
@@ -443,6 +446,8 @@ impl StepRecord {
 pub(crate) struct Steps {
     records: Vec<StepRecord>,
     keys: HashMap<StepId, StepKey>,
+    /// By group with `fail_fast`: its steps that do not start once one of them has failed, in order.
+    skippable: BTreeMap<String, Vec<StepKey>>,
 }
 
 impl Steps {
@@ -512,6 +517,12 @@ impl Steps {
             }
         }
         self.records.iter_mut().for_each(|record| record.dependents.sort_unstable());
+        self.skippable = self.find_skippable(&keys);
+    }
+
+    /// The steps of a group with `fail_fast` that do not start once one of them has failed, in order.
+    pub(crate) fn skippable(&self, group: &str) -> &[StepKey] {
+        self.skippable.get(group).map_or(&[], Vec::as_slice)
     }
 
     /// The step with this id.

@@ -139,6 +139,11 @@ impl<'a> StepView<'a> {
         self.record.skipped
     }
 
+    /// The group with `fail_fast` in which the step failed because of which it was skipped; `None` for another reason.
+    pub fn skipped_group(&self) -> Option<&str> {
+        self.record.skipped_group.as_deref()
+    }
+
     /// How many calls with the purpose of the current one, its own or that of a check, conflicted with another commit in this attempt.
     pub fn conflicts(&self) -> u32 {
         self.record.conflicts

@@ -16,7 +16,7 @@ use belay_reasons as reasons;
 use serde_json::Value;
 
 use super::{
-    entries::some_failed,
+    entries::{not_started, some_failed},
     layers,
     outputs::values,
     repeat::{self, Course},
@@ -73,7 +73,10 @@ fn with_room(
 fn commit_due(execution: &Execution, record: &StepRecord, listed: usize) -> Option<Json> {
     let is_due =
         record.has_one_effect() && record.spec.several().is_some_and(|several| several.calls().len() == listed);
-    let has_done = |&entry: &StepKey| matches!(execution.steps[entry].state, StepState::Completed | StepState::Skipped);
+    let has_done = |&entry: &StepKey| {
+        let entry = &execution.steps[entry];
+        matches!(entry.state, StepState::Completed | StepState::Skipped) && entry.skipped_group.is_none()
+    };
     if is_due && record.items.current().iter().all(has_done) { layers::commit(execution, record) } else { None }
 }
 
@@ -175,6 +178,9 @@ fn collect(execution: &Execution, record: &StepRecord, blobs: &dyn Blobs) -> Opt
     if let Some(first) = failed.next() {
         let entries = if record.spec.for_each().is_some() { "entries" } else { "calls" };
         return Some(Err(some_failed(first, 1 + failed.count(), record.items.current().len(), entries)));
+    }
+    if let Some(failure) = not_started(execution, record) {
+        return Some(Err(failure));
     }
     let size: u64 = steps().filter_map(|step| step.output.as_ref()).map(Payload::size).sum();
     if size > MAX_COLLECTED_BYTES {
@@ -281,6 +287,7 @@ pub(crate) fn listed(
     execution.update_step(step, |record| {
         (record.items.listed, record.items.open) = (Some(all), open);
     });
+    execution.mark_listed(step);
     Ok(())
 }
 
@@ -346,13 +353,24 @@ pub(crate) fn ended(execution: &mut Execution, step: StepKey) {
 /// An entry has failed: where its step fails fast, the entries that have not started are to be skipped.
 pub(crate) fn failed(execution: &mut Execution, entry: StepKey) {
     let record = &execution.steps[entry];
-    let Some(list) = record.runs_for().filter(|_| record.spec.fail_fast()) else { return };
+    if let Some(list) = record.runs_for().filter(|_| record.spec.fail_fast()) {
+        skip_unstarted(execution, list, entry);
+    }
+}
+
+/// Marks the entries or calls of a step that have not started: they are to be skipped because of one that has failed. Rounds after the first are made like
+/// further attempts, and what its calls have changed is committed once all have completed.
+pub(crate) fn skip_unstarted(execution: &mut Execution, list: StepKey, failed: StepKey) {
+    let record = &execution.steps[list];
+    if record.spec.repeat().is_some() && record.items.current().len() > 1 {
+        return;
+    }
     for index in 0..execution.steps[list].items.current().len() {
         let other = execution.steps[list].items.current()[index];
         let record = &execution.steps[other];
-        if record.state == StepState::Ready && !record.has_started() {
+        if record.state == StepState::Ready && !record.has_started() && !record.commits_step() {
             execution.update_step(other, |record| {
-                record.to_skip.get_or_insert((SkipReason::StopOnError, entry));
+                record.to_skip.get_or_insert((SkipReason::StopOnError, failed));
             });
         }
     }

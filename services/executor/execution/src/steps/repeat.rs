@@ -7,7 +7,10 @@ use belay_plan::Repeat;
 use belay_reasons as reasons;
 use serde_json::json;
 
-use super::{condition, entries::some_failed};
+use super::{
+    condition,
+    entries::{not_started, some_failed},
+};
 use crate::{Blobs, ErrorClass, Execution, Failure, Json, Payload, StepKey, StepState, Timestamp, state::StepRecord};
 
 /// The course of a step that repeats, as far as it is known.
@@ -24,6 +27,9 @@ pub(super) enum Course {
 pub(super) fn course(execution: &Execution, record: &StepRecord, repeat: &Repeat, blobs: &dyn Blobs) -> Option<Course> {
     let rounds = record.items.current();
     let Some(&last) = rounds.last() else { return Some(Course::Round(round(record, 0))) };
+    if let Some(failure) = not_started(execution, record) {
+        return Some(Course::Failed(failure));
+    }
     let last_round = &execution.steps[last];
     match (last_round.state, &last_round.output) {
         (StepState::Completed, Some(output)) => match condition::holds(execution, last, None, repeat.until(), blobs)? {

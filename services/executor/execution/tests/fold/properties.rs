@@ -352,6 +352,7 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             for_each,
             fail_fast: false,
             group_timeouts: Default::default(),
+            fail_fast_groups: Vec::new(),
             repeat: seed.repeat.map(|(until, max, delay)| RepeatDraft {
                 until: until.replace("SELF", &format!("s{place}")),
                 max,
@@ -464,6 +465,13 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
         if seed.rank % 5 == 0 {
             step.group_timeouts = [("g".to_owned(), Duration::from_secs(9))].into();
         }
+        // Most steps stand in a group that fails fast, some of these in one within it.
+        let groups: &[&str] = match seed.rank % 4 {
+            0 => &["inner", "outer"],
+            1 | 2 => &["outer"],
+            _ => &[],
+        };
+        step.fail_fast_groups = groups.iter().map(|group| (*group).to_owned()).collect();
     }
     let have_entries: BTreeSet<String> =
         steps.iter().filter(|step| has_entries(step)).map(|step| step.id.clone()).collect();

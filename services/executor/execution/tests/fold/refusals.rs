@@ -32,7 +32,11 @@ fn cancelled(attempt: u32) -> Body {
 }
 
 fn skipped(id: &str, attempt: u32) -> Body {
-    step(id, attempt, StepEvent::Skipped { reason: SkipReason::Cancelled, because: None, progress: PROGRESS })
+    step(
+        id,
+        attempt,
+        StepEvent::Skipped { reason: SkipReason::Cancelled, because: None, group: None, progress: PROGRESS },
+    )
 }
 
 fn unknown() -> Body {
@@ -138,6 +142,28 @@ fn after_a_call_has_completed() {
     assert_eq!(refusal(now, stopped("a", 1, 1)), "`a` 1.1 is not in flight");
 }
 
+// A group is named only where one of its steps has failed, for a step of it that the failure skips, and with that step.
+#[test]
+fn after_a_step_of_a_group_failed() {
+    let has_failed = |body: &Body| matches!(body, Body::Step { event: StepEvent::Failed { .. }, .. });
+    let now = &story("a; b; keep after a; aside")
+        .fail_fast_group("g", "a b keep")
+        .run_when("keep", belay_plan::RunWhen::Always)
+        .replies("a: invalid")
+        .play()
+        .just_after(has_failed);
+    let by_group = |id: &str, because: &str, group: &str| {
+        let (because, group) = (Some(because.into()), Some(group.to_owned()));
+        step(id, 0, StepEvent::Skipped { reason: SkipReason::StopOnError, because, group, progress: PROGRESS })
+    };
+    for (id, because, group) in [("b", "aside", "g"), ("b", "a", "h"), ("keep", "a", "g"), ("aside", "a", "g")] {
+        let expected = format!(
+            "step `{id}` is in no group `{group}` in which that step has failed because of which it is skipped"
+        );
+        assert_eq!(refusal(now, by_group(id, because, group)), expected);
+    }
+}
+
 // A step whose call was discarded continues in its attempt.
 #[test]
 fn after_a_call_was_discarded() {
@@ -216,7 +242,8 @@ fn a_condition_fails_no_step_before_the_execution_has_started() {
 // A step that depends on it has gone on by then, and could not wait for it when a later version of the plan had it again.
 #[test]
 fn a_step_that_the_plan_has_is_not_skipped_as_removed() {
-    let removed = StepEvent::Skipped { reason: SkipReason::PlanUpdated, because: None, progress: PROGRESS };
+    let removed =
+        StepEvent::Skipped { reason: SkipReason::PlanUpdated, because: None, group: None, progress: PROGRESS };
     let now = &story("a; b after a").play().just_after(|body| matches!(body, Body::Execution(_)));
     assert_eq!(refusal(now, step("a", 0, removed)), "step `a` is one that the plan still has");
 }
@@ -230,7 +257,8 @@ fn a_step_that_the_plan_has_again_at_once_is_one_of_it() {
         let event = Event { sequence: now.last_sequence() + 1, time: now.created_at(), actor: None, body };
         now.apply(&event).unwrap();
     }
-    let removed = StepEvent::Skipped { reason: SkipReason::PlanUpdated, because: None, progress: PROGRESS };
+    let removed =
+        StepEvent::Skipped { reason: SkipReason::PlanUpdated, because: None, group: None, progress: PROGRESS };
     assert_eq!(refusal(&now, step("c", 0, removed)), "step `c` is one that the plan still has");
     assert_eq!(now.step(now.step_key("c").unwrap()).state(), StepState::Pending);
 }

@@ -24,6 +24,7 @@ fn step(place: usize, depends_on: Option<usize>) -> StepDraft {
         repeat: None,
         fail_fast: false,
         group_timeouts: Default::default(),
+        fail_fast_groups: Vec::new(),
         fallback: Vec::new(),
         compensate: None,
         resources: Vec::new(),

@@ -189,7 +189,7 @@ fn everything(now: &Execution) -> Vec<Body> {
             retry,
             StepEvent::Completed { progress, duration: Duration::ZERO },
             StepEvent::Failed { failure: failure("invalid"), progress },
-            StepEvent::Skipped { reason: SkipReason::Cancelled, because: None, progress },
+            StepEvent::Skipped { reason: SkipReason::Cancelled, because: None, group: None, progress },
             StepEvent::Cancelled { progress },
             StepEvent::OutcomeUnknown { failure: failure("unknown") },
             StepEvent::Resolved { resolution: belay_execution::Resolution::Again, reason: String::new() },

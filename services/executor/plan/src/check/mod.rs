@@ -32,6 +32,9 @@ use crate::{
 /// The maximum number of comparisons spent on "did you mean" in one plan: enough for two mistyped ids in a plan of 10,000 steps.
 const MAX_COMPARISONS: usize = 20_000;
 
+/// The problem of a duration that is longer than any may be.
+pub(crate) const TOO_LONG: &str = "must be at most 365 days, which is 8760h";
+
 /// The problem of a step or a group that uses both `run_when` and `on` to say after which ends it runs.
 pub(crate) const JOINED_TWICE: &str = "is about all steps that this one depends on, and `depends_on` names outcomes of one with `on`: say it in one of the \
                                       two, such as `on: [success, failure, skipped]` for a step that may end in any way";
@@ -470,9 +473,7 @@ impl<'d> Checker<'d> {
     fn duration(&mut self, path: &FieldPath, duration: Option<Duration>) {
         match duration {
             Some(Duration::ZERO) => self.rule(path, || "must be longer than 0".to_owned()),
-            Some(duration) if duration > MAX_DURATION => {
-                self.rule(path, || "must be at most 365 days, which is 8760h".to_owned())
-            }
+            Some(duration) if duration > MAX_DURATION => self.rule(path, || TOO_LONG.to_owned()),
             _ => {}
         }
     }

@@ -55,6 +55,7 @@ impl Checker<'_> {
             self.input(field, input);
         } else {
             self.results_of_entries(field, reference, steps);
+            self.output_of_plan(field, reference, steps);
             self.unambiguous(field, reference);
             let explain = "`${…}` names a step of this plan; `$${` stands for the text `${`";
             self.named_step(field, reference.step(), steps, explain);

@@ -43,7 +43,9 @@ impl Checker<'_> {
         let for_each = step.for_each.as_ref().and_then(|list| self.list(&path.key("for_each"), list));
         if step.fail_fast && step.for_each.is_none() && !matches!(step.kind, StepKindDraft::Calls { .. }) {
             self.rule(&path.key("fail_fast"), || {
-                "is for steps with `for_each` or `calls`, and this one has none: remove it, or write `stop_on_error` in the plan".to_owned()
+                "is for steps with `for_each` or `calls`, and this one has none: remove it, write it on the group of the step, or write \
+                 `stop_on_error` in the plan"
+                    .to_owned()
             });
         }
         let until = step.repeat.as_ref().and_then(|repeat| self.repeat(&path, step, repeat));
@@ -84,6 +86,7 @@ impl Checker<'_> {
                 continue;
             }
             self.results(&field, site, step, reference, steps);
+            self.output_of_plan(&field, reference, steps);
             if reads_own_result(site, step) && reference.step() == step.id {
                 continue;
             }
@@ -104,6 +107,7 @@ impl Checker<'_> {
         dependencies.dedup();
         self.duration(&path.key("timeout"), step.timeout);
         self.group_timeouts(&path.key("group_timeouts"), position, steps);
+        self.fail_fast_groups(&path.key("fail_fast_groups"), &step.fail_fast_groups);
         self.duration(&path.key("attempt_timeout"), step.attempt_timeout);
         if let Some(retry) = &step.retry {
             self.retry(&path.key("retry"), retry);

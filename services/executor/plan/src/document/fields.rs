@@ -9,6 +9,7 @@ use crate::{
 };
 
 use super::{
+    elsewhere::instead,
     finding::Finding,
     locate::other_names,
     tree::{Entry, Kind, Node},
@@ -97,6 +98,10 @@ impl<'n> Value<'n> {
         let alone = match &self.node.kind {
             Kind::Text(text) => shown(text),
             Kind::Number(number) => number.to_string(),
+            Kind::Map(_) => {
+                self.refuse(report, || format!("must be a list of {what}"));
+                return Vec::new();
+            }
             _ => return self.list(report, what),
         };
         self.refuse(report, || format!("must be a list of {what}: write [{alone}]"));
@@ -106,7 +111,8 @@ impl<'n> Value<'n> {
     /// The entries of a list; none when the value is not a list.
     pub(super) fn list(&self, report: &mut Report, what: &str) -> Vec<Value<'n>> {
         let Kind::List(entries) = &self.node.kind else {
-            self.refuse(report, || format!("must be a list of {what}"));
+            let way_out = if matches!(self.node.kind, Kind::Map(_)) { ": write it in a list, [{…}]" } else { "" };
+            self.refuse(report, || format!("must be a list of {what}{way_out}"));
             return Vec::new();
         };
         entries.iter().enumerate().map(|(index, node)| Value { path: self.path.index(index), node }).collect()
@@ -197,11 +203,13 @@ impl<'n> Fields<'n> {
             if names().any(|known| known == name) {
                 continue;
             }
-            report.refuse(&self.path.key(name.to_owned()), entry.key.offset, || match nearest(name, names()) {
-                Some(near) => {
+            let found = (instead(name, &self.known), nearest(name, names()));
+            report.refuse(&self.path.key(name.to_owned()), entry.key.offset, || match found {
+                (Some(instead), _) => format!("there is no field `{}` here: {instead}", shown(name)),
+                (None, Some(near)) => {
                     format!("there is no field `{}` here; did you mean `{near}`?{}", shown(name), look_alikes(name))
                 }
-                None => format!(
+                (None, None) => format!(
                     "there is no field `{}` here, only {}{}",
                     shown(name),
                     self.known.join(", "),

@@ -42,6 +42,8 @@ pub(super) struct Group<'n> {
     pub(super) retry: Option<RetryPolicy>,
     /// From the start of the first of its steps.
     pub(super) timeout: Option<Duration>,
+    /// Whether none of its steps starts once one of them has failed.
+    pub(super) fail_fast: bool,
     pub(super) attempt_timeout: Option<Duration>,
     /// Its steps, and those of the groups in it.
     pub(super) steps: Range<usize>,
@@ -165,6 +167,9 @@ impl<'n> StepsAndGroups<'n> {
                 draft.group.clone_from(&group.id);
                 if let Some(timeout) = group.timeout {
                     draft.group_timeouts.insert(group.id.clone(), timeout);
+                }
+                if group.fail_fast {
+                    draft.fail_fast_groups.push(group.id.clone());
                 }
                 // What undoes a step, and what is checked after its call, may name the step itself.
                 let begins = !draft.depends_on.iter().any(|on| own.contains(&on.step))

@@ -3,6 +3,7 @@
 //! The text is parsed into a tree with positions ([`tree`]), the tree is converted to a draft ([`read`]), and the draft is checked like any
 //! other. Violations are reported with the author's field names, lines and columns ([`locate`]).
 
+mod elsewhere;
 mod fields;
 mod files;
 mod finding;

@@ -52,6 +52,7 @@ impl StepSpec {
             for_each: self.for_each.as_ref().map(|list| list.source().clone()),
             fail_fast: self.fail_fast,
             group_timeouts: self.group_timeouts.clone(),
+            fail_fast_groups: self.fail_fast_groups.clone(),
             repeat: self.repeat.as_ref().map(Repeat::to_draft),
             timeout: self.timeout,
             attempt_timeout: self.attempt_timeout,

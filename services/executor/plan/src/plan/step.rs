@@ -78,6 +78,11 @@ impl StepSpec {
         &self.group_timeouts
     }
 
+    /// The groups that it stands in of which no step starts once one has failed, by their ids, the innermost first.
+    pub fn fail_fast_groups(&self) -> &[String] {
+        &self.fail_fast_groups
+    }
+
     /// Until when it runs again; `None` when it does not.
     pub fn repeat(&self) -> Option<&Repeat> {
         self.repeat.as_ref()

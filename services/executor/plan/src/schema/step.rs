@@ -100,6 +100,12 @@ pub(super) fn step() -> Value {
             "maxProperties": MAX_NESTED_GROUPS,
             "additionalProperties": duration("From the start of the first of the group's steps."),
         },
+        "fail_fast_groups": optional(json!({
+            "description": "The groups with `fail_fast` that the step stands in, by their ids, the innermost first; a group's own `fail_fast` is given to its steps.",
+            "type": "array",
+            "maxItems": MAX_NESTED_GROUPS,
+            "items": {"type": "string", "minLength": 1, "maxLength": MAX_STEP_ID_CHARS},
+        })),
         "on_error": {"anyOf": [{"$ref": "#/$defs/on_error"}, {"type": "null"}]},
         "order": optional(json!({
             "description": "Its position in the plan, instead of its position in the list; all steps have it, or none.",
@@ -285,6 +291,10 @@ pub(super) fn group(step: &Value, steps: &Value) -> Value {
     fields["steps"] = steps.clone();
     fields["timeout"] =
         optional(duration("The longest time from the start of the first of its steps to the end of the last."));
+    fields["fail_fast"] = optional(json!({
+        "description": "Whether no more of its steps start once one of them has failed; those that run are not stopped, and those that run after a failure still do.",
+        "type": "boolean", "default": false,
+    }));
     rules.push(present_as_any("id"));
     rules.extend(joins_once());
     let description = format!(

@@ -121,11 +121,19 @@ impl Reference {
         }
     }
 
+    /// The member of the value that the path begins with; `None` for the value itself, and for an entry of a list.
+    pub(crate) fn first_name(&self) -> Option<&str> {
+        match self.path.first() {
+            Some(Accessor::Name(name)) => Some(name),
+            Some(Accessor::Index(_)) | None => None,
+        }
+    }
+
     pub(super) fn path(&self) -> &[Accessor] {
         &self.path
     }
 
-    /// The first `depth` parts of the path as text, such as `step-1.result.list[0]`.
+    /// The first `depth` parts of the path as text for messages, such as `step-1.result.list[0]`.
     pub(super) fn prefix(&self, depth: usize) -> impl fmt::Display {
         fmt::from_fn(move |f| {
             if self.root.is_empty() {
@@ -138,8 +146,10 @@ impl Reference {
             for accessor in &self.path[..depth] {
                 match accessor {
                     Accessor::Index(index) => write!(f, "[{index}]")?,
-                    Accessor::Name(name) if !name.is_empty() && name.chars().all(is_name_char) => write!(f, ".{name}")?,
-                    Accessor::Name(name) => write!(f, "[{}]", serde_json::Value::from(name.as_str()))?,
+                    Accessor::Name(name) if !name.is_empty() && name.chars().all(is_name_char) => {
+                        write!(f, ".{}", shown(name))?;
+                    }
+                    Accessor::Name(name) => write!(f, "[{}]", serde_json::Value::from(shown(name)))?,
                 }
             }
             Ok(())

@@ -142,7 +142,8 @@ fn outputs_and_files_derive_from_the_outputs_that_their_step_depends_on() {
     let mut story = Story::of(CHAIN);
     let (files, write) = story.run("write", 1, vec![written("a"), written("b")]);
     let (changed, read) = story.run("read", 1, vec![file("b", ChangeKind::Modified, "sha256:2", "sha256:1")]);
-    let skipped = StepEvent::Skipped { reason: SkipReason::Requested, because: None, progress: Progress::default() };
+    let skipped =
+        StepEvent::Skipped { reason: SkipReason::Requested, because: None, group: None, progress: Progress::default() };
     story.step("never", 0, skipped);
     let (_, last) = story.run("last", 1, Vec::new());
     assert_eq!(

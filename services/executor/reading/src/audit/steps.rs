@@ -79,12 +79,16 @@ pub(super) fn step(step: &StepId, attempt: u32, event: &StepEvent) -> Words {
             let details = json!({"attempts": attempt, "failure": failure(cause)});
             Words::new(Minimal, Error, format!("Step `{step}` failed after {attempts}: {}", cause.message), details)
         }
-        StepEvent::Skipped { reason, because: on, .. } => {
+        StepEvent::Skipped { reason, because: on, group, .. } => {
             let (why, severity) = skipped(*reason);
             let on = on.as_ref().map(|on| on.as_str());
             let which = on.map(|on| format!(" (step `{on}`)")).unwrap_or_default();
-            let details = json!({"reason": name(*reason), "because": on});
-            Words::new(Minimal, severity, format!("Step `{step}` skipped: {why}{which}"), details)
+            let mut details = json!({"reason": name(*reason), "because": on});
+            let of_group = group.as_ref().map(|group| format!(" of the group `{group}`")).unwrap_or_default();
+            if let Some(group) = group {
+                details["group"] = group.as_str().into();
+            }
+            Words::new(Minimal, severity, format!("Step `{step}` skipped: {why}{of_group}{which}"), details)
         }
         StepEvent::Cancelled { .. } => {
             Words::new(Minimal, Warn, format!("Step `{step}` cancelled"), json!({"attempts": attempt}))

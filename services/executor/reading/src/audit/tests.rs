@@ -55,12 +55,16 @@ fn a_step_leaves_entries_of_its_start_its_retries_and_its_end() {
 #[test]
 fn a_skipped_step_leaves_an_entry_that_says_why() {
     let skipped = |reason, because: Option<&str>| {
-        step(0, StepEvent::Skipped { reason, because: because.map(Into::into), progress: NONE })
+        step(0, StepEvent::Skipped { reason, because: because.map(Into::into), group: None, progress: NONE })
     };
     let after = skipped(SkipReason::DependencyFailed, Some("fetch"));
     assert_eq!((after.severity, after.level), (Severity::Warn, AuditLevel::Minimal));
     assert_eq!(after.message, "Step `build` skipped: a step it depends on failed (step `fetch`)");
     assert_eq!(after.details, json!({"reason": "DEPENDENCY_FAILED", "because": "fetch"}));
+    let (reason, because, group) = (SkipReason::StopOnError, Some("fetch".into()), Some("prepare".to_owned()));
+    let of_group = step(0, StepEvent::Skipped { reason, because, group, progress: NONE });
+    assert_eq!(of_group.message, "Step `build` skipped: another step failed of the group `prepare` (step `fetch`)");
+    assert_eq!(of_group.details, json!({"reason": "STOP_ON_ERROR", "because": "fetch", "group": "prepare"}));
     let expected = skipped(SkipReason::ConditionFalse, None);
     assert_eq!((expected.severity, expected.level), (Severity::Info, AuditLevel::Minimal));
 }

@@ -13,6 +13,8 @@ pub struct SkippedStep {
     pub reason: SkipReason,
     /// The step because of which.
     pub because: Option<StepId>,
+    /// The group with `fail_fast` in which that step failed; `None` for another reason.
+    pub group: Option<String>,
     /// Whether it follows, directly or through others, from a step that failed or was stopped, or from the end of the execution.
     pub follows_failure: bool,
 }
@@ -45,7 +47,8 @@ pub(super) fn skipped(execution: &Execution) -> Vec<SkippedStep> {
     let skipped = execution.steps().filter_map(|step| {
         let (reason, because) = step.skipped().filter(|_| step.state() == StepState::Skipped)?;
         let follows_failure = reached.contains(&step.key);
-        Some(SkippedStep { step: step.id().clone(), reason, because: because.map(id), follows_failure })
+        let group = step.skipped_group().map(str::to_owned);
+        Some(SkippedStep { step: step.id().clone(), reason, because: because.map(id), group, follows_failure })
     });
     skipped.collect()
 }

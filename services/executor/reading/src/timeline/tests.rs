@@ -93,8 +93,12 @@ fn events_become_what_each_step_did_when() {
         failure: None,
         grant_nonce: String::new(),
     }));
-    let skipped =
-        StepEvent::Skipped { reason: SkipReason::ConditionFalse, because: None, progress: Progress::default() };
+    let skipped = StepEvent::Skipped {
+        reason: SkipReason::ConditionFalse,
+        because: None,
+        group: None,
+        progress: Progress::default(),
+    };
     let timeline = timeline([
         event(100, ExecutionEvent::Started.into()),
         starts(100, "build", 1),

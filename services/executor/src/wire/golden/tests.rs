@@ -28,7 +28,7 @@ budget: {calls: 12, output_bytes: 1000000}
 outputs: {good: '${good.result}', never: '${never.result}', denied: '${denied.state}'}
 steps:
   - {id: good, tool: noop, arguments: {output: 9007199254740993}}
-  - {id: flaky, tool: noop, retry: {max_attempts: 2, backoff: [1s]}, group_timeouts: {g: 9h}}
+  - {id: flaky, tool: noop, retry: {max_attempts: 2, backoff: [1s]}, group_timeouts: {g: 9h}, fail_fast_groups: [g]}
   - {id: held, tool: noop}
   - {id: denied, tool: noop}
   - {id: never, tool: noop, depends_on: [denied]}

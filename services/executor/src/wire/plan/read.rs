@@ -94,6 +94,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
             repeat,
             fail_fast: step.fail_fast,
             group_timeouts: group_timeouts_from(step.group_timeouts, &at, &mut violations),
+            fail_fast_groups: step.fail_fast_groups,
             timeout: duration_from(step.timeout.as_ref(), || at("timeout"), &mut violations),
             attempt_timeout: duration_from(step.attempt_timeout.as_ref(), || at("attempt_timeout"), &mut violations),
             exclusive,

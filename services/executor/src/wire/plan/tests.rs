@@ -29,6 +29,7 @@ fn a_plan_comes_back_as_it_was() {
           - {id: again, tool: noop, repeat: {until: '${again.result.n} > 2', max: 7, delay: 1.5s}}
           - {id: once_more, tool: noop, repeat: {until: '${once_more.result}', max: 1000}}
           - {id: late, tool: noop, group_timeouts: {g: 90s, outer: 1.5s}}
+          - {id: in_fast, tool: noop, fail_fast_groups: [inner, outer]}
           - {id: fast, tool: noop, for_each: [1, 2], fail_fast: true}
           - {id: g.h, wait: {signal: go}, timeout: 1h}
           - {id: i, wait: {form: {title: '${a.result}?', schema: {type: object}}}, timeout: 1h}

@@ -162,6 +162,7 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
         for_each: step.for_each.map(payload),
         fail_fast: step.fail_fast,
         group_timeouts: step.group_timeouts.into_iter().map(group_timeout_message).collect(),
+        fail_fast_groups: step.fail_fast_groups,
         repeat: step.repeat.map(|RepeatDraft { until, max, delay }| v1::Repeat {
             until,
             max: i32::try_from(max).unwrap_or(i32::MAX),

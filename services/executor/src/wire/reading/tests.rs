@@ -57,7 +57,7 @@ fn the_audit_log_names_states_reasons_and_causes_as_the_contract_does() {
         SkipReason::PlanUpdated,
         SkipReason::NotListed,
     ] {
-        let event = StepEvent::Skipped { reason, because: None, progress: Progress::default() };
+        let event = StepEvent::Skipped { reason, because: None, group: None, progress: Progress::default() };
         let name = super::super::skip_reason(reason).as_str_name();
         let word = field(Body::Step { step: "s".into(), attempt: 0, event }, "reason");
         assert_eq!(format!("SKIP_REASON_{word}"), name);

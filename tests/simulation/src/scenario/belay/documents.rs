@@ -329,6 +329,9 @@ fn step(step: &v1::StepSpec) -> Value {
         let of_group = |limit: &v1::GroupTimeout| (limit.group.clone(), limit.timeout.as_ref().map(of_duration).into());
         written["group_timeouts"] = step.group_timeouts.iter().map(of_group).collect::<Map<String, Value>>().into();
     }
+    if !step.fail_fast_groups.is_empty() {
+        written["fail_fast_groups"] = step.fail_fast_groups.clone().into();
+    }
     if step.fail_fast {
         written["fail_fast"] = true.into();
     }

@@ -103,11 +103,17 @@ pub(super) fn limit(random: &mut StdRng, plan: &mut v1::Plan) {
 }
 
 /// Has some steps that make one call repeat it, most of them more than once, some lists fail fast, and in one plan of three some steps have little time
-/// together.
+/// together, and some do not start once one of them has failed.
 pub(super) fn repeat(random: &mut StdRng, plan: &mut v1::Plan) {
     if random.random_bool(0.33) {
         let timeout = Some(belay_proto::duration(Duration::from_millis(random.random_range(100..20_000))));
         for step in &mut plan.steps {
+            if random.random_bool(0.3) {
+                step.fail_fast_groups.push("within".to_owned());
+            }
+            if random.random_bool(0.6) {
+                step.fail_fast_groups.push("together".to_owned());
+            }
             if random.random_bool(0.6) {
                 step.group_timeouts = vec![v1::GroupTimeout { group: "together".to_owned(), timeout }];
             }

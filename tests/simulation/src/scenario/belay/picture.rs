@@ -8,6 +8,7 @@ use super::plans;
 use crate::trace;
 
 mod changes;
+mod groups;
 
 /// The state that is the same for every client with the same events.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -295,6 +296,7 @@ impl Fold {
                 let step = &mut self.picture.steps[index];
                 step.skip_reason = skipped.reason;
                 step.skipped_because = skipped.because.clone();
+                step.skipped_group = skipped.group.clone();
                 if step.skip_reason() == v1::SkipReason::ConditionFalse {
                     trace::count("steps skipped by a condition");
                 }
@@ -595,6 +597,15 @@ impl Fold {
 
     /// Checks that a step is skipped because of one that it depends on only when it does not run after that one's end.
     fn check_because(&self, index: usize, skipped: &v1::StepSkipped) -> Result<(), String> {
+        if !skipped.group.is_empty() {
+            trace::count("steps that a failure in their group kept from starting");
+            if self.group_that_failed(index).is_none() {
+                return Err(format!(
+                    "step {index} is skipped because of the group {}, which lets it start",
+                    skipped.group
+                ));
+            }
+        }
         use v1::SkipReason::{ConditionFalse, DependencyFailed, DependencySkipped};
         let on = self.dependencies[index].iter().find(|&&on| self.plan.steps[on].id == skipped.because);
         let Some(&on) =
@@ -626,11 +637,12 @@ impl Fold {
 
     /// The step at which the reason for skipping a step begins.
     fn first_reason(&self, index: usize) -> usize {
-        use v1::SkipReason::{DependencyFailed, DependencySkipped};
+        use v1::SkipReason::{DependencyFailed, DependencySkipped, StopOnError};
         let step = &self.picture.steps[index];
         let because = self.plan.steps.iter().position(|other| other.id == step.skipped_because);
         match (step.skip_reason(), because) {
             (DependencyFailed | DependencySkipped, Some(because)) => self.first_reason(because),
+            (StopOnError, Some(because)) if !step.skipped_group.is_empty() => because,
             _ => index,
         }
     }

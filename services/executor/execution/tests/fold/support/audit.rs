@@ -4,6 +4,7 @@ mod again;
 mod budget;
 mod calls;
 mod end;
+mod groups;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,6 +93,8 @@ pub(crate) struct Audit {
     first_failure: Option<Failure>,
     /// Why each skipped step was skipped, and because of which.
     skipped: BTreeMap<usize, (SkipReason, Option<usize>)>,
+    /// The steps of these that were last skipped because of a failure in their group.
+    by_group: BTreeSet<usize>,
     mode: ApprovalMode,
     /// The last hold of each open call.
     held: BTreeMap<OperationId, LastHold>,
@@ -207,6 +210,7 @@ impl Audit {
             ended: BTreeSet::new(),
             first_failure: None,
             skipped: BTreeMap::new(),
+            by_group: BTreeSet::new(),
         }
     }
 
@@ -455,7 +459,8 @@ impl Audit {
                     self.stop.get_or_insert(Stop::Error);
                 }
             }
-            StepEvent::Skipped { progress, reason, because } => {
+            StepEvent::Skipped { progress, reason, because, group } => {
+                self.check_group_skips(step, *reason, because.as_ref(), group.as_deref());
                 let left_out = self.left_out.contains(&step);
                 let reasons = [SkipReason::ApprovalSkipped, SkipReason::NonInteractive];
                 assert_eq!(left_out, reasons.contains(reason), "step {step} was skipped for another reason");
@@ -703,6 +708,9 @@ impl Audit {
                 !has_failed || self.attempts.contains_key(&step),
                 "step {step} starts after another entry has failed"
             );
+        }
+        if !self.attempts.contains_key(&step) {
+            self.check_groups_let_start(step);
         }
         self.check_may_start();
         // Number 1, S2-FR-006, S4-12.

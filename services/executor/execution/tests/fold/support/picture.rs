@@ -168,9 +168,10 @@ fn step_words(attempt: u32, event: &StepEvent) -> String {
         }
         StepEvent::Completed { .. } => "completed".to_owned(),
         StepEvent::Failed { failure, .. } => format!("failed {}", failure.reason),
-        StepEvent::Skipped { reason, because, .. } => {
+        StepEvent::Skipped { reason, because, group, .. } => {
             let because = because.as_ref().map_or(String::new(), |because| format!(" by {because}"));
-            format!("skipped {}{because}", skip_words(*reason))
+            let group = group.as_ref().map_or(String::new(), |group| format!(" in {group}"));
+            format!("skipped {}{because}{group}", skip_words(*reason))
         }
         StepEvent::Cancelled { .. } => "cancelled".to_owned(),
         StepEvent::OutcomeUnknown { .. } => "unknown".to_owned(),

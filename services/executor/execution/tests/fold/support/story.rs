@@ -48,6 +48,7 @@ pub(crate) fn story(steps: &str) -> Story {
             repeat: None,
             fail_fast: false,
             group_timeouts: Default::default(),
+            fail_fast_groups: Vec::new(),
             fallback: Vec::new(),
             compensate: None,
             resources: Vec::new(),
@@ -189,6 +190,14 @@ impl Story {
     pub(crate) fn in_group(mut self, group: &str, seconds: u64, steps: &str) -> Self {
         for id in steps.split_whitespace() {
             self.step(id).group_timeouts.insert(group.to_owned(), Duration::from_secs(seconds));
+        }
+        self
+    }
+
+    /// None of these steps, which stand in a group, starts once one of them has failed.
+    pub(crate) fn fail_fast_group(mut self, group: &str, steps: &str) -> Self {
+        for id in steps.split_whitespace() {
+            self.step(id).fail_fast_groups.push(group.to_owned());
         }
         self
     }

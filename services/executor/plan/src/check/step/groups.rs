@@ -1,4 +1,4 @@
-//! The time limits of the groups that a step stands in.
+//! The groups that a step stands in: their time limits, and those that fail fast.
 
 use crate::{
     StepDraft,
@@ -34,6 +34,23 @@ impl Checker<'_> {
                         duration::format(before)
                     )
                 });
+            }
+        }
+    }
+
+    /// The groups with `fail_fast`, each once.
+    pub(super) fn fail_fast_groups(&mut self, path: &FieldPath, groups: &[String]) {
+        if groups.len() > MAX_NESTED_GROUPS {
+            self.rule(path, || {
+                format!("names {} groups, and a step stands in at most {MAX_NESTED_GROUPS}", groups.len())
+            });
+        }
+        for (place, group) in groups.iter().enumerate() {
+            let field = path.index(place);
+            if let Some(problem) = id_problem(group, MAX_STEP_ID_CHARS) {
+                self.rule(&field, || problem);
+            } else if let Some(first) = groups[..place].iter().position(|before| before == group) {
+                self.rule(&field, || format!("names `{}` as entry {first} does: remove one", shown(group)));
             }
         }
     }

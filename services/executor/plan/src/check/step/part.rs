@@ -201,6 +201,7 @@ impl Part {
             fail_fast: draft.fail_fast,
             timeout: draft.timeout,
             group_timeouts: draft.group_timeouts,
+            fail_fast_groups: draft.fail_fast_groups,
             attempt_timeout: draft.attempt_timeout,
             exclusive: draft.exclusive,
             verbatim: draft.verbatim,

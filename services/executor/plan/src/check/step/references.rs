@@ -7,8 +7,9 @@ use super::{
     reads_own_result,
 };
 use crate::{
-    RunWhen, StepDraft, StepValue,
+    RunWhen, StepDraft, StepKindDraft, StepValue,
     check::{Checker, JOINED_TWICE, step_path},
+    nearest,
     path::{FieldPath, shown},
     template::Reference,
 };
@@ -139,6 +140,24 @@ impl Checker<'_> {
         }
     }
 
+    /// A reference to an output of a step that carries out a plan names one that the plan declares, where it declares any.
+    pub(in crate::check) fn output_of_plan(&mut self, field: &FieldPath, reference: &Reference, steps: &[StepDraft]) {
+        let named = self.index.get(reference.step()).map(|&position| &steps[position]);
+        let Some(StepDraft { kind: StepKindDraft::Plan { plan, .. }, for_each: None, .. }) = named else { return };
+        // Whoever names the result may mean what is not there, with `??`.
+        let names_outputs = reference.value() == StepValue::Outputs && !plan.outputs.is_empty();
+        let Some(name) = reference.first_name().filter(|_| names_outputs) else { return };
+        if plan.outputs.contains_key(name) {
+            return;
+        }
+        let near = nearest(name, plan.outputs.keys().map(String::as_str));
+        let near = near.map(|near| format!("; did you mean `{}`?", shown(near))).unwrap_or_default();
+        self.rule(field, || {
+            let (id, name) = (shown(reference.step()), shown(name));
+            format!("the plan of `{id}` declares no output `{name}`{near} (its `outputs` say what `{id}` returns)")
+        });
+    }
+
     /// A reference names one step, however ids with dots are read.
     pub(in crate::check) fn unambiguous(&mut self, field: &FieldPath, reference: &Reference) {
         let Some(dotted) = reference.dotted_step().filter(|dotted| self.index.contains_key(dotted.as_str())) else {
@@ -167,7 +186,12 @@ impl Checker<'_> {
                 named.map_or(path, |(_, field, _)| field)
             }
         };
-        self.refuse(&path, || format!("cyclic dependencies: {} (each step waits for the next)", named(cycle, steps)));
+        self.refuse(&path, || {
+            format!(
+                "cyclic dependencies: {} (each step waits for the next): remove one of these dependencies",
+                named(cycle, steps)
+            )
+        });
     }
 }
 

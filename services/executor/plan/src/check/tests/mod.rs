@@ -24,6 +24,7 @@ pub(super) fn step_with(id: &str, depends_on: &[&str], arguments: Value) -> Step
         repeat: None,
         fail_fast: false,
         group_timeouts: Default::default(),
+        fail_fast_groups: Vec::new(),
         fallback: Vec::new(),
         compensate: None,
         resources: Vec::new(),

@@ -231,11 +231,15 @@ impl<'n> Reader<'n> {
                     format!("`{}` is not a class of failures{}", shown(name), near.unwrap_or_else(known))
                 });
             }
-            let word = value.text(&mut self.report);
-            let strategy = RecoveryStrategy::WORDS.iter().find(|(known, _)| *known == word);
-            if strategy.is_none() && matches!(value.node.kind, Kind::Text(_)) {
+            let word = if let Kind::Text(word) = &value.node.kind { Some(word.as_str()) } else { None };
+            let strategy = RecoveryStrategy::WORDS.iter().find(|(known, _)| Some(*known) == word);
+            if strategy.is_none() {
                 value.refuse(&mut self.report, || {
-                    format!("must be use_cache, queue_for_later or compensate, not `{}`", shown(&word))
+                    let given = word.map(|word| format!(", not `{}`", shown(word))).unwrap_or_default();
+                    let words = RecoveryStrategy::WORDS.iter().map(|(known, _)| *known);
+                    let near = word.and_then(|word| nearest(word, words));
+                    let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                    format!("must be use_cache, queue_for_later or compensate{given}{near}")
                 });
             }
             read.extend(class.zip(strategy.map(|(_, strategy)| *strategy)));

@@ -118,6 +118,7 @@ impl<'n> Reader<'n> {
         if let Some(timeouts) = fields.take_exactly("group_timeouts") {
             draft.group_timeouts = self.group_timeouts(&timeouts);
         }
+        draft.fail_fast_groups = self.texts(&mut fields, "fail_fast_groups", "ids of groups");
         draft.attempt_timeout =
             fields.take(&mut self.report, "attempt_timeout").and_then(|value| self.duration(&value));
         draft.exclusive = fields.take(&mut self.report, "exclusive").is_some_and(|value| value.flag(&mut self.report));
@@ -168,6 +169,7 @@ pub(super) fn blank() -> StepDraft {
         fail_fast: false,
         timeout: None,
         group_timeouts: BTreeMap::new(),
+        fail_fast_groups: Vec::new(),
         attempt_timeout: None,
         exclusive: false,
         verbatim: Vec::new(),

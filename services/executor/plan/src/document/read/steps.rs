@@ -15,27 +15,24 @@ use super::{
 };
 use crate::{
     Dependency, Outcome, RunWhen,
-    check::{JOINED_TWICE, Place},
-    limits::MAX_NESTED_GROUPS,
+    check::{JOINED_TWICE, Place, TOO_LONG},
+    limits::{MAX_DURATION, MAX_NESTED_GROUPS},
+    nearest,
     path::shown,
 };
 
-/// Fields that a step or a plan has, and a group does not.
-const OF_A_PLAN: [&str; 13] = [
-    "for_each",
-    "repeat",
-    "fail_fast",
-    "tool",
-    "calls",
-    "effects",
-    "wait",
-    "arguments",
-    "inputs",
-    "compensate",
-    "stop_on_error",
-    "parallelism",
-    "on_error",
+/// Fields that a step has, and a group does not.
+const OF_A_STEP: [&str; 10] =
+    ["for_each", "repeat", "tool", "calls", "effects", "wait", "arguments", "inputs", "compensate", "on_error"];
+
+/// Fields that a plan has, and neither a step nor a group, with what to write for a group.
+const OF_A_PLAN_ALONE: [(&str, &str); 2] = [
+    ("stop_on_error", "write `fail_fast` on the group, or `stop_on_error` in the plan"),
+    ("parallelism", "write `parallelism` in the plan, or put the steps into a `plan` of one step"),
 ];
+
+/// The entries of `on`, for messages.
+const OUTCOMES: &str = "outcomes, of success, failure and skipped";
 
 /// An entry of a list of steps.
 enum Entry<'n> {
@@ -80,6 +77,7 @@ impl<'n> Reader<'n> {
             condition: String::new(),
             retry: None,
             timeout: None,
+            fail_fast: false,
             attempt_timeout: None,
             steps: 0..0,
         };
@@ -102,20 +100,31 @@ impl<'n> Reader<'n> {
         // At the group, and not for each of its steps.
         group.timeout = fields.take_exactly("timeout").and_then(|value| {
             let timeout = self.duration(&value)?;
-            if timeout.is_zero() {
-                value.refuse(&mut self.report, || "must be longer than 0".to_owned());
+            let problem = match timeout {
+                Duration::ZERO => Some("must be longer than 0"),
+                timeout if timeout > MAX_DURATION => Some(TOO_LONG),
+                _ => None,
+            };
+            if let Some(problem) = problem {
+                value.refuse(&mut self.report, || problem.to_owned());
             }
-            Some(timeout).filter(|timeout| !timeout.is_zero())
+            Some(timeout).filter(|_| problem.is_none())
         });
+        group.fail_fast = fields.take_exactly("fail_fast").is_some_and(|value| value.flag(&mut self.report));
         group.attempt_timeout =
             fields.take(&mut self.report, "attempt_timeout").and_then(|value| self.duration(&value));
         let order = self.order_of(&mut fields);
         let steps = fields.take_exactly("steps");
-        for field in OF_A_PLAN {
+        for field in OF_A_STEP {
             if let Some(value) = fields.take_refused(field) {
                 value.refuse(&mut self.report, || {
                     format!("is not for a group, whose steps are steps of this plan: write `{field}` on its steps, or put them into a `plan` of one step")
                 });
+            }
+        }
+        for (field, instead) in OF_A_PLAN_ALONE {
+            if let Some(value) = fields.take_refused(field) {
+                value.refuse(&mut self.report, || format!("is for a plan, and not for a group: {instead}"));
             }
         }
         fields.finish(&mut self.report);
@@ -175,6 +184,12 @@ impl<'n> Reader<'n> {
 
     pub(super) fn depends_on(&mut self, fields: &mut Fields<'n>) -> Vec<Dependency> {
         let Some(value) = fields.take(&mut self.report, "depends_on") else { return Vec::new() };
+        if matches!(value.node.kind, Kind::Map(_)) {
+            value.refuse(&mut self.report, || {
+                "must be a list of ids of steps: write [{step: ID, on: [OUTCOME, …]}]".to_owned()
+            });
+            return Vec::new();
+        }
         let entries = value.scalars(&mut self.report, "ids of steps");
         entries.iter().map(|entry| self.dependency(entry)).collect()
     }
@@ -195,7 +210,7 @@ impl<'n> Reader<'n> {
 
     /// Outcomes; `None` when none of them could be read, which has been refused then.
     fn outcomes(&mut self, value: &Value<'n>) -> Option<BTreeSet<Outcome>> {
-        let words = value.scalars(&mut self.report, "outcomes");
+        let words = value.scalars(&mut self.report, OUTCOMES);
         let is_empty = words.is_empty() && matches!(value.node.kind, Kind::List(_));
         let outcomes: BTreeSet<Outcome> = words.iter().filter_map(|word| self.outcome(word)).collect();
         (is_empty || !outcomes.is_empty()).then_some(outcomes)
@@ -214,9 +229,15 @@ impl<'n> Reader<'n> {
                     Some("cancelled" | "canceled") => {
                         ": a step is cancelled only while its execution is being stopped, and nothing starts then"
                     }
+                    Some("none_failed") => ": write success and skipped, or `run_when: none_failed` for all of them",
+                    Some("always" | "all_done") => ": write all three",
                     Some(_) | None => "",
                 };
-                format!("{given}must be success, failure or skipped{more}")
+                let near = word
+                    .filter(|_| more.is_empty())
+                    .and_then(|word| nearest(word, Outcome::WORDS.iter().map(|(known, _)| *known)));
+                let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                format!("{given}must be success, failure or skipped{more}{near}")
             });
         }
         known.map(|(_, outcome)| *outcome)
@@ -228,8 +249,21 @@ impl<'n> Reader<'n> {
         let known = RunWhen::WORDS.iter().find(|(known, _)| Some(*known) == word);
         if known.is_none() {
             value.refuse(&mut self.report, || {
-                let given = word.map(|word| format!("is `{}`, and ", shown(word))).unwrap_or_default();
-                format!("{given}must be success, failure, always or none_failed")
+                let given = match word {
+                    Some("") => "is empty, and ".to_owned(),
+                    Some(word) => format!("is `{}`, and ", shown(word)),
+                    None => String::new(),
+                };
+                let near = word.and_then(|word| nearest(word, RunWhen::WORDS.iter().map(|(known, _)| *known)));
+                let more = match (&value.node.kind, near) {
+                    (_, Some(near)) => format!("; did you mean `{near}`?"),
+                    (Kind::List(_), None) => {
+                        ": to name several ends of a step, write `depends_on: [{step: ID, on: [OUTCOME, …]}]`"
+                            .to_owned()
+                    }
+                    (_, None) => String::new(),
+                };
+                format!("{given}must be success, failure, always or none_failed{more}")
             });
         }
         known.map(|(_, run_when)| *run_when).unwrap_or_default()

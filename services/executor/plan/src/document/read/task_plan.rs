@@ -151,6 +151,7 @@ impl<'n> Reader<'n> {
             condition: String::new(),
             retry: None,
             timeout: None,
+            fail_fast: false,
             attempt_timeout: None,
             steps: 0..0,
         };

@@ -56,6 +56,38 @@ steps:
     assert_eq!(conditions, [false, true, true, false, true, true, false], "what may follow a skipped step has it too");
 }
 
+/// The time limit and the `fail_fast` of a group go to all steps in it, however deep; those that say nothing have those of the groups around them.
+#[test]
+fn time_limits_and_fail_fast_go_down_to_every_step() {
+    let plan = "
+id: p
+steps:
+  - id: outer
+    fail_fast: true
+    timeout: 1h
+    steps:
+      - {id: a, tool: noop}
+      - id: middle
+        steps:
+          - id: inner
+            fail_fast: true
+            timeout: 5m
+            steps: [{id: b, tool: noop}, {id: c, tool: noop, depends_on: [b]}]
+          - {id: d, tool: noop}
+  - {id: e, tool: noop, depends_on: [outer]}
+";
+    let plan = Plan::parse(Format::Yaml, plan).unwrap();
+    let groups: Vec<_> = plan.steps().iter().map(|step| step.fail_fast_groups()).collect();
+    assert_eq!(groups, [&["outer"][..], &["inner", "outer"], &["inner", "outer"], &["outer"], &[]]);
+    let limits: Vec<String> = plan.steps().iter().map(|step| format!("{:?}", step.group_timeouts())).collect();
+    assert_eq!(limits[0], r#"{"outer": 3600s}"#);
+    assert_eq!(limits[1], r#"{"inner": 300s, "outer": 3600s}"#);
+    assert_eq!(
+        (limits[1..3].iter().all(|limit| *limit == limits[1]), &limits[3], &*limits[4]),
+        (true, &limits[0], "{}")
+    );
+}
+
 #[test]
 fn the_steps_that_a_group_begins_with_have_what_it_says() {
     let plan = r#"

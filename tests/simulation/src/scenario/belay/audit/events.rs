@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use belay_proto::v1::{self, execution_event::Kind, step, step_spec};
+use belay_proto::v1::{self, execution_event::Kind, step};
 use serde_json::Value;
 
 use super::super::calls::{Call, json};
@@ -159,6 +159,12 @@ impl<'a> ExecutionAudit<'a, '_> {
             }
             Some(Kind::StepStarted(_)) => {
                 let steps = &fold.picture.steps;
+                // The call that commits what others have changed starts once these have completed.
+                let commits = fold.commits_step(step);
+                let is_first = event.attempt == fold.attempts_before[step] + 1 && !commits;
+                if let Some(group) = fold.group_that_failed(step).filter(|_| is_first) {
+                    self.violation(format_args!("step {step} started after another of the group {group} had failed"));
+                }
                 if !fold.may_run(step) {
                     self.violation(format_args!(
                         "step {step} started before the steps that it depends on had ended as it wants"
@@ -215,13 +221,12 @@ impl<'a> ExecutionAudit<'a, '_> {
     fn collected(&mut self, event: &v1::ExecutionEvent, collected: &v1::StepItemsCollected, fold: &Fold) {
         let Ok(list) = fold.index(event) else { return };
         let blobs = &self.kept.blobs;
-        let entries = fold.of_list(list).take(fold.listed.get(&list).copied().unwrap_or_default());
-        let commits = |entry: &usize| {
-            let kind = &fold.plan.steps[*entry].kind;
-            matches!(kind, Some(step_spec::Kind::Tool(call)) if call.tool == plans::COMMIT)
-        };
-        let outputs =
-            entries.filter(|entry| !commits(entry)).map(|entry| json(fold.picture.steps[entry].output.as_ref(), blobs));
+        let entries: Vec<usize> =
+            fold.of_list(list).take(fold.listed.get(&list).copied().unwrap_or_default()).collect();
+        let is_kept = |entry: &&usize| !fold.picture.steps[**entry].skipped_group.is_empty();
+        let kept = entries.iter().find(is_kept);
+        let outputs = entries.iter().filter(|entry| !fold.commits_step(**entry));
+        let outputs = outputs.map(|entry| json(fold.picture.steps[*entry].output.as_ref(), blobs));
         let (outputs, found) = (Value::from_iter(outputs), json(collected.output.as_ref(), blobs));
         // Of rounds the last one is enough, and the others were not.
         let outputs = match fold.plan.steps[list].repeat {
@@ -233,6 +238,9 @@ impl<'a> ExecutionAudit<'a, '_> {
         };
         if outputs.as_array().is_some_and(|outputs| outputs.len() > 1) {
             trace::count("lists of several entries collected");
+        }
+        if let Some(kept) = kept {
+            self.violation(format_args!("step {list} completes, and its group let entry {kept} not start"));
         }
         if found != outputs {
             self.violation(format_args!("event {} collects {found}, and the entries have {outputs}", event.sequence));

@@ -123,6 +123,7 @@ impl Audit {
     pub(super) fn root(&self, step: usize) -> usize {
         match self.skipped.get(&step) {
             Some((SkipReason::DependencySkipped | SkipReason::DependencyFailed, Some(because))) => self.root(*because),
+            Some((SkipReason::StopOnError, Some(because))) if self.by_group.contains(&step) => *because,
             _ => step,
         }
     }
