@@ -1,7 +1,7 @@
-//! The cost of the sandbox: the median time of `/bin/true` in it relative to that of `/bin/true` spawned directly, measured alternately; in a sandbox that was set
-//! up before, and in one that was not. Beside it that of bubblewrap, where it is installed.
+//! The cost of the sandbox: the median time of `/bin/true` in it relative to that of `/bin/true` spawned directly, measured alternately; in a sandbox that
+//! was set up before, and in one that was not. Beside it that of bubblewrap, where it is installed.
 //!
-//! `cargo run --release -p belay-sandbox --example launch_ratio [-- rounds [launcher]]`: as the launcher this program is executed, or another one, such as `belay`.
+//! `cargo run --release -p belay-sandbox --example launch_ratio [-- rounds [launcher]]`: the launcher is this program, or another one, such as `belay`.
 
 // This example measures time itself.
 #![allow(clippy::disallowed_methods)]
