@@ -139,10 +139,14 @@ impl ArmedSandbox {
             }
         };
         let disks = DiskWatch::open(command, sources.as_ref(), row)?;
-        if send_to_init(&mut self.link, command.call, sources.as_ref(), asking.as_ref()).is_err() {
-            // If it has failed to set up the sandbox, it has said so before.
-            return Err(Failure::Layer(Layer::Launcher, "handing the command to init".to_owned(), KILLED));
-        }
+        let handed_over = send_to_init(&mut self.link, command.call, sources.as_ref(), asking.as_ref());
+        handed_over
+            .map_err(|error| match error.kind() {
+                // If it has failed to set up the sandbox, it has said so before.
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => io::Error::from_raw_os_error(KILLED),
+                _ => error,
+            })
+            .at(Layer::Launcher, || "handing the command to init".to_owned())?;
         Ok(disks)
     }
 }
