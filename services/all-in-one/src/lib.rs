@@ -220,12 +220,12 @@ pub async fn open(options: Options) -> Result<StateOpening, StartError> {
         sizes.each_ref().map(|size| Arc::clone(size) as Arc<dyn MetricsSource>);
     let measured: [(&str, AllMeasured); 3] = [
         ("belay-executor", Arc::new([Arc::clone(&executions) as _, journal_size])),
-        ("belay-tool-runner", Arc::new([ledger_size])),
+        ("belay-tool-runner", Arc::new([Arc::clone(&calls) as _, ledger_size])),
         ("belay-approval-gate", Arc::new([Arc::clone(&gate) as _, gate_size])),
     ];
     let metrics = MetricsExports::start(measured, &stop).map_err(StartError::Telemetry)?;
     let hosted = || {
-        let hosted = belay_executor::hosted(Arc::clone(&executions)).and(deciding());
+        let hosted = belay_executor::hosted(Arc::clone(&executions)).and(deciding()).with_metrics(Arc::clone(&calls));
         sizes.iter().fold(hosted, |hosted, size| hosted.with_metrics(Arc::clone(size)))
     };
     let listening = match tcp {

@@ -16,7 +16,7 @@ use belay_reasons as reasons;
 use belay_sandbox::{Launcher, Layer, LayerState, NamespaceLauncher, Report, Settings, Tier, probe, self_test};
 use tokio::time::Instant;
 
-use crate::ToolFailure;
+use crate::{ToolFailure, started_commands::StartedCommands};
 
 /// The minimum tier for commands: the sandbox sets up all of its layers or starts nothing.
 const REQUIRED: Tier = Tier::Full;
@@ -37,6 +37,7 @@ struct SandboxState {
     /// Held while a test runs, so that there is one at a time.
     retry: Arc<tokio::sync::Mutex<Retry>>,
     test: Box<Test>,
+    started: StartedCommands,
 }
 
 /// Tests the sandbox. Blocks.
@@ -139,7 +140,13 @@ impl Enforcement {
             Err(lost) => State::Lost(lost),
         };
         let retry = Arc::new(tokio::sync::Mutex::new(Retry::after(FIRST_DELAY)));
-        Self(Arc::new(SandboxState { path, state: Mutex::new(state), retry, test: Box::new(test) }))
+        Self(Arc::new(SandboxState {
+            path,
+            state: Mutex::new(state),
+            retry,
+            test: Box::new(test),
+            started: StartedCommands::default(),
+        }))
     }
 
     /// The result of a test that was made elsewhere.
@@ -148,7 +155,8 @@ impl Enforcement {
         let retry = Arc::new(tokio::sync::Mutex::new(Retry::after(FIRST_DELAY)));
         // Never run: there is a result.
         let test = || Err(LostTest("there is no test".to_owned()));
-        Self(Arc::new(SandboxState { path: Settings::default().path, state, retry, test: Box::new(test) }))
+        let (path, started) = (Settings::default().path, StartedCommands::default());
+        Self(Arc::new(SandboxState { path, state, retry, test: Box::new(test), started }))
     }
 
     /// Built from a report on the layers, the attacks that succeeded, and the launcher to use if there is nothing wrong.
@@ -169,6 +177,11 @@ impl Enforcement {
     /// The directories in which commands look for programs, in order.
     pub fn path(&self) -> &[PathBuf] {
         &self.0.path
+    }
+
+    /// The commands that have started.
+    pub(crate) fn started_commands(&self) -> &StartedCommands {
+        &self.0.started
     }
 
     fn state(&self) -> State {

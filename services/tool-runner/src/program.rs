@@ -5,7 +5,7 @@ use std::{error::Error, fs::canonicalize, path::PathBuf, sync::Arc};
 use belay_redaction::MasterKey;
 use belay_service_kit::{
     Access, Clock as _, Ids, ServiceChannel, Services, Shutdown, SystemClock, key_file,
-    metrics::{MetricsSource as _, StoreFiles},
+    metrics::{self, AllMeasured, MetricsSource, StoreFiles},
     net,
     net::Reach,
     program, shutdown,
@@ -88,10 +88,10 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
 
     let (trigger, stop) = Shutdown::new();
     let store = Arc::new(StoreFiles::new("ledger", state_dir.join("ledger.db")));
-    let measured = Arc::clone(&store);
+    let measured: AllMeasured = Arc::new([Arc::clone(&calls) as Arc<dyn MetricsSource>, Arc::clone(&store) as _]);
     let read = move || {
-        let measured = Arc::clone(&measured);
-        async move { measured.metrics().await }
+        let measured = AllMeasured::clone(&measured);
+        async move { metrics::read(&measured).await }
     };
     let stopping = stop.clone();
     let stopping = async move { stopping.requested().await };

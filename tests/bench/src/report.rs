@@ -181,6 +181,11 @@ pub(crate) fn rows(measured: &Measurements) -> Vec<Row> {
             Some(300.0),
         ),
         children(&measured.children, "time of each of them", |children| children.each_us, None),
+        Row {
+            id: "L1",
+            target: Some(Target::Ratio(Bound::AtMost(1.5))),
+            ..launch("sandbox launch, copy-on-write, sandbox waits", &measured.launches, |launch| launch.armed_us)
+        },
         launch("sandbox launch, workspace read-only", &measured.launches, |launch| launch.read_only_us),
         launch("sandbox launch, workspace copy-on-write", &measured.launches, |launch| launch.staged_us),
         launch_beside_bubblewrap(&measured.launches),

@@ -1,6 +1,7 @@
-//! The cost of the sandbox: the median time of `/bin/true` in it relative to that of `/bin/true` spawned directly, measured alternately.
+//! The cost of the sandbox: the median time of `/bin/true` in it relative to that of `/bin/true` spawned directly, measured alternately; in a sandbox that
+//! was set up before, and in one that was not. Beside it that of bubblewrap, where it is installed.
 //!
-//! `cargo run --release -p belay-sandbox --example launch_ratio [-- rounds]`
+//! `cargo run --release -p belay-sandbox --example launch_ratio [-- rounds [launcher]]`: the launcher is this program, or another one, such as `belay`.
 
 // This example measures time itself.
 #![allow(clippy::disallowed_methods)]
@@ -8,7 +9,7 @@
 use std::{
     error::Error,
     fs,
-    process::Command,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -17,42 +18,85 @@ use belay_sandbox::{Launcher as _, NamespaceLauncher, Settings, Spec, WorkspaceM
 fn main() -> Result<(), Box<dyn Error>> {
     take_over_if_asked();
     let rounds: usize = std::env::args().nth(1).map_or(Ok(300), |rounds| rounds.parse())?;
-    let launcher = NamespaceLauncher::new(Settings::default())?;
+    let executable = std::env::args_os().nth(2).map_or_else(|| Settings::default().executable, Into::into);
+    let settings = Settings { executable, ..Settings::default() };
+    let anew = NamespaceLauncher::new(Settings { armed_sandboxes: 0, ..settings.clone() })?;
+    let ahead = NamespaceLauncher::new(settings.clone())?;
     let folder = tempfile::tempdir()?;
     let workspace = folder.path().join("workspace");
     fs::create_dir(&workspace)?;
 
-    let (mut bare, mut read_only, mut staged, mut whole) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for round in 0..rounds {
-        bare.push(time(|| Ok(Command::new("/bin/true").status().map(drop)?))?);
-        let mount = WorkspaceMount::read_only(&workspace);
-        read_only.push(time(|| Ok(launcher.launch(Spec::new("/bin/true", [""; 0], mount))?.wait().map(drop)?))?);
-        for (times, to_the_end) in [(&mut staged, false), (&mut whole, true)] {
-            let staging = folder.path().join(format!("{round}-{to_the_end}"));
-            fs::create_dir(&staging)?;
-            let mount = WorkspaceMount::staged(&workspace, &staging);
-            times.push(time(|| {
-                let mut running = launcher.launch(Spec::new("/bin/true", [""; 0], mount))?;
-                if to_the_end {
-                    running.tear_down().map(drop)?
-                } else {
-                    running.wait().map(drop)?
-                }
-                Ok(())
-            })?);
+    let mut stagings = 0;
+    let mut spec = |is_staged: bool| -> Result<Spec, Box<dyn Error>> {
+        stagings += 1;
+        let staging = folder.path().join(stagings.to_string());
+        fs::create_dir(&staging)?;
+        let mount = match is_staged {
+            true => WorkspaceMount::staged(&workspace, &staging),
+            false => WorkspaceMount::read_only(&workspace),
+        };
+        Ok(Spec::new("/bin/true", [""; 0], mount))
+    };
+    ahead.launch(spec(true)?)?.tear_down()?;
+    let rows = [
+        "posix_spawn",
+        "bubblewrap",
+        "anew, read-only",
+        "anew, staged",
+        "anew, staged, torn down",
+        "armed, read-only",
+        "armed, staged",
+    ];
+    let mut times: Vec<Vec<Duration>> = rows.iter().map(|_| Vec::new()).collect();
+    for _ in 0..rounds {
+        times[0].push(time(|| Ok(Command::new("/bin/true").status().map(drop)?))?);
+        if let Ok(time) = time(bubblewrap) {
+            times[1].push(time);
+        }
+        for (row, is_staged) in [(2, false), (3, true)] {
+            let spec = spec(is_staged)?;
+            times[row].push(time(|| Ok(anew.launch(spec)?.wait().map(drop)?))?);
+        }
+        let of_whole = spec(true)?;
+        times[4].push(time(|| Ok(anew.launch(of_whole)?.tear_down().map(drop)?))?);
+        for (row, is_staged) in [(5, false), (6, true)] {
+            let spec = spec(is_staged)?;
+            while ahead.armed() < settings.armed_sandboxes {
+                std::thread::yield_now();
+            }
+            let mut running = None;
+            times[row].push(time(|| Ok(running.insert(ahead.launch(spec)?).wait().map(drop)?))?);
+            let running = running.ok_or("it was launched")?;
+            assert!(running.was_armed(), "a sandbox was waiting");
+            running.tear_down()?;
         }
     }
-    let floor = median(&mut bare);
-    println!("posix_spawn                {floor:>10.2?}");
-    for (name, times) in [
-        ("read-only workspace", &mut read_only),
-        ("staged workspace", &mut staged),
-        ("until all is torn down", &mut whole),
-    ] {
-        let median = median(times);
-        println!("{name:<26} {median:>10.2?}  {:.2}x", median.as_secs_f64() / floor.as_secs_f64());
+    let floor = median(&mut times[0]).ok_or("at least one round has to be timed")?;
+    for (row, times) in rows.iter().zip(&mut times) {
+        match median(times) {
+            Some(median) => println!("{row:<26} {median:>10.2?}  {:.2}x", median.as_secs_f64() / floor.as_secs_f64()),
+            None => println!("{row:<26} not measured"),
+        }
     }
     Ok(())
+}
+
+/// All namespaces, and a read-only root: without seccomp, Landlock, limits or a workspace.
+fn bubblewrap() -> Result<(), Box<dyn Error>> {
+    let options = [
+        "--unshare-all",
+        "--die-with-parent",
+        "--ro-bind",
+        "/",
+        "/",
+        "--dev",
+        "/dev",
+        "--proc",
+        "/proc",
+        "--new-session",
+    ];
+    let status = Command::new("bwrap").args(options).arg("/bin/true").stderr(Stdio::null()).status()?;
+    if status.success() { Ok(()) } else { Err("bubblewrap may not run here".into()) }
 }
 
 fn time(run: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<Duration, Box<dyn Error>> {
@@ -61,7 +105,7 @@ fn time(run: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<Duration, Bo
     Ok(start.elapsed())
 }
 
-fn median(times: &mut [Duration]) -> Duration {
+fn median(times: &mut [Duration]) -> Option<Duration> {
     times.sort();
-    times[times.len() / 2]
+    times.get(times.len() / 2).copied()
 }

@@ -29,7 +29,7 @@ use crate::{
 
 /// Confines this process and executes the program. Failures are written to `report`, which closes when the program runs.
 pub(crate) fn become_command(
-    command: &Command,
+    command: Command<'_>,
     process_limit: bool,
     loopback: bool,
     asking: Option<[OwnedFd; 2]>,
@@ -71,16 +71,16 @@ fn place(asking: [OwnedFd; 2]) -> io::Result<()> {
     Ok(())
 }
 
-fn confine(command: &Command, loopback: bool, asking: Option<[OwnedFd; 2]>) -> Result<u8, Failure> {
+fn confine(command: Command<'_>, loopback: bool, asking: Option<[OwnedFd; 2]>) -> Result<u8, Failure> {
     // Its own session: without a controlling terminal, and with none in the view to open.
     setsid().at(Layer::Limits, || "starting a session".to_owned())?;
     sys::reset_signals();
     let null = File::open("/dev/null").at(Layer::View, || "opening /dev/null".to_owned())?;
     rustix::stdio::dup2_stdin(&null).at(Layer::View, || "setting the standard input".to_owned())?;
-    let cwd = Path::new(WORKSPACE).join(&command.cwd);
+    let cwd = Path::new(WORKSPACE).join(&command.call.cwd);
     chdir(&cwd).map_err(|error| Failure::WorkingDirectory(error.raw_os_error()))?;
 
-    confinement::limit(&command.limits).at(Layer::Limits, || "setting the limits".to_owned())?;
+    confinement::limit(&command.armed.limits).at(Layer::Limits, || "setting the limits".to_owned())?;
     confinement::drop_privileges().at(Layer::Privileges, || "dropping the capabilities".to_owned())?;
     let abi = confinement::landlock(command).at(Layer::Landlock, || "confining the command".to_owned())?;
     let first_closed = if asking.is_some() { FIRST_FREE } else { ASK_DESCRIPTORS[0] };
@@ -94,10 +94,12 @@ fn confine(command: &Command, loopback: bool, asking: Option<[OwnedFd; 2]>) -> R
 }
 
 /// Executes the program from the first directory that has it. Returns the failure if none does.
-fn execute(command: &Command) -> Failure {
+fn execute(command: Command<'_>) -> Failure {
     let c_string = |text: &OsStr| CString::new(text.as_bytes()).expect("spec.check() rejects NUL bytes");
-    let args: Vec<CString> = std::iter::once(&command.program).chain(&command.args).map(|arg| c_string(arg)).collect();
+    let args: Vec<CString> =
+        std::iter::once(&command.call.program).chain(&command.call.args).map(|arg| c_string(arg)).collect();
     let env: Vec<CString> = command
+        .call
         .env
         .iter()
         .map(|(name, value)| {
@@ -123,10 +125,10 @@ fn execute(command: &Command) -> Failure {
 }
 
 /// The candidate paths of the program.
-fn candidates(command: &Command) -> Vec<std::path::PathBuf> {
-    if command.program.as_bytes().contains(&b'/') {
-        vec![command.program.clone().into()]
+fn candidates(command: Command<'_>) -> Vec<std::path::PathBuf> {
+    if command.call.program.as_bytes().contains(&b'/') {
+        vec![command.call.program.clone().into()]
     } else {
-        command.path.iter().map(|folder| folder.join(&command.program)).collect()
+        command.armed.path.iter().map(|folder| folder.join(&command.call.program)).collect()
     }
 }

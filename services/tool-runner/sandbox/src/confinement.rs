@@ -82,8 +82,8 @@ const KNOWN: ABI = ABI::V9;
 /// Restricts this process with all rights that the kernel's Landlock supports. Returns the active ABI; fails if it is below the minimum.
 ///
 /// Must run after all mounts: a rule on a directory that is covered later has no effect.
-pub(crate) fn landlock(command: &Command) -> Result<u8, io::Error> {
-    let floor = ABI::from(i32::from(command.landlock_floor));
+pub(crate) fn landlock(command: Command<'_>) -> Result<u8, io::Error> {
+    let floor = ABI::from(i32::from(command.armed.landlock_floor));
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(floor))
@@ -102,7 +102,7 @@ pub(crate) fn landlock(command: &Command) -> Result<u8, io::Error> {
     // No devices, even where everything else is allowed.
     let anything = AccessFs::from_all(KNOWN) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
 
-    let workspace = if command.staging.is_some() { anything } else { running };
+    let workspace = if command.call.staging.is_some() { anything } else { running };
     // Terminals are the only device whose ioctls (window size, modes) programs need.
     let terminal = reading | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
     let mut rules: Vec<(PathBuf, BitFlags<AccessFs>)> = vec![
@@ -120,11 +120,11 @@ pub(crate) fn landlock(command: &Command) -> Result<u8, io::Error> {
     rules.extend(crate::sources::system_folders().map(|folder| (folder, running)));
     rules.extend(DEVICES.map(|place| (place.into(), device)));
     rules.extend(Path::new(PROCESSORS).is_dir().then(|| (PROCESSORS.into(), reading)));
-    rules.extend(command.mounts.iter().map(|mount| {
+    rules.extend(command.mounts().map(|mount| {
         let rights = if mount.kind == MountKind::ReadOnly { running } else { anything };
         (mount.target.clone(), rights)
     }));
-    rules.extend(command.attacks.iter().map(|_| (crate::protocol::ATTACKS.into(), running)));
+    rules.extend(command.armed.attacks.iter().map(|_| (crate::protocol::ATTACKS.into(), running)));
 
     let mut ruleset = ruleset;
     for (path, rights) in rules {

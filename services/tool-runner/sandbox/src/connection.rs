@@ -1,7 +1,7 @@
 //! The frames of the connection between runner and launcher, with their descriptors.
 
 use std::{
-    io::{self, IoSlice, IoSliceMut, Write as _},
+    io::{self, IoSlice, IoSliceMut, Read as _, Write as _},
     mem::MaybeUninit,
     os::{
         fd::{BorrowedFd, OwnedFd},
@@ -16,8 +16,7 @@ use rustix::net::{
 
 use crate::{
     protocol::Message,
-    running::read_body,
-    wire::{Wire, frame},
+    wire::{Wire, frame, frame_length, unframe},
 };
 
 /// Sends a frame, with a descriptor attached to its header.
@@ -62,4 +61,23 @@ pub(crate) fn receive<T: Wire>(control: &mut UnixStream) -> io::Result<Option<(T
         _ => None,
     });
     Ok(read_body(control, header)?.map(|message| (message, fd)))
+}
+
+/// The next message from the launcher, without a descriptor. `None`: the connection is closed.
+pub(crate) fn read<T: Wire>(control: &mut UnixStream) -> io::Result<Option<T>> {
+    let mut header = [0; 4];
+    match control.read_exact(&mut header) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => {
+            return Ok(None);
+        }
+        read => read?,
+    }
+    read_body(control, header)
+}
+
+/// The rest of a frame whose header has been read.
+fn read_body<T: Wire>(control: &mut UnixStream, header: [u8; 4]) -> io::Result<Option<T>> {
+    let mut body = vec![0; frame_length(header)];
+    control.read_exact(&mut body)?;
+    unframe(&body).map(Some).ok_or_else(|| io::Error::other("the launcher sent an invalid message"))
 }

@@ -31,7 +31,7 @@ use crate::{
     mounts::MountKind,
     protocol::{Command, Context as _, Failure},
     scratch_directory,
-    sources::Sources,
+    sources::CallSources,
     usage::{FileSystemSpace, Walk, descendants, open_directory},
 };
 
@@ -125,8 +125,8 @@ impl DiskWatch {
     /// # Errors
     /// [`Failure::DiskFull`] when a file system is below its reserve already.
     pub(crate) fn open(
-        command: &Command,
-        sources: Option<&Sources>,
+        command: Command<'_>,
+        sources: Option<&CallSources>,
         row: Option<OwnRow>,
     ) -> Result<Option<Self>, Failure> {
         let mut watch = Self {
@@ -140,24 +140,24 @@ impl DiskWatch {
             low_for: None,
         };
         // Through the mounts if there are any: only there the files belong to the service user.
-        if let Some(path) = &command.staging {
+        if let Some(path) = &command.call.staging {
             let folder = open(path, sources.and_then(|sources| sources.staging.as_ref()))?;
-            let bound = (WriteBound::View, command.view);
-            watch.add(path, folder, c"upper", Path::new(WORKSPACE), Some(bound), command.reserve)?;
+            let bound = (WriteBound::View, command.armed.view);
+            watch.add(path, folder, c"upper", Path::new(WORKSPACE), Some(bound), command.armed.reserve)?;
         }
-        if let Some(path) = &command.scratch_directory {
+        if let Some(path) = &command.call.scratch_directory {
             for (bound, budget, below, inside) in [
-                (WriteBound::Tmp, command.scratch.tmp, c"tmp", "/tmp"),
-                (WriteBound::Home, command.scratch.home, c"home", HOME),
+                (WriteBound::Tmp, command.armed.scratch.tmp, c"tmp", "/tmp"),
+                (WriteBound::Home, command.armed.scratch.home, c"home", HOME),
             ] {
                 let folder = open(path, sources.and_then(|sources| sources.scratch.as_ref()))?;
-                watch.add(path, folder, below, Path::new(inside), Some((bound, budget)), command.reserve)?;
+                watch.add(path, folder, below, Path::new(inside), Some((bound, budget)), command.armed.reserve)?;
             }
         }
-        let staged = command.mounts.iter().find(|mount| mount.kind == MountKind::Staged);
-        if let Some((path, mount)) = command.staging.as_ref().zip(staged) {
+        let staged = command.call.mounts.iter().find(|mount| mount.kind == MountKind::Staged);
+        if let Some((path, mount)) = command.call.staging.as_ref().zip(staged) {
             let folder = open(path, sources.and_then(|sources| sources.staging.as_ref()))?;
-            watch.add(path, folder, c"caches", &mount.target, None, command.reserve)?;
+            watch.add(path, folder, c"caches", &mount.target, None, command.armed.reserve)?;
         }
         if let (Some(row), Some(disk)) = (&watch.row, watch.disks.first()) {
             let entry = Entry { state: State::Running, disk: disk.id, held: NOTHING };

@@ -86,11 +86,16 @@ const MAX_COPY: u64 = 128 << 10;
 
 /// All listed paths that exist.
 pub(crate) fn shown() -> Vec<EtcEntry> {
+    listed().filter_map(|place| look(&place)).collect()
+}
+
+/// All listed paths, also some that do not exist.
+pub(crate) fn listed() -> impl Iterator<Item = PathBuf> {
     // Read once for all listed names.
     let names: Vec<String> = fs::read_dir("/etc")
         .map(|entries| entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
         .unwrap_or_default();
-    SHOWN.iter().flat_map(|(pattern, _)| expand(pattern, &names)).filter_map(|place| look(&place)).collect()
+    SHOWN.iter().flat_map(move |(pattern, _)| expand(pattern, &names))
 }
 
 /// Expands a listed name.

@@ -4,15 +4,17 @@ use std::{
     fs::{self, OpenOptions},
     io::{self, PipeReader, Read as _, Write as _},
     os::{
-        fd::{AsFd as _, OwnedFd},
+        fd::AsFd as _,
         unix::{fs::OpenOptionsExt as _, net::UnixStream},
     },
 };
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    fs::{Gid, Uid},
     process::{DumpableBehavior, Signal, set_dumpable_behavior, set_parent_process_death_signal},
     system::sethostname,
+    thread::{set_thread_res_gid, set_thread_res_uid},
 };
 
 use crate::{
@@ -20,14 +22,15 @@ use crate::{
     connection::send_message,
     ended::{CommandEnd, End, Usage},
     error::KILLED,
+    handover::{self, Handover},
     host_ids::HostIds,
     layer::Layer,
-    protocol::{Command, Context as _, Failure, Message},
+    protocol::{Armed, Command, Context as _, Failure, Message},
     seccomp,
-    sources::{self, MountAuthority, Sources},
+    sources::{self, BaseSources, MountAuthority, Owners},
     spec::OUTPUT_PATH,
     sys::{self, Side, SingleThreaded},
-    view,
+    view::BaseView,
     wire::{frame, frame_length, unframe},
 };
 
@@ -40,29 +43,30 @@ pub(crate) const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP;
 
-/// Runs init. Exits with 0 once it has reported the end of the command.
-///
-/// `sources` is `None` if init has to take them; `launcher` reads as closed once the launcher is dead. `asking` has the command's ends of the pipes over which it
-/// asks.
-pub(crate) fn run(
-    one: SingleThreaded,
-    command: &Command,
-    host_ids: HostIds,
-    sources: Option<Sources>,
-    (runner, launcher): (&UnixStream, PipeReader),
-    asking: Option<[OwnedFd; 2]>,
-) -> ! {
-    match start(one, command, host_ids, sources, (runner, launcher), asking) {
-        Ok(started) => {
+/// What the launcher gives init.
+pub(crate) struct FromLauncher<'a> {
+    /// The connection to the runner.
+    pub(crate) runner: &'a UnixStream,
+    /// Reads as closed once the launcher is dead.
+    pub(crate) launcher: PipeReader,
+    /// What the launcher tells init of the command.
+    pub(crate) link: UnixStream,
+    /// The base sources; `None` if init has to take all sources.
+    pub(crate) sources: Option<BaseSources>,
+}
+
+/// Runs init. Exits with 0 once it has reported the end of the command, or if there is none.
+pub(crate) fn run(one: SingleThreaded, armed: &Armed, host_ids: HostIds, given: FromLauncher<'_>) -> ! {
+    let runner = given.runner;
+    match start(one, armed, host_ids, given) {
+        Ok(Some(started)) => {
             report(runner, &started.message);
             report(runner, &Message::Ended(reap(started.command_pid)));
-            sys::exit(0)
         }
-        Err(failure) => {
-            report(runner, &Message::Failed(failure));
-            sys::exit(0)
-        }
+        Ok(None) => {}
+        Err(failure) => report(runner, &Message::Failed(failure)),
     }
+    sys::exit(0)
 }
 
 /// A frame is a single write, because the launcher writes to the same socket.
@@ -76,28 +80,43 @@ struct StartedCommand {
     message: Message,
 }
 
+/// Sets up the sandbox, waits for the command, and starts it. `None`: there is none.
 fn start(
     one: SingleThreaded,
-    command: &Command,
+    armed: &Armed,
     host_ids: HostIds,
-    sources: Option<Sources>,
-    (runner, launcher): (&UnixStream, PipeReader),
-    asking: Option<[OwnedFd; 2]>,
-) -> Result<StartedCommand, Failure> {
-    tie_to_launcher(launcher).at(Layer::Launcher, || "tying init to the launcher".to_owned())?;
+    given: FromLauncher<'_>,
+) -> Result<Option<StartedCommand>, Failure> {
+    let FromLauncher { runner, launcher, mut link, sources } = given;
     enter(host_ids).at(Layer::UserNamespace, || "mapping the user".to_owned())?;
+    // Not before: a change of user forgets it.
+    tie_to_launcher(launcher).at(Layer::Launcher, || "tying init to the launcher".to_owned())?;
     sethostname(b"sandbox").at(Layer::UserNamespace, || "naming the host (are capabilities stripped?)".to_owned())?;
-    let sources = match sources {
+    let takes_all = sources.is_none();
+    let mut owners = Owners::new(MountAuthority::User, armed);
+    let base = match sources {
         Some(sources) => sources,
-        None => sources::take(command, MountAuthority::User)?,
+        None => sources::take_base(armed, &mut owners)?,
     };
-    view::build(sources, command)?;
-    if command.outputs {
-        hand_over_outputs(runner).at(Layer::View, || "making the file for outputs".to_owned())?;
-    }
-    let process_limit = limit_processes(command.limits.processes);
+    let view = BaseView::build(&base, armed)?;
+    drop(base);
     // If it fails, the seccomp filter refuses the sockets that would need it.
     let loopback = sys::bring_up_loopback().is_ok();
+    report(runner, &Message::Armed);
+
+    let handed_over = handover::receive(&mut link).at(Layer::Launcher, || "reading the command".to_owned())?;
+    drop(link);
+    let Some(Handover { call, mut sources, asking }) = handed_over else { return Ok(None) };
+    if takes_all {
+        sources = sources::take_for_call(&call, &mut owners)?;
+    }
+    let command = Command { armed, call: &call };
+    view.enter(&sources, command)?;
+    drop(sources);
+    if call.outputs {
+        hand_over_outputs(runner).at(Layer::View, || "making the file for outputs".to_owned())?;
+    }
+    let process_limit = limit_processes(armed.limits.processes);
 
     let (mut messages, sender) = io::pipe().at(Layer::Launcher, || "making a pipe".to_owned())?;
     let command_pid = match sys::clone(one, 0).at(Layer::Limits, || "forking the command".to_owned())? {
@@ -108,7 +127,7 @@ fn start(
     restrict_init()?;
     match last_message(&mut messages) {
         Some(Message::Failed(failure)) => Err(failure),
-        Some(message) => Ok(StartedCommand { command_pid, message }),
+        Some(message) => Ok(Some(StartedCommand { command_pid, message })),
         None => Err(Failure::Layer(
             Layer::Limits,
             "the process of the command was killed before it started".to_owned(),
@@ -133,12 +152,18 @@ fn tie_to_launcher(launcher: PipeReader) -> io::Result<()> {
 }
 
 /// Maps this process to [`INNER_ID`], the only id in the namespace.
+///
+/// Its effective user is the one that is mapped. Its real and saved ones may be root, see `arming`; they are not afterwards.
 pub(crate) fn enter(host_ids: HostIds) -> io::Result<()> {
     // After a change of user, /proc files belong to the process only if it is dumpable.
     set_dumpable_behavior(DumpableBehavior::Dumpable)?;
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{INNER_ID} {} 1", host_ids.uid))?;
-    fs::write("/proc/self/gid_map", format!("{INNER_ID} {} 1", host_ids.gid))
+    fs::write("/proc/self/gid_map", format!("{INNER_ID} {} 1", host_ids.gid))?;
+    let (uid, gid) = (Uid::from_raw(INNER_ID), Gid::from_raw(INNER_ID));
+    set_thread_res_gid(gid, gid, gid)?;
+    set_thread_res_uid(uid, uid, uid)?;
+    Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?)
 }
 
 /// Sets the process limit of the pid namespace: `pid_max`, which is never below 301. Returns whether the kernel supports it.

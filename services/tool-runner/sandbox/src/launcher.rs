@@ -1,35 +1,23 @@
 //! The runner's side: sends a request to a launcher and waits until the command runs.
 
-use std::{
-    fs::File,
-    io,
-    os::{
-        fd::{AsFd as _, BorrowedFd, OwnedFd},
-        unix::{net::UnixStream, process::CommandExt as _},
-    },
-    path::PathBuf,
-    process::Stdio,
-    sync::Arc,
-};
+use std::{fs, io, os::unix::fs::MetadataExt as _, path::PathBuf, sync::Arc};
 
 use crate::{
     budget::Reserve,
     command_table::{CommandTable, TakenRow},
-    connection::{receive, send},
-    ended::{CommandEnd, End},
     environment::environment,
     error::LaunchError,
     limits::raise_open_files,
-    mounts::{self, Mount},
-    protocol::{Command, Failure, Message, Request},
+    mounts,
+    pool::{Kind, Pool},
+    protocol::{Armed, Failure, Invocation},
     role,
-    running::{KillHandle, LauncherProcess, RunningCommand},
+    running::{ReleasedOnExit, RunningCommand},
     scratch::ScratchPlace,
     scratch_directory::{self, RunnerScratch},
     settings::Settings,
-    spec::{ASK_DESCRIPTORS, ASK_VARIABLE, OUTPUT_PATH, OUTPUT_VARIABLE, Spec, TIMEOUT_EXPIRED},
-    sys::SignalsBlocked,
-    wire::frame,
+    slot::{NotStarted, Slot},
+    spec::{ASK_DESCRIPTORS, ASK_VARIABLE, OUTPUT_PATH, OUTPUT_VARIABLE, Spec},
 };
 
 /// Starts commands in a sandbox.
@@ -44,7 +32,7 @@ pub trait Launcher: Send + Sync {
     fn launch(&self, spec: Spec) -> Result<RunningCommand, LaunchError>;
 }
 
-/// Sets up all layers anew for each command.
+/// Sets up all layers anew for each command, some of them before the command is known.
 #[derive(Debug)]
 pub struct NamespaceLauncher {
     settings: Settings,
@@ -52,6 +40,8 @@ pub struct NamespaceLauncher {
     scratch: Option<RunnerScratch>,
     /// The disk usage of its commands.
     table: Arc<CommandTable>,
+    /// Sandboxes that are set up already.
+    pool: Pool,
     /// The initial soft limit of open files, unless the limits set one.
     open_files_at_start: u64,
 }
@@ -74,7 +64,14 @@ impl NamespaceLauncher {
         };
         let table =
             CommandTable::new().map_err(|source| LaunchError::launcher("creating the command table", source))?;
-        Ok(Self { settings, scratch, table: Arc::new(table), open_files_at_start: raise_open_files() })
+        let (table, open_files_at_start) = (Arc::new(table), raise_open_files());
+        let pool = Pool::new(&settings, &table);
+        Ok(Self { settings, scratch, table, pool, open_files_at_start })
+    }
+
+    /// How many sandboxes are set up and wait for commands.
+    pub fn armed(&self) -> usize {
+        self.pool.waiting()
     }
 
     /// The names of the operator's variables.
@@ -91,66 +88,40 @@ impl NamespaceLauncher {
     }
 
     fn start(&self, spec: Spec, attacks: Option<PathBuf>) -> Result<RunningCommand, LaunchError> {
-        let program = spec.program.clone();
+        let (program, cwd) = (spec.program.clone(), spec.cwd.clone());
         let row = self.table.take_row();
-        let command = self.command(spec, attacks, row.as_ref().map(TakenRow::number))?;
-        let (stdout, command_stdout) = io::pipe().map_err(|source| LaunchError::launcher("creating a pipe", source))?;
-        let (stderr, command_stderr) = io::pipe().map_err(|source| LaunchError::launcher("creating a pipe", source))?;
-        let pipe = || io::pipe().map_err(|source| LaunchError::launcher("creating a pipe", source));
-        let asking = if command.asks { Some((pipe()?, pipe()?)) } else { None };
-        let cwd = command.cwd.clone();
-        let released = ReleasedOnExit { scratch: command.scratch_directory.clone(), row };
-        let (stdout_end, stderr_end) = (Stdio::from(command_stdout), Stdio::from(command_stderr));
-        let (mut control, mut launched) =
-            spawn(&self.settings, &Request::Run(command), Some(self.table.as_fd()), released, stdout_end, stderr_end)?;
-
-        let (answers, questions) = match asking {
-            None => (None, None),
-            Some(((command_answers, answers), (questions, command_questions))) => {
-                for end in [command_answers.as_fd(), command_questions.as_fd()] {
-                    send(&mut control, &frame(&Request::Pipe), Some(end))
-                        .map_err(|source| LaunchError::launcher("sending a pipe to the launcher", source))?;
+        let (armed, call) = self.split(spec, attacks, row.as_ref().map(TakenRow::number))?;
+        let owner = call.lower.last().and_then(|workspace| fs::metadata(workspace).ok());
+        let kind = Kind { armed, owner: owner.map(|workspace| (workspace.uid(), workspace.gid())) };
+        let scratch = call.scratch_directory.clone();
+        let started = match &kind.armed.attacks {
+            // Those that are set up before their command are attacked, and those that are not take the same steps.
+            Some(_) => Slot::set_up(&self.settings, kind.armed, kind.owner, &self.table)
+                .and_then(|slot| slot.run(call, ReleasedOnExit { scratch, row, end: None })),
+            None => {
+                let released = ReleasedOnExit { scratch, row, end: Some(self.pool.end_of_command()) };
+                match self.pool.take(&kind) {
+                    Some(slot) => slot.run(call, released),
+                    None => Slot::begin(&self.settings, kind.armed, kind.owner, &self.table)
+                        .map_err(NotStarted::Error)
+                        .and_then(|slot| slot.run(call, released)),
                 }
-                (Some(answers), Some(questions))
             }
         };
-
-        // Launcher and init write concurrently, so the messages of init, even its last, may arrive before its pidfd.
-        let (mut init, mut enforced, mut ended, mut outputs) = (None, None, None, None);
-        while init.is_none() || enforced.is_none() {
-            match receive(&mut control).map_err(|source| LaunchError::launcher("reading from the launcher", source))? {
-                Some((Message::Init, Some(pidfd))) => init = Some(KillHandle::new(pidfd)),
-                Some((Message::Started(what), _)) => enforced = Some(what),
-                Some((Message::Outputs, Some(file))) => outputs = Some(File::from(file)),
-                Some((Message::Ended(how), _)) => ended = Some(how),
-                Some((Message::Failed(failure), _)) => {
-                    // Its mounts are removed with it, so the caller can retry at once.
-                    let _ = launched.wait();
-                    return Err(self.explain(failure, program, cwd));
-                }
-                None if matches!(ended, Some(CommandEnd { end: End::TimedOut, .. })) => {
-                    return Err(LaunchError::spec("timeout", TIMEOUT_EXPIRED));
-                }
-                Some(_) | None => return Err(LaunchError::LauncherLost { program }),
-            }
-        }
-        let (Some(kill), Some(enforced)) = (init, enforced) else { return Err(LaunchError::LauncherLost { program }) };
-        Ok(RunningCommand {
-            stdout: Some(stdout),
-            stderr: Some(stderr),
-            questions,
-            answers,
-            outputs,
-            enforced,
-            kill,
-            control,
-            launcher: launched,
-            ended,
-            outcome: None,
+        started.map_err(|why| match why {
+            NotStarted::Failed(failure) => self.explain(failure, program, cwd),
+            NotStarted::Lost => LaunchError::LauncherLost { program },
+            NotStarted::Error(error) => error,
         })
     }
 
-    fn command(&self, spec: Spec, attacks: Option<PathBuf>, row: Option<u32>) -> Result<Command, LaunchError> {
+    /// What the sandbox of a command needs before its command, and the command.
+    fn split(
+        &self,
+        spec: Spec,
+        attacks: Option<PathBuf>,
+        row: Option<u32>,
+    ) -> Result<(Armed, Invocation), LaunchError> {
         spec.check(&self.settings.calls_may_set)?;
         let settings = &self.settings;
         let Spec { program, args, env, cwd, workspace, mounts, timeout, limits, asks, outputs } = spec;
@@ -164,10 +135,7 @@ impl NamespaceLauncher {
             let [answers, questions] = ASK_DESCRIPTORS;
             env.push((ASK_VARIABLE.to_owned(), format!("{answers},{questions}").into()));
         }
-        let mut mounts: Vec<Mount> = settings.mounts.iter().cloned().chain(mounts).collect();
-        mounts::check(&mounts, "mounts")?;
-        // Parents are mounted before their children.
-        mounts.sort_by_key(|mount| mount.target.components().count());
+        let (armed_mounts, mounts) = mounts::in_order(&settings.mounts, mounts)?;
         let scratch_directory = match &self.scratch {
             Some(own) => Some(own.next()),
             None if settings.scratch.place == ScratchPlace::Staging => {
@@ -180,7 +148,20 @@ impl NamespaceLauncher {
         let largest = largest.into_iter().max();
         limits.file_size = limits.file_size.into_iter().chain(largest).min();
         limits.open_files_at_start.get_or_insert(self.open_files_at_start);
-        Ok(Command {
+        let armed = Armed {
+            mounts: armed_mounts,
+            scratch: settings.scratch.clone(),
+            view: settings.view,
+            // The attacks write nothing, and a full disk says nothing about the sandbox.
+            reserve: if attacks.is_some() { Reserve { bytes: Some(0), inodes: Some(0) } } else { settings.reserve },
+            limits,
+            path: settings.path.clone(),
+            service_uid: settings.service_uid,
+            service_gid: settings.service_gid,
+            landlock_floor: settings.landlock_floor,
+            attacks,
+        };
+        let call = Invocation {
             program: program.into(),
             args,
             env,
@@ -189,22 +170,13 @@ impl NamespaceLauncher {
             staging: workspace.staging,
             hidden: workspace.hidden,
             mounts,
-            scratch: settings.scratch.clone(),
             scratch_directory,
-            view: settings.view,
-            // The attacks write nothing, and a full disk says nothing about the sandbox.
-            reserve: if attacks.is_some() { Reserve { bytes: Some(0), inodes: Some(0) } } else { settings.reserve },
             row,
             timeout,
             asks,
             outputs,
-            limits,
-            path: settings.path.clone(),
-            service_uid: settings.service_uid,
-            service_gid: settings.service_gid,
-            landlock_floor: settings.landlock_floor,
-            attacks,
-        })
+        };
+        Ok((armed, call))
     }
 
     fn explain(&self, failure: Failure, program: String, cwd: PathBuf) -> LaunchError {
@@ -230,47 +202,6 @@ impl Launcher for NamespaceLauncher {
     fn launch(&self, spec: Spec) -> Result<RunningCommand, LaunchError> {
         self.start(spec, None)
     }
-}
-
-/// Resources that are released when a launcher has exited.
-#[derive(Default)]
-pub(crate) struct ReleasedOnExit {
-    pub(crate) scratch: Option<PathBuf>,
-    pub(crate) row: Option<TakenRow>,
-}
-
-/// Executes this binary as a launcher, and sends it a request with the command table.
-pub(crate) fn spawn(
-    settings: &Settings,
-    protocol: &Request,
-    table: Option<BorrowedFd<'_>>,
-    released: ReleasedOnExit,
-    stdout: Stdio,
-    stderr: Stdio,
-) -> Result<(UnixStream, LauncherProcess), LaunchError> {
-    let failed = |doing| move |source| LaunchError::launcher(doing, source);
-    let (mut control, theirs) = UnixStream::pair().map_err(failed("creating a socket"))?;
-    // For an instant the child is in the runner's process group: a key that is pressed then would end or stop the launcher. It keeps the
-    // mask; the command starts with none.
-    let blocked = SignalsBlocked::new();
-    // No option here makes std use fork instead of posix_spawn, whose cost does not grow with the runner.
-    let child = std::process::Command::new(&settings.executable)
-        .arg0(role::LAUNCHER)
-        // Nothing, but in tests.
-        .args(belay_defects::handed_on())
-        .env_clear()
-        // A terminal sends Ctrl-C, Ctrl-Z and Ctrl-\ to the process group of the runner. Only the runner decides what happens to the
-        // command.
-        .process_group(0)
-        .stdin(OwnedFd::from(theirs))
-        .stdout(stdout)
-        .stderr(stderr)
-        .spawn()
-        .map_err(failed("executing this binary as the launcher"))?;
-    drop(blocked);
-    let launched = LauncherProcess::new(child, released.scratch, released.row);
-    send(&mut control, &frame(protocol), table).map_err(failed("sending the request to the launcher"))?;
-    Ok((control, launched))
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 compile_error!("the sandbox supports Linux on x86_64 and aarch64 only");
 
+mod arming;
 mod attacks;
 mod budget;
 mod command_process;
@@ -28,6 +29,8 @@ mod ended;
 mod environment;
 mod error;
 mod etc;
+mod freshness;
+mod handover;
 mod host_ids;
 mod init;
 mod launcher;
@@ -36,6 +39,7 @@ mod limits;
 mod monitor;
 mod mounts;
 mod output;
+mod pool;
 mod probe;
 mod probe_layers;
 mod protocol;
@@ -47,6 +51,7 @@ mod scratch_directory;
 mod seccomp;
 mod self_test;
 mod settings;
+mod slot;
 mod sources;
 mod spec;
 mod sys;

@@ -1,37 +1,32 @@
-//! The launcher process: switches to the service user, starts init, and monitors it from outside.
+//! The launcher process: sets up a sandbox, hands it a command, and monitors that from outside.
 
 use std::{
-    fs::{self, File},
     io::{self, Write as _},
     os::{
         fd::{AsFd as _, OwnedFd},
-        unix::{fs::MetadataExt as _, net::UnixStream},
+        unix::net::UnixStream,
     },
-    path::PathBuf,
     time::Duration,
 };
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::{Gid, Mode, Uid},
-    io::fcntl_dupfd_cloexec,
+    fs::Mode,
+    io::{Errno, fcntl_dupfd_cloexec},
     process::{Signal, pidfd_send_signal, umask},
     time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime},
 };
 
 use crate::{
+    arming::{self, InitProcess},
     command_table::OwnRow,
     connection::{receive, send_message},
     disk_watch::DiskWatch,
     ended::{CommandEnd, End},
-    host_ids::{HostIds, drop_root},
-    init,
     layer::Layer,
     probe_layers,
-    protocol::{Command, Context as _, Failure, Message, Request},
-    scratch_directory,
-    sources::{self, MountAuthority, Sources},
-    sys::{self, Side, SingleThreaded},
+    protocol::{Armed, Command, Failure, Invocation, Message, Request},
+    sys::{self, SingleThreaded},
     wire::frame,
 };
 
@@ -52,14 +47,11 @@ fn serve_order() -> io::Result<()> {
     let mut runner = UnixStream::from(fcntl_dupfd_cloexec(io::stdin(), 3)?);
     umask(Mode::from(0o022));
     match receive(&mut runner)? {
-        Some((Request::Run(command), table)) => {
-            let asking = if command.asks { Some([pipe_end(&mut runner)?, pipe_end(&mut runner)?]) } else { None };
-            launch(one, &command, table, asking, &runner)
-        }
+        Some((Request::Arm(armed, owner), table)) => serve_command(one, &armed, owner, table, runner),
         Some((Request::Probe(uid, gid), _)) => {
             runner.write_all(&frame(&Message::Probed(probe_layers::layers(one, uid, gid))))
         }
-        Some((Request::Pipe | Request::StopTimer | Request::ContinueTimer, _)) | None => Ok(()),
+        Some((Request::Run(_) | Request::Pipe | Request::StopTimer | Request::ContinueTimer, _)) | None => Ok(()),
     }
 }
 
@@ -71,133 +63,80 @@ fn pipe_end(runner: &mut UnixStream) -> io::Result<OwnedFd> {
     }
 }
 
-fn launch(
+/// Sets up a sandbox, runs a command in it, and watches it to its end.
+fn serve_command(
     one: SingleThreaded,
-    command: &Command,
+    armed: &Armed,
+    owner: Option<(u32, u32)>,
     table: Option<OwnedFd>,
-    asking: Option<[OwnedFd; 2]>,
-    mut runner: &UnixStream,
+    mut runner: UnixStream,
 ) -> io::Result<()> {
-    let row = table.zip(command.row).map(|(table, row)| OwnRow::new(table, row));
-    match start_init(one, command, row, asking, runner) {
-        Ok(mut init) => {
-            // The runner can then kill init, and wait for it, itself.
-            if let Err(error) = send_message(runner, &Message::Init, init.pidfd.as_fd()) {
-                // The runner could neither wait for it nor kill it.
-                pidfd_send_signal(&init.pidfd, Signal::KILL)?;
-                sys::wait(init.pid)?;
-                let error = error.raw_os_error().unwrap_or(libc::EIO);
-                let failure = Failure::Layer(Layer::Launcher, "handing the process to the runner".to_owned(), error);
-                return runner.write_all(&frame(&Message::Failed(failure)));
-            }
-            let ended = watch(&mut init, command.timeout, runner)?;
-            // Its files are discarded, because others need the space.
-            let over = matches!(ended, Some(CommandEnd { end: End::DiskLimit(_), .. }));
-            if let Some(ended) = ended {
-                // The runner may be dead.
-                let _ = runner.write_all(&frame(&Message::Ended(ended)));
-            }
-            let Some(disks) = &init.disks else { return Ok(()) };
-            disks.empty(over)?;
-            if over { disks.wait_for_space() } else { Ok(()) }
-        }
-        Err(failure) => runner.write_all(&frame(&Message::Failed(failure))),
-    }
-}
-
-struct Init {
-    pid: i32,
-    pidfd: OwnedFd,
-    /// Monitors its disk writes. `None`: it writes to memory only.
-    disks: Option<DiskWatch>,
-    /// Closes when this process dies, which init detects.
-    _alive: io::PipeWriter,
-}
-
-fn start_init(
-    one: SingleThreaded,
-    command: &Command,
-    row: Option<OwnRow>,
-    asking: Option<[OwnedFd; 2]>,
-    runner: &UnixStream,
-) -> Result<Init, Failure> {
-    // Under memory pressure the kernel should kill the command before the runner. Without /proc this preference is not set.
-    let _ = fs::write("/proc/self/oom_score_adj", "500");
-    make_scratch(command)?;
-    let (host_ids, sources) = become_service_user(one, command, asking.as_ref())?;
-    let disks = DiskWatch::open(command, sources.as_ref(), row)?;
-    let (dead, alive) = io::pipe().at(Layer::Launcher, || "creating a pipe".to_owned())?;
-    match sys::clone(one, init::NAMESPACES) {
-        Ok(Side::Child) => {
-            drop((alive, disks));
-            init::run(one, command, host_ids, sources, (runner, dead), asking)
-        }
-        Ok(Side::Parent { pid, pidfd }) => {
-            // Only the command may hold the pipes open over which it asks.
-            drop((dead, sources, asking));
-            // Only the command may hold the output open: it must end with the command.
-            let null = File::open("/dev/null").at(Layer::Launcher, || "opening /dev/null".to_owned())?;
-            rustix::stdio::dup2_stdin(&null)
-                .and_then(|()| rustix::stdio::dup2_stdout(&null))
-                .and_then(|()| rustix::stdio::dup2_stderr(&null))
-                .at(Layer::Launcher, || "closing the output".to_owned())?;
-            Ok(Init { pid, pidfd, disks, _alive: alive })
-        }
-        // EPERM and ENOSPC come from the user namespace: the other namespaces are created with its capabilities.
-        Err(error) => Err(error).at(Layer::UserNamespace, || "creating the namespaces".to_owned()),
-    }
-}
-
-/// Creates the scratch directories on disk. They get the owner of their parent, which is the owner of the workspace for a staging
-/// directory.
-fn make_scratch(command: &Command) -> Result<(), Failure> {
-    let Some(folder) = &command.scratch_directory else { return Ok(()) };
-    let owner = || -> io::Result<Option<(u32, u32)>> {
-        if !rustix::process::geteuid().is_root() {
-            return Ok(None);
-        }
-        let above = match &command.staging {
-            // The staging directory gets that owner when it is mounted.
-            Some(staging) if folder.starts_with(staging) => command.lower.last().map(PathBuf::as_path),
-            _ => folder.parent(),
-        };
-        let metadata = fs::metadata(above.unwrap_or(folder))?;
-        Ok(Some((metadata.uid(), metadata.gid())))
+    let mut sandbox = match arming::arm(one, armed, owner, &runner) {
+        Ok(sandbox) => sandbox,
+        Err(failure) => return runner.write_all(&frame(&Message::Failed(failure))),
     };
-    match owner().and_then(|owner| scratch_directory::make(folder, owner)) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(sources::used_twice(folder)),
-        made => made.at(Layer::View, || format!("creating {}", folder.display())),
+    // The runner can then kill init, and wait for it, itself.
+    if let Err(error) = send_message(&runner, &Message::Init, sandbox.init.pidfd.as_fd()) {
+        // The runner could neither wait for it nor kill it.
+        kill(&sandbox.init)?;
+        let error = error.raw_os_error().unwrap_or(libc::EIO);
+        let failure = Failure::Layer(Layer::Launcher, "handing the process to the runner".to_owned(), error);
+        return runner.write_all(&frame(&Message::Failed(failure)));
     }
+    let Some(call) = next_call(&sandbox.init, &mut runner)? else { return kill(&sandbox.init) };
+    let asking = if call.asks { Some([pipe_end(&mut runner)?, pipe_end(&mut runner)?]) } else { None };
+    let row = table.zip(call.row).map(|(table, row)| OwnRow::new(table, row));
+    let mut disks = match sandbox.hand_over(Command { armed, call: &call }, row, asking) {
+        Ok(disks) => disks,
+        Err(failure) => {
+            kill(&sandbox.init)?;
+            return runner.write_all(&frame(&Message::Failed(failure)));
+        }
+    };
+    let ended = watch(&sandbox.init, &mut disks, call.timeout, &runner)?;
+    // Its files are discarded, because others need the space.
+    let over = matches!(ended, Some(CommandEnd { end: End::DiskLimit(_), .. }));
+    if let Some(ended) = ended {
+        // The runner may be dead.
+        let _ = runner.write_all(&frame(&Message::Ended(ended)));
+    }
+    let Some(disks) = &disks else { return Ok(()) };
+    disks.empty(over)?;
+    if over { disks.wait_for_space() } else { Ok(()) }
 }
 
-/// Drops root once the mounts that need root are taken. An ordinary user stays itself, and init takes all mounts.
-fn become_service_user(
-    one: SingleThreaded,
-    command: &Command,
-    asking: Option<&[OwnedFd; 2]>,
-) -> Result<(HostIds, Option<Sources>), Failure> {
-    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-    if !uid.is_root() {
-        return Ok((HostIds { uid: uid.as_raw(), gid: gid.as_raw() }, None));
+/// Kills init, and waits until it and everything in its namespace are gone.
+fn kill(init: &InitProcess) -> io::Result<()> {
+    match pidfd_send_signal(&init.pidfd, Signal::KILL) {
+        // Ended by itself.
+        Err(Errno::SRCH) => {}
+        sent => sent?,
     }
-    let sources = sources::take(command, MountAuthority::Root(one))?;
-    let host_ids = HostIds { uid: command.service_uid, gid: command.service_gid };
-    // The command must be able to open /dev/stdout, a pipe that the runner created.
-    let owner = (Uid::from_raw(host_ids.uid), Gid::from_raw(host_ids.gid));
-    rustix::fs::fchown(io::stdout(), Some(owner.0), Some(owner.1))
-        .and_then(|()| rustix::fs::fchown(io::stderr(), Some(owner.0), Some(owner.1)))
-        .and_then(|()| {
-            let mut ends = asking.into_iter().flatten();
-            ends.try_for_each(|end| rustix::fs::fchown(end, Some(owner.0), Some(owner.1)))
-        })
-        .at(Layer::ServiceUser, || "changing the owner of the output to the service user".to_owned())?;
-    drop_root(host_ids).at(Layer::ServiceUser, || format!("becoming user {}", host_ids.uid))?;
-    Ok((host_ids, Some(sources)))
+    sys::wait(init.pid)?;
+    Ok(())
+}
+
+/// The command. `None` if there will be none: init has ended, or the runner wants none, or is gone.
+fn next_call(init: &InitProcess, runner: &mut UnixStream) -> io::Result<Option<Invocation>> {
+    let mut fds = [PollFd::new(&init.pidfd, PollFlags::IN), PollFd::new(runner, PollFlags::IN)];
+    poll(&mut fds, None)?;
+    if fds[0].revents().contains(PollFlags::IN) {
+        return Ok(None);
+    }
+    match receive(runner)? {
+        Some((Request::Run(call), _)) => Ok(Some(call)),
+        _ => Ok(None),
+    }
 }
 
 /// Waits for the end of init. Kills it when the timeout expires, a disk bound is exceeded or the runner is gone. Returns `None` if init has
 /// reported the end itself.
-fn watch(init: &mut Init, timeout: Option<Duration>, runner: &UnixStream) -> io::Result<Option<CommandEnd>> {
+fn watch(
+    init: &InitProcess,
+    disks: &mut Option<DiskWatch>,
+    timeout: Option<Duration>,
+    runner: &UnixStream,
+) -> io::Result<Option<CommandEnd>> {
     let clock = alarm(timeout)?;
     let mut requests = runner.try_clone()?;
     // The runner writes a message at once. One that stays incomplete must not keep the limits from being watched.
@@ -207,7 +146,7 @@ fn watch(init: &mut Init, timeout: Option<Duration>, runner: &UnixStream) -> io:
     let why = loop {
         let mut fds = vec![PollFd::new(&init.pidfd, PollFlags::IN), PollFd::new(runner, PollFlags::IN)];
         fds.extend(clock.as_ref().map(|clock| PollFd::new(clock, PollFlags::IN)));
-        let pause = init.disks.as_ref().map(DiskWatch::pause);
+        let pause = disks.as_ref().map(DiskWatch::pause);
         let until_check = pause.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
         // No signal handler is installed, so the wait is not interrupted.
         let check_due = poll(&mut fds, until_check.as_ref())? == 0;
@@ -239,7 +178,7 @@ fn watch(init: &mut Init, timeout: Option<Duration>, runner: &UnixStream) -> io:
             }
             continue;
         }
-        if let (Some(disks), Some(slept)) = (&mut init.disks, pause)
+        if let (Some(disks), Some(slept)) = (&mut *disks, pause)
             && let Some(limit) = disks.check(slept, init.pid)?
         {
             break Some(End::DiskLimit(limit));
@@ -294,19 +233,19 @@ mod tests {
     use super::*;
 
     /// A process that stands for init, and sleeps until it is killed.
-    fn sleeping_init() -> (Child, Init) {
+    fn sleeping_init() -> (Child, InitProcess) {
         let child = Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let pidfd = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
-        (child, Init { pid, pidfd, disks: None, _alive: io::pipe().unwrap().1 })
+        (child, InitProcess { pid, pidfd, _alive: io::pipe().unwrap().1 })
     }
 
     /// How the command ends when the runner has sent this, and continues.
     fn end_after(bytes: &[u8], timeout: Option<Duration>) -> End {
-        let (mut child, mut init) = sleeping_init();
+        let (mut child, init) = sleeping_init();
         let (mut runner, launcher) = UnixStream::pair().unwrap();
         runner.write_all(bytes).unwrap();
-        let ended = watch(&mut init, timeout, &launcher).unwrap().expect("init has reported nothing");
+        let ended = watch(&init, &mut None, timeout, &launcher).unwrap().expect("init has reported nothing");
         // It has been reaped already.
         let _ = child.wait();
         ended.end

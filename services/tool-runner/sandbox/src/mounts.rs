@@ -68,6 +68,20 @@ const NEVER_WHOLE: [&str; 5] = ["/home", "/root", "/Users", "/var", "/var/lib"];
 const SECRETS: [&str; 6] =
     ["/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssh", "/etc/ssl/private"];
 
+/// The operator's mounts and those of a call, parents before their children, in two parts: those that need no call, which come first, and the rest.
+pub(crate) fn in_order(operators: &[Mount], calls: Vec<Mount>) -> Result<(Vec<Mount>, Vec<Mount>), LaunchError> {
+    let mut all: Vec<Mount> = operators.iter().cloned().chain(calls).collect();
+    check(&all, "mounts")?;
+    all.sort_by_key(|mount| mount.target.components().count());
+    // HOME and /tmp are mounted for a call, and would cover what was mounted below them before.
+    let is_below_scratch = |mount: &Mount| [HOME, "/tmp"].iter().any(|scratch| mount.target.starts_with(scratch));
+    let needs_no_call =
+        |mount: &Mount| mount.kind == MountKind::ReadOnly && operators.contains(mount) && !is_below_scratch(mount);
+    let rest = all.iter().position(|mount| !needs_no_call(mount)).unwrap_or(all.len());
+    let rest = all.split_off(rest);
+    Ok((all, rest))
+}
+
 /// Rejects mounts that would weaken the sandbox, or that are impossible. `field`: their path, for the message.
 pub(crate) fn check(mounts: &[Mount], field: &str) -> Result<(), LaunchError> {
     let (mut targets, mut staged) = (BTreeSet::new(), BTreeSet::new());

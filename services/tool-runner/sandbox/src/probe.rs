@@ -5,11 +5,11 @@ use std::{io, process::Stdio, time::Duration};
 use crate::{
     connection::receive,
     error::LaunchError,
-    launcher::{ReleasedOnExit, spawn},
     layer::Layer,
     protocol::{LayerProbe, Message, Request},
     role,
     settings::Settings,
+    slot::spawn,
 };
 
 /// The state of a layer.
@@ -67,8 +67,7 @@ pub fn probe(settings: &Settings) -> Result<Report, LaunchError> {
     }
     settings.check()?;
     let protocol = Request::Probe(settings.service_uid, settings.service_gid);
-    let (mut control, mut launched) =
-        spawn(settings, &protocol, None, ReleasedOnExit::default(), Stdio::null(), Stdio::null())?;
+    let (mut control, mut launched) = spawn(settings, &protocol, None, (Stdio::null(), Stdio::null()))?;
     control
         .set_read_timeout(Some(MAX_WAIT))
         .map_err(|source| LaunchError::launcher("limiting the wait for the launcher", source))?;

@@ -14,7 +14,10 @@ use crate::{
 
 /// A request to a launcher. There is one command or probe per launcher.
 pub(crate) enum Request {
-    Run(Command),
+    /// Set up what does not depend on the command, probably for a workspace of this owner. The descriptor of the command table comes with it.
+    Arm(Armed, Option<(u32, u32)>),
+    /// Run this command in it: once, and at any time later.
+    Run(Invocation),
     /// Probe each layer, for a service user with these ids.
     Probe(u32, u32),
     /// An end of a pipe over which the command asks, which comes with it: that of the answers, then that of the questions.
@@ -25,32 +28,17 @@ pub(crate) enum Request {
     ContinueTimer,
 }
 
-wire_enum!(Request { 0 = Run(command), 1 = Probe(uid, gid), 2 = Pipe, 3 = StopTimer, 4 = ContinueTimer });
+wire_enum!(Request { 0 = Arm(armed, owner), 1 = Run(invocation), 2 = Probe(uid, gid), 3 = Pipe, 4 = StopTimer, 5 = ContinueTimer });
 
-/// A command with all settings resolved.
-pub(crate) struct Command {
-    pub(crate) program: OsString,
-    pub(crate) args: Vec<OsString>,
-    pub(crate) env: Vec<(String, OsString)>,
-    pub(crate) cwd: PathBuf,
-    pub(crate) lower: Vec<PathBuf>,
-    pub(crate) staging: Option<PathBuf>,
-    pub(crate) hidden: Vec<PathBuf>,
-    /// The mounts of the operator and the call, in order.
+/// What a sandbox needs to know before it knows its command: nothing of a workspace or a call is in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Armed {
+    /// Read-only mounts of the operator, in order. Those of the call come after them, see [`Invocation::mounts`].
     pub(crate) mounts: Vec<Mount>,
     pub(crate) scratch: Scratch,
-    /// The directory of the scratch places on disk, which does not exist yet. `None`: they are in memory.
-    pub(crate) scratch_directory: Option<PathBuf>,
-    /// The budget for changes in its view of the workspace.
+    /// The budget for changes in the view of the workspace.
     pub(crate) view: WriteBudget,
     pub(crate) reserve: Reserve,
-    /// Its row in the command table, whose descriptor comes with the request.
-    pub(crate) row: Option<u32>,
-    pub(crate) timeout: Option<Duration>,
-    /// Whether it gets pipes over which it asks: two requests with their ends follow.
-    pub(crate) asks: bool,
-    /// Whether it gets a file for its outputs, which [`Message::Outputs`] hands to the runner.
-    pub(crate) outputs: bool,
     pub(crate) limits: Limits,
     pub(crate) path: Vec<PathBuf>,
     pub(crate) service_uid: u32,
@@ -60,7 +48,31 @@ pub(crate) struct Command {
     pub(crate) attacks: Option<PathBuf>,
 }
 
-wire_struct!(Command {
+wire_struct!(Armed { mounts, scratch, view, reserve, limits, path, service_uid, service_gid, landlock_floor, attacks });
+
+/// A command, and what it works in.
+pub(crate) struct Invocation {
+    pub(crate) program: OsString,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) env: Vec<(String, OsString)>,
+    pub(crate) cwd: PathBuf,
+    pub(crate) lower: Vec<PathBuf>,
+    pub(crate) staging: Option<PathBuf>,
+    pub(crate) hidden: Vec<PathBuf>,
+    /// The mounts of the operator and the call that [`Armed::mounts`] does not have, in order.
+    pub(crate) mounts: Vec<Mount>,
+    /// The directory of the scratch places on disk, which does not exist yet. `None`: they are in memory.
+    pub(crate) scratch_directory: Option<PathBuf>,
+    /// Its row in the command table.
+    pub(crate) row: Option<u32>,
+    pub(crate) timeout: Option<Duration>,
+    /// Whether it gets pipes over which it asks: two requests with their ends follow.
+    pub(crate) asks: bool,
+    /// Whether it gets a file for its outputs, which [`Message::Outputs`] hands to the runner.
+    pub(crate) outputs: bool,
+}
+
+wire_struct!(Invocation {
     program,
     args,
     env,
@@ -69,21 +81,49 @@ wire_struct!(Command {
     staging,
     hidden,
     mounts,
-    scratch,
     scratch_directory,
-    view,
-    reserve,
     row,
     timeout,
     asks,
     outputs,
-    limits,
-    path,
-    service_uid,
-    service_gid,
-    landlock_floor,
-    attacks,
 });
+
+/// A command with the sandbox that it runs in.
+#[derive(Clone, Copy)]
+pub(crate) struct Command<'a> {
+    pub(crate) armed: &'a Armed,
+    pub(crate) call: &'a Invocation,
+}
+
+impl<'a> Command<'a> {
+    /// All mounts of the operator and the call, in order.
+    pub(crate) fn mounts(self) -> impl Iterator<Item = &'a Mount> {
+        self.armed.mounts.iter().chain(&self.call.mounts)
+    }
+}
+
+/// A message from the launcher to init, after the [`Invocation`]. [`ToInit::Go`] is the last.
+pub(crate) enum ToInit {
+    /// A mount that the launcher has taken as root, which comes with it.
+    Mount(TakenMount),
+    /// An end of a pipe over which the command asks, as in [`Request::Pipe`].
+    Pipe,
+    Go,
+}
+
+wire_enum!(ToInit { 0 = Mount(mount), 1 = Pipe, 2 = Go });
+
+/// What a mount from the launcher is.
+pub(crate) enum TakenMount {
+    /// The next layer of the workspace, the topmost first.
+    Lower,
+    Staging,
+    Scratch,
+    /// The next of [`Invocation::mounts`]: whether it is a directory.
+    Configured(bool),
+}
+
+wire_enum!(TakenMount { 0 = Lower, 1 = Staging, 2 = Scratch, 3 = Configured(folder) });
 
 /// The path of the attack binary in the view.
 pub(crate) const ATTACKS: &str = "/.attacks";
@@ -99,6 +139,8 @@ pub(crate) const CANARY: &str = "belay-canary";
 pub(crate) enum Message {
     /// Init exists; its pidfd is attached.
     Init,
+    /// The sandbox is set up, but for its command.
+    Armed,
     /// The command was not started.
     Failed(Failure),
     /// The program is running.
@@ -118,6 +160,7 @@ wire_enum!(Message {
     3 = Ended(ended),
     4 = Probed(layers),
     5 = Outputs,
+    6 = Armed,
 });
 
 /// A probed layer.

@@ -1,8 +1,9 @@
 //! A running command, and its outcome.
 
 use std::{
+    fmt::Debug,
     fs::{self, File},
-    io::{self, PipeReader, PipeWriter, Read as _, Write as _},
+    io::{self, PipeReader, PipeWriter, Write as _},
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
         unix::net::UnixStream,
@@ -10,7 +11,7 @@ use std::{
     path::PathBuf,
     process::Child,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -24,10 +25,11 @@ use rustix::{
 use crate::{
     budget::DiskLimit,
     command_table::TakenRow,
+    connection::read,
     ended::{CommandEnd, End, EnforcedParts, Usage},
     layer::Layer,
     protocol::{Message, Request},
-    wire::{Wire, frame, frame_length, unframe},
+    wire::frame,
 };
 
 /// How a command ended.
@@ -85,6 +87,13 @@ impl AsFd for ProcessEnd {
 impl AsRawFd for ProcessEnd {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for KillHandle {
+    /// The descriptor of init, which becomes readable when it ends.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.process.as_fd()
     }
 }
 
@@ -175,6 +184,7 @@ pub struct RunningCommand {
     /// The file with its outputs, until it is taken; `None` for one that may not have any. It is complete once no process of the command is left.
     pub outputs: Option<File>,
     pub(crate) enforced: EnforcedParts,
+    pub(crate) was_armed: bool,
     pub(crate) kill: KillHandle,
     pub(crate) control: UnixStream,
     pub(crate) launcher: LauncherProcess,
@@ -188,6 +198,12 @@ impl RunningCommand {
     #[must_use]
     pub fn enforced(&self) -> EnforcedParts {
         self.enforced
+    }
+
+    /// Whether its sandbox was set up before the command was known.
+    #[must_use]
+    pub fn was_armed(&self) -> bool {
+        self.was_armed
     }
 
     /// Its active layers, in the order of their setup.
@@ -271,25 +287,6 @@ impl Drop for RunningCommand {
     }
 }
 
-/// The next message from the launcher, without a descriptor. `None`: the connection is closed.
-pub(crate) fn read<T: Wire>(control: &mut UnixStream) -> io::Result<Option<T>> {
-    let mut header = [0; 4];
-    match control.read_exact(&mut header) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => {
-            return Ok(None);
-        }
-        read => read?,
-    }
-    read_body(control, header)
-}
-
-/// The rest of a frame whose header has been read.
-pub(crate) fn read_body<T: Wire>(control: &mut UnixStream, header: [u8; 4]) -> io::Result<Option<T>> {
-    let mut body = vec![0; frame_length(header)];
-    control.read_exact(&mut body)?;
-    unframe(&body).map(Some).ok_or_else(|| io::Error::other("the launcher sent an invalid message"))
-}
-
 /// Launchers that were dropped before they exited. The kernel keeps a zombie until its parent waits for it.
 static ABANDONED: Mutex<Vec<LauncherProcess>> = Mutex::new(Vec::new());
 
@@ -302,25 +299,54 @@ fn reap_abandoned(more: Option<LauncherProcess>) {
         let alive = launched.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)));
         if !alive {
             launched.child = None;
-            launched.row = None;
-            launched.remove_scratch();
+            launched.release();
         }
         alive
     });
+}
+
+/// Is told of the ends of commands.
+pub(crate) trait AwaitsEnds: Debug + Send + Sync {
+    /// A command has ended, and nothing is left of it.
+    fn command_has_ended(self: Arc<Self>);
+}
+
+/// Tells that a command has ended, when it is dropped.
+#[derive(Debug)]
+pub(crate) struct EndOfCommand(pub(crate) Weak<dyn AwaitsEnds>);
+
+impl Drop for EndOfCommand {
+    fn drop(&mut self) {
+        if let Some(told) = self.0.upgrade() {
+            told.command_has_ended();
+        }
+    }
+}
+
+/// Resources that are released when a launcher has exited.
+#[derive(Debug, Default)]
+pub(crate) struct ReleasedOnExit {
+    pub(crate) scratch: Option<PathBuf>,
+    pub(crate) row: Option<TakenRow>,
+    pub(crate) end: Option<EndOfCommand>,
 }
 
 /// A launcher process and the resources released when it exits. When dropped, it exits on its own.
 #[derive(Debug)]
 pub(crate) struct LauncherProcess {
     child: Option<Child>,
-    scratch: Option<PathBuf>,
-    row: Option<TakenRow>,
+    released: ReleasedOnExit,
 }
 
 impl LauncherProcess {
-    pub(crate) fn new(child: Child, scratch: Option<PathBuf>, row: Option<TakenRow>) -> Self {
+    pub(crate) fn new(child: Child) -> Self {
         reap_abandoned(None);
-        Self { child: Some(child), scratch, row }
+        Self { child: Some(child), released: ReleasedOnExit::default() }
+    }
+
+    /// Releases these when it has exited.
+    pub(crate) fn release_on_exit(&mut self, released: ReleasedOnExit) {
+        self.released = released;
     }
 
     /// A descriptor for the end of the launcher. Its pid is not reused before [`LauncherProcess::wait`] reaps it.
@@ -333,26 +359,29 @@ impl LauncherProcess {
     pub(crate) fn wait(&mut self) -> io::Result<()> {
         if let Some(mut child) = self.child.take() {
             child.wait()?;
-            self.row = None;
-            self.remove_scratch();
+            self.release();
         }
         Ok(())
     }
 
-    fn remove_scratch(&mut self) {
-        let Some(folder) = self.scratch.take() else { return };
-        // The launcher leaves it empty unless it was killed. What cannot be removed goes with the staging directory, or when the next
-        // runner starts.
-        if fs::remove_dir(&folder).is_err() {
+    fn release(&mut self) {
+        let ReleasedOnExit { scratch, row, end } = std::mem::take(&mut self.released);
+        drop(row);
+        // The launcher leaves the directory empty unless it was killed. What cannot be removed goes with the staging directory, or when the
+        // next runner starts.
+        if let Some(folder) = scratch
+            && fs::remove_dir(&folder).is_err()
+        {
             let _ = fs::remove_dir_all(&folder);
         }
+        drop(end);
     }
 }
 
 impl Drop for LauncherProcess {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
-            reap_abandoned(Some(Self { child: Some(child), scratch: self.scratch.take(), row: self.row.take() }));
+            reap_abandoned(Some(Self { child: Some(child), released: std::mem::take(&mut self.released) }));
         }
     }
 }

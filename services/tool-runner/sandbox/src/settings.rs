@@ -1,6 +1,6 @@
 //! The operator's settings for all commands.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use crate::{
     budget::{Reserve, WriteBudget},
@@ -42,6 +42,10 @@ pub struct Settings {
     /// The minimum Landlock ABI. The default, 1 (Linux 5.13), restricts reads, writes and execution. 3 (6.2) adds truncation, 4 (6.7) TCP
     /// ports, 6 (6.12) signals and abstract sockets, which namespaces restrict as well.
     pub landlock_floor: u8,
+    /// How many sandboxes are set up before their commands are known, once there has been a command.
+    pub armed_sandboxes: usize,
+    /// How long they wait for another command before they are ended.
+    pub armed_for: Duration,
 }
 
 impl Default for Settings {
@@ -60,6 +64,9 @@ impl Default for Settings {
             env: Vec::new(),
             calls_may_set: Vec::new(),
             landlock_floor: 1,
+            // One is made while the other is used.
+            armed_sandboxes: 2,
+            armed_for: Duration::from_secs(60),
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     host_ids::HostIds,
     layer::Layer,
     mounts::{Mount, MountKind},
-    protocol::{ATTACKS, Command, Context as _, Failure},
+    protocol::{ATTACKS, Armed, Context as _, Failure, Invocation},
     sys::{self, Reach, Side, SingleThreaded},
 };
 
@@ -37,6 +37,11 @@ const LOCAL: &str = "/usr/local";
 /// The folders of [`SYSTEM`] that exist.
 pub(crate) fn system_folders() -> impl Iterator<Item = PathBuf> {
     SYSTEM.iter().map(PathBuf::from).filter(|place| place.exists())
+}
+
+/// The paths that every sandbox is set up from, whether they exist or not. Those in `/etc` are [`etc::listed`].
+pub(crate) fn system_places() -> impl Iterator<Item = &'static str> {
+    SYSTEM.into_iter().chain([LOCAL, "/etc"])
 }
 
 /// The number of processors, by which runtimes size thread pools. The only visible part of `/sys`.
@@ -61,8 +66,8 @@ pub(crate) struct ConfiguredMount {
     pub(crate) changes: Option<PathBuf>,
 }
 
-/// All sources.
-pub(crate) struct Sources {
+/// The sources of a sandbox that has no command yet.
+pub(crate) struct BaseSources {
     /// Read-only mounts, with everything mounted below them.
     pub(crate) pieces: Vec<HostMount>,
     /// Symbolic links in the view, with their targets.
@@ -70,15 +75,20 @@ pub(crate) struct Sources {
     /// Small files of the host, with their content.
     pub(crate) copies: Vec<(PathBuf, Vec<u8>)>,
     pub(crate) devices: Vec<HostMount>,
+    /// [`LOCAL`], if there is one, and [`Armed::mounts`], in order.
+    pub(crate) mounts: Vec<ConfiguredMount>,
+}
+
+/// The sources of a command.
+#[derive(Default)]
+pub(crate) struct CallSources {
     /// The workspace's layers, the topmost first.
     pub(crate) lower: Vec<OwnedFd>,
     /// The staging directory with [`UPPER`] and [`WORK`], if there is one.
     pub(crate) staging: Option<OwnedFd>,
     /// The directory of the scratch places. `None`: they are in memory.
     pub(crate) scratch: Option<OwnedFd>,
-    /// [`LOCAL`], if there is one.
-    pub(crate) local: Option<ConfiguredMount>,
-    /// The operator's mounts, in order.
+    /// [`Invocation::mounts`], in order.
     pub(crate) mounts: Vec<ConfiguredMount>,
 }
 
@@ -104,17 +114,13 @@ impl MountAuthority {
 const NOT_TRUSTED: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | NOT_TRUSTED;
 
-/// Takes all mounts.
-pub(crate) fn take(command: &Command, authority: MountAuthority) -> Result<Sources, Failure> {
-    let mut sources = Sources {
+/// Takes the mounts that do not depend on the command.
+pub(crate) fn take_base(armed: &Armed, owners: &mut Owners) -> Result<BaseSources, Failure> {
+    let mut sources = BaseSources {
         pieces: Vec::new(),
         links: Vec::new(),
         copies: Vec::new(),
         devices: Vec::new(),
-        lower: Vec::new(),
-        staging: None,
-        scratch: None,
-        local: None,
         mounts: Vec::new(),
     };
     for place in SYSTEM.map(Path::new) {
@@ -134,7 +140,7 @@ pub(crate) fn take(command: &Command, authority: MountAuthority) -> Result<Sourc
     if Path::new(PROCESSORS).is_dir() {
         sources.pieces.push(piece(PROCESSORS.as_ref(), PROCESSORS.as_ref())?);
     }
-    if let Some(binary) = &command.attacks {
+    if let Some(binary) = &armed.attacks {
         sources.pieces.push(piece(binary, ATTACKS.as_ref())?);
     }
     for place in DEVICES.map(Path::new) {
@@ -144,27 +150,35 @@ pub(crate) fn take(command: &Command, authority: MountAuthority) -> Result<Sourc
         sys::mount_setattr(mount.as_fd(), Reach::One, attributes, None).at(Layer::View, doing)?;
         sources.devices.push(HostMount { place: place.to_owned(), mount, folder: false });
     }
-    let mut owners = Owners { authority, to: (command.service_uid, command.service_gid), made: None };
-    take_workspace(command, &mut owners, &mut sources)?;
-    if let Some(folder) = &command.scratch_directory {
+    // Administrators install programs with sockets there, unlike in the rest of /usr.
+    if fs::symlink_metadata(LOCAL).is_ok_and(|metadata| metadata.is_dir()) {
+        let piece = piece(LOCAL.as_ref(), LOCAL.as_ref())?;
+        sources.mounts.push(ConfiguredMount { piece, kind: MountKind::ReadOnly, changes: None });
+    }
+    for mount in &armed.mounts {
+        sources.mounts.push(take_mount(mount, None, owners)?);
+    }
+    Ok(sources)
+}
+
+/// Takes the mounts of a command.
+pub(crate) fn take_for_call(call: &Invocation, owners: &mut Owners) -> Result<CallSources, Failure> {
+    let mut sources = CallSources::default();
+    take_workspace(call, owners, &mut sources)?;
+    if let Some(folder) = &call.scratch_directory {
         let owner = owner_of(folder).at(Layer::View, || format!("inspecting {}", folder.display()))?;
         sources.scratch = Some(owners.take(folder, owner, NOT_TRUSTED, Layer::View)?);
     }
-    // Administrators install programs with sockets there, unlike in the rest of /usr.
-    if fs::symlink_metadata(LOCAL).is_ok_and(|metadata| metadata.is_dir()) {
-        sources.local = Some(ConfiguredMount {
-            piece: piece(LOCAL.as_ref(), LOCAL.as_ref())?,
-            kind: MountKind::ReadOnly,
-            changes: None,
-        });
-    }
-    for mount in &command.mounts {
-        let is_staged = mount.kind == MountKind::Staged && command.staging.is_some();
-        let name = mount.source.file_name().filter(|_| is_staged);
-        let changes = name.map(|name| Path::new(CACHES).join(name));
-        sources.mounts.push(take_mount(mount, changes, &mut owners)?);
+    for mount in &call.mounts {
+        sources.mounts.push(take_mount(mount, changes_of(mount, call), owners)?);
     }
     Ok(sources)
+}
+
+/// The directory for the changes of a mount in the staging directory; `None` when they are dropped.
+pub(crate) fn changes_of(mount: &Mount, call: &Invocation) -> Option<PathBuf> {
+    let is_staged = mount.kind == MountKind::Staged && call.staging.is_some();
+    mount.source.file_name().filter(|_| is_staged).map(|name| Path::new(CACHES).join(name))
 }
 
 fn piece(source: &Path, place: &Path) -> Result<HostMount, Failure> {
@@ -198,7 +212,7 @@ fn owner_of(path: &Path) -> io::Result<(u32, u32)> {
 }
 
 /// Takes directories with their owner mapped to the user of the command.
-struct Owners {
+pub(crate) struct Owners {
     authority: MountAuthority,
     to: (u32, u32),
     /// The last mapping, and its owner: most directories of a command have one owner, and a mapping costs a process.
@@ -206,6 +220,16 @@ struct Owners {
 }
 
 impl Owners {
+    pub(crate) fn new(authority: MountAuthority, armed: &Armed) -> Self {
+        Self { authority, to: (armed.service_uid, armed.service_gid), made: None }
+    }
+
+    /// Makes the mapping of this owner, which will probably be needed.
+    pub(crate) fn expect(&mut self, owner: (u32, u32)) {
+        // Made again, with an error, when it is needed.
+        let _ = self.mapping(owner);
+    }
+
     fn take(&mut self, folder: &Path, owner: (u32, u32), attributes: u64, layer: Layer) -> Result<OwnedFd, Failure> {
         let doing = || format!("opening {}", folder.display());
         let opened = openat(CWD, folder, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).at(layer, doing)?;
@@ -241,16 +265,16 @@ impl Owners {
     }
 }
 
-fn take_workspace(command: &Command, owners: &mut Owners, sources: &mut Sources) -> Result<(), Failure> {
-    let base = command.lower.last().expect("spec.check() requires a workspace");
+fn take_workspace(call: &Invocation, owners: &mut Owners, sources: &mut CallSources) -> Result<(), Failure> {
+    let base = call.lower.last().expect("spec.check() requires a workspace");
     let metadata =
         fs::metadata(base).at(Layer::Workspace, || format!("inspecting the workspace {}", base.display()))?;
     let owner = (metadata.uid(), metadata.gid());
-    for folder in &command.lower {
+    for folder in &call.lower {
         sources.lower.push(owners.take(folder, owner, READ_ONLY, Layer::Workspace)?);
     }
-    if let Some(staging) = &command.staging {
-        let has_caches = command.mounts.iter().any(|mount| mount.kind == MountKind::Staged);
+    if let Some(staging) = &call.staging {
+        let has_caches = call.mounts.iter().any(|mount| mount.kind == MountKind::Staged);
         prepare(staging, &metadata, has_caches, owners.authority)?;
         sources.staging = Some(owners.take(staging, owner, NOT_TRUSTED, Layer::Workspace)?);
     }

@@ -22,9 +22,9 @@ use crate::{
     HOME, INNER_ID, UPPER, WORK,
     budget::WriteBudget,
     layer::Layer,
-    protocol::{Command, Context as _, Failure},
+    protocol::{Armed, Command, Context as _, Failure},
     scratch,
-    sources::Sources,
+    sources::{BaseSources, CallSources},
     sys::{self, Reach},
 };
 
@@ -64,57 +64,75 @@ const LINKS: [(&str, &str); 8] = [
     ("var/run", "/run"),
 ];
 
-/// Builds the view and makes it the root of this mount namespace. The mounts of the host are gone afterwards.
-pub(crate) fn build(sources: Sources, command: &Command) -> Result<(), Failure> {
-    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-        .at(Layer::Namespaces, || "making the mounts private".to_owned())?;
-    let scaffold = fresh("tmpfs", &[("size", "64k"), ("mode", "700")], NOSUID_NODEV)
-        .and_then(|scaffold| attach(scaffold.as_fd(), CWD, SCAFFOLD).map(|()| scaffold))
-        .at(Layer::View, || "mounting the scaffold".to_owned())?;
-    mkdirat(&scaffold, EMPTY, Mode::from(0o755)).at(Layer::View, || "creating an empty directory".to_owned())?;
-    let root = fresh("tmpfs", &[("size", "4m"), ("nr_inodes", "4096"), ("mode", "755")], NOSUID_NODEV)
-        .and_then(|root| {
-            mkdirat(&scaffold, ROOT, Mode::RWXU)?;
-            attach(root.as_fd(), scaffold.as_fd(), ROOT).map(|()| root)
-        })
-        .at(Layer::View, || "mounting the root".to_owned())?;
-    let root = root.as_fd();
+/// A view without what depends on the command: it is not the root of this mount namespace yet.
+pub(crate) struct BaseView {
+    scaffold: OwnedFd,
+    root: OwnedFd,
+    /// How many directories and files of the host have been mounted.
+    mounted: usize,
+}
 
-    populate_root(root, &sources).at(Layer::View, || "populating the root".to_owned())?;
-    for piece in sources.pieces.iter().chain(&sources.devices) {
-        show(root, piece).at(Layer::View, || format!("mounting {}", piece.place.display()))?;
-    }
-    let proc = fresh("proc", &[], NOSUID_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC);
-    proc.and_then(|proc| attach(proc.as_fd(), root, "proc")).at(Layer::Proc, || "mounting /proc".to_owned())?;
-    // A new devpts instance, separate from the terminals of the host.
-    let terminals = [("newinstance", ""), ("ptmxmode", "666"), ("mode", "620"), ("max", "256")];
-    fresh("devpts", &terminals, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)
-        .and_then(|terminals| attach(terminals.as_fd(), root, "dev/pts"))
-        .at(Layer::View, || "mounting /dev/pts".to_owned())?;
-    in_memory(command.scratch.shm, "1777")
-        .and_then(|shm| attach(shm.as_fd(), root, "dev/shm"))
-        .at(Layer::View, || "mounting /dev/shm".to_owned())?;
-    mount_scratch(scaffold.as_fd(), root, command, &sources).at(Layer::View, || "mounting /tmp and HOME".to_owned())?;
-    if let Some(staging) = &sources.staging {
-        mkdirat(&scaffold, STAGING, Mode::RWXU)
-            .and_then(|()| attach(staging.as_fd(), scaffold.as_fd(), STAGING))
-            .at(Layer::Workspace, || "mounting the staging directory".to_owned())?;
-    }
-    let folders: Vec<_> = sources.local.iter().chain(&sources.mounts).collect();
-    folders::mount_all(scaffold.as_fd(), root, &folders)?;
+impl BaseView {
+    /// Builds it from mounts that the command does not choose.
+    pub(crate) fn build(sources: &BaseSources, armed: &Armed) -> Result<Self, Failure> {
+        // What the host unmounts meanwhile is unmounted here too, and no mount made here is seen there.
+        mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
+            .at(Layer::Namespaces, || "separating the mounts from the host's".to_owned())?;
+        let scaffold = fresh("tmpfs", &[("size", "64k"), ("mode", "700")], NOSUID_NODEV)
+            .and_then(|scaffold| attach(scaffold.as_fd(), CWD, SCAFFOLD).map(|()| scaffold))
+            .at(Layer::View, || "mounting the scaffold".to_owned())?;
+        mkdirat(&scaffold, EMPTY, Mode::from(0o755)).at(Layer::View, || "creating an empty directory".to_owned())?;
+        let made = fresh("tmpfs", &[("size", "4m"), ("nr_inodes", "4096"), ("mode", "755")], NOSUID_NODEV)
+            .and_then(|root| {
+                mkdirat(&scaffold, ROOT, Mode::RWXU)?;
+                attach(root.as_fd(), scaffold.as_fd(), ROOT).map(|()| root)
+            })
+            .at(Layer::View, || "mounting the root".to_owned())?;
+        let root = made.as_fd();
 
-    mount_workspace(scaffold.as_fd(), &sources)?;
-    for folder in &command.hidden {
-        hide(root, folder)?;
+        populate_root(root, sources).at(Layer::View, || "populating the root".to_owned())?;
+        for piece in sources.pieces.iter().chain(&sources.devices) {
+            show(root, piece).at(Layer::View, || format!("mounting {}", piece.place.display()))?;
+        }
+        let proc = fresh("proc", &[], NOSUID_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC);
+        proc.and_then(|proc| attach(proc.as_fd(), root, "proc")).at(Layer::Proc, || "mounting /proc".to_owned())?;
+        // A new devpts instance, separate from the terminals of the host.
+        let terminals = [("newinstance", ""), ("ptmxmode", "666"), ("mode", "620"), ("max", "256")];
+        fresh("devpts", &terminals, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)
+            .and_then(|terminals| attach(terminals.as_fd(), root, "dev/pts"))
+            .at(Layer::View, || "mounting /dev/pts".to_owned())?;
+        in_memory(armed.scratch.shm, "1777")
+            .and_then(|shm| attach(shm.as_fd(), root, "dev/shm"))
+            .at(Layer::View, || "mounting /dev/shm".to_owned())?;
+        folders::mount_all(scaffold.as_fd(), root, 0, &sources.mounts)?;
+        Ok(Self { scaffold, root: made, mounted: sources.mounts.len() })
     }
-    // Mounts the new root over the old one and unmounts the old one: pivot_root(2), "." twice.
-    fchdir(root)
-        .and_then(|()| pivot_root(".", "."))
-        .and_then(|()| unmount(".", UnmountFlags::DETACH))
-        .and_then(|()| chdir("/"))
-        .at(Layer::View, || "unmounting the old root".to_owned())?;
-    sys::mount_setattr(root, Reach::One, libc::MOUNT_ATTR_RDONLY, None)
-        .at(Layer::View, || "making the root read-only".to_owned())
+
+    /// Adds what the command chooses, and makes the view the root of this mount namespace. The mounts of the host are gone afterwards.
+    pub(crate) fn enter(self, sources: &CallSources, command: Command<'_>) -> Result<(), Failure> {
+        let (scaffold, root) = (self.scaffold.as_fd(), self.root.as_fd());
+        mount_scratch(scaffold, root, command.armed, sources)
+            .at(Layer::View, || "mounting /tmp and HOME".to_owned())?;
+        if let Some(staging) = &sources.staging {
+            mkdirat(scaffold, STAGING, Mode::RWXU)
+                .and_then(|()| attach(staging.as_fd(), scaffold, STAGING))
+                .at(Layer::Workspace, || "mounting the staging directory".to_owned())?;
+        }
+        folders::mount_all(scaffold, root, self.mounted, &sources.mounts)?;
+
+        mount_workspace(scaffold, sources)?;
+        for folder in &command.call.hidden {
+            hide(root, folder)?;
+        }
+        // Mounts the new root over the old one and unmounts the old one: pivot_root(2), "." twice.
+        fchdir(root)
+            .and_then(|()| pivot_root(".", "."))
+            .and_then(|()| unmount(".", UnmountFlags::DETACH))
+            .and_then(|()| chdir("/"))
+            .at(Layer::View, || "unmounting the old root".to_owned())?;
+        sys::mount_setattr(root, Reach::One, libc::MOUNT_ATTR_RDONLY, None)
+            .at(Layer::View, || "making the root read-only".to_owned())
+    }
 }
 
 const NOSUID_NODEV: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
@@ -132,7 +150,7 @@ fn fresh(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Re
     fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-fn populate_root(root: BorrowedFd<'_>, sources: &Sources) -> std::io::Result<()> {
+fn populate_root(root: BorrowedFd<'_>, sources: &BaseSources) -> std::io::Result<()> {
     for folder in FOLDERS {
         mkdirat(root, folder, Mode::from(0o755))?;
     }
@@ -181,8 +199,8 @@ fn part_of(scaffold: BorrowedFd<'_>, folder: &Path) -> Result<OwnedFd, Errno> {
 fn mount_scratch(
     scaffold: BorrowedFd<'_>,
     root: BorrowedFd<'_>,
-    command: &Command,
-    sources: &Sources,
+    armed: &Armed,
+    sources: &CallSources,
 ) -> Result<(), Errno> {
     mkdirat(scaffold, SCRATCH, Mode::RWXU)?;
     let home = Path::new(SCRATCH).join(scratch::HOME);
@@ -192,9 +210,9 @@ fn mount_scratch(
             attach(part_of(scaffold, &Path::new(SCRATCH).join(scratch::TMP))?.as_fd(), root, "tmp")?;
         }
         None => {
-            attach(in_memory(command.scratch.tmp, "1777")?.as_fd(), root, "tmp")?;
+            attach(in_memory(armed.scratch.tmp, "1777")?.as_fd(), root, "tmp")?;
             mkdirat(scaffold, &home, Mode::RWXU)?;
-            attach(in_memory(command.scratch.home, "700")?.as_fd(), scaffold, &home)?;
+            attach(in_memory(armed.scratch.home, "700")?.as_fd(), scaffold, &home)?;
         }
     }
     let user = home.join("user");
@@ -203,7 +221,7 @@ fn mount_scratch(
 }
 
 /// Mounts the workspace.
-fn mount_workspace(scaffold: BorrowedFd<'_>, sources: &Sources) -> Result<(), Failure> {
+fn mount_workspace(scaffold: BorrowedFd<'_>, sources: &CallSources) -> Result<(), Failure> {
     let (lower, staging) = (&sources.lower, &sources.staging);
     // Short names relative to the scaffold: all options of a mount have to fit on one page.
     let names: Vec<String> = (0..lower.len()).map(|n| n.to_string()).collect();

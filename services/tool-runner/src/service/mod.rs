@@ -36,12 +36,13 @@ use crate::{Calls, output::Position};
 
 /// The service, ready to be served.
 pub fn hosted(calls: Arc<Calls>, shutdown: Shutdown) -> HostedServices {
-    let stores = Arc::clone(calls.stores());
+    let (stores, measured) = (Arc::clone(calls.stores()), Arc::clone(&calls));
     let service = ToolRunnerServiceServer::new(Service { calls, shutdown })
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
     HostedServices::new(Routes::new(service), "belay.runner.v1.ToolRunnerService", belay_proto::FILE_DESCRIPTOR_SET)
         .with_stores(stores)
+        .with_metrics(measured)
 }
 
 struct Service {

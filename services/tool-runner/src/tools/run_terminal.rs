@@ -184,7 +184,7 @@ impl Tool for RunTerminal {
 
     fn call(&self, invocation: Invocation) -> Work {
         let (launcher, settings, lanes) = (self.enforcement.launcher(), Arc::clone(&self.settings), self.lanes.clone());
-        let calls = Arc::clone(&self.asking);
+        let (calls, enforcement) = (Arc::clone(&self.asking), self.enforcement.clone());
         Box::pin(async move {
             let Invocation {
                 name, arguments, view, output, trace, context, questions, enforced, limit, mut stop, ..
@@ -201,7 +201,7 @@ impl Tool for RunTerminal {
             let asked = CommandRequest { name, arguments, trace, context, limit, asks: asking.is_some() };
             let (life, over) = process::Life::new();
             let guard = process::KillOnDrop(life.clone());
-            let host = process::Host { launcher, settings, lanes, enforced };
+            let host = process::Host { launcher, settings, lanes, enforcement, enforced };
             // In a task of its own, which outlives this future: the view is released only after the last process of the command has ended.
             let mut command = tokio::spawn(process::run(view, host, asked, life.clone(), over, (output, asking)));
             let ended = tokio::select! {

@@ -66,6 +66,7 @@ fn a_collector_gets_the_metrics_of_each_service_by_their_names() {
     assert!(executor["executor.duration.average_ms"] > 0.0, "{executor:?}");
     assert!(executor.contains_key("executor.execution.active"), "{executor:?}");
     assert!(names("belay-approval-gate").contains_key("belay.gate.oldest_pending_approval"));
+    assert!(names("belay-tool-runner").contains_key("belay.runner.commands"));
     for service in ["belay-executor", "belay-tool-runner", "belay-approval-gate"] {
         assert!(names(service)["belay.store.size"] > 4_096.0, "{service}");
     }

@@ -52,23 +52,28 @@ const OF_THE_SYSTEM: [&str; 14] = [
     "tracefs",
 ];
 
-/// Mounts the directories and files in this order.
+/// Mounts the directories and files in this order; as many as `mounted` have been before.
 pub(super) fn mount_all(
     scaffold: BorrowedFd<'_>,
     root: BorrowedFd<'_>,
-    mounts: &[&ConfiguredMount],
+    mounted: usize,
+    mounts: &[ConfiguredMount],
 ) -> Result<(), Failure> {
+    if mounts.is_empty() {
+        return Ok(());
+    }
     let mounting = |shown: &ConfiguredMount| format!("mounting {}", shown.piece.place.display());
     let is_plain = |kind| kind == MountKind::ReadOnly && is_planted(Defect::HostSocketsReached);
     let is_layer = |shown: &ConfiguredMount| shown.piece.folder && !is_plain(shown.kind);
-    for (n, shown) in mounts.iter().enumerate().filter(|(_, shown)| is_layer(shown)) {
+    let mounts = || mounts.iter().enumerate().map(|(n, shown)| (mounted + n, shown));
+    for (n, shown) in mounts().filter(|(_, shown)| is_layer(shown)) {
         let lower = lower(n);
         mkdirat(scaffold, &lower, Mode::RWXU)
             .and_then(|()| attach(shown.piece.mount.as_fd(), scaffold, &lower))
             .at(Layer::View, || mounting(shown))?;
     }
     let below = mounts_below().at(Layer::View, || "listing the mounts".to_owned())?;
-    for (n, shown) in mounts.iter().enumerate() {
+    for (n, shown) in mounts() {
         let doing = || mounting(shown);
         match shown.kind {
             _ if !is_layer(shown) => show(root, &shown.piece).at(Layer::View, doing)?,

@@ -67,7 +67,7 @@ fn watch_sleepers(nap: &str) -> Vec<OwnedFd> {
     pids.iter().map(|pid| pidfd_open(Pid::from_raw(*pid).unwrap(), PidfdFlags::empty()).unwrap()).collect()
 }
 
-fn wait_for_deaths(watched: &[OwnedFd]) {
+pub(crate) fn wait_for_deaths(watched: &[OwnedFd]) {
     // They end at once, or never.
     let never = Timespec { tv_sec: 60, tv_nsec: 0 };
     for pidfd in watched {

@@ -67,15 +67,18 @@ fn its_user_outside_is_not_root() {
     let mut running = launch(fixture.script(&format!("echo ready; exec sleep {nap}")));
     let mut ready = [0; 6];
     running.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
-    let user = loop {
+    let ids_of = |pid| [status_field(pid, "Uid"), status_field(pid, "Gid")];
+    let (user, inits) = loop {
         // The shell prints before it executes `sleep`.
         if let [pid] = sleepers(&nap)[..] {
-            break [status_field(pid, "Uid"), status_field(pid, "Gid")];
+            break (ids_of(pid), ids_of(status_field(pid, "PPid").parse().unwrap()));
         }
     };
     let ids =
         if is_root() { [65533; 2] } else { [rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()] };
+    // Real, effective, saved, and for files.
     assert_eq!(user, ids.map(|id| [id; 4].map(|id| id.to_string()).join("\t")));
+    assert_eq!(inits, user, "init sets up the sandbox as the same user");
     running.kill_handle().kill().unwrap();
     running.wait().unwrap();
 }

@@ -13,6 +13,7 @@ mod machine;
 mod offline;
 mod outputs;
 mod overlay;
+mod slots;
 mod support;
 mod user;
 
@@ -25,6 +26,11 @@ fn main() -> ExitCode {
         && role == endings::RUNNER
     {
         return endings::run_as_waiting_runner(folder.as_ref());
+    }
+    if let [role, folder] = &args[..]
+        && role == slots::RUNNER
+    {
+        return slots::run_with_waiting_sandboxes(folder.as_ref());
     }
     if let [role, folder] = &args[..]
         && role == endings::AT_A_TERMINAL
@@ -46,6 +52,7 @@ fn main() -> ExitCode {
         isolation::TESTS,
         overlay::TESTS,
         endings::TESTS,
+        slots::TESTS,
         machine::TESTS,
         user::TESTS,
     ]

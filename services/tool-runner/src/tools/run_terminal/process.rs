@@ -21,7 +21,7 @@ use super::{
     request::{CommandRequest, spec},
     streams,
 };
-use crate::{CommandSettings, HeldView, Output, ToolFailure, tools::files::stopped};
+use crate::{CommandSettings, Enforcement, HeldView, Output, ToolFailure, tools::files::stopped};
 
 /// The lanes for the blocking parts of a command: starting it, and tearing it down.
 #[derive(Clone)]
@@ -45,6 +45,8 @@ pub(super) struct Host {
     pub(super) launcher: Arc<dyn Launcher>,
     pub(super) settings: Arc<CommandSettings>,
     pub(super) lanes: Lanes,
+    /// Counts the command.
+    pub(super) enforcement: Enforcement,
     /// Receives the names of the active layers.
     pub(super) enforced: Arc<OnceLock<Vec<String>>>,
 }
@@ -68,7 +70,7 @@ pub(super) async fn run(
     over: oneshot::Receiver<()>,
     (output, asking): (Arc<dyn Output>, Option<Asker>),
 ) -> Result<CommandResult, ToolFailure> {
-    let Host { launcher, settings, lanes, enforced } = host;
+    let Host { launcher, settings, lanes, enforcement, enforced } = host;
     let slot = tokio::select! {
         biased;
         _ = over => return Err(stopped()),
@@ -83,6 +85,7 @@ pub(super) async fn run(
         life.check()?;
         let running = launcher.launch(spec).map_err(|error| ending::not_started(error, limit, &settings))?;
         life.begin(running.kill_handle());
+        enforcement.started_commands().count(running.was_armed());
         let layers = running.layers().into_iter().map(|layer| layer.name().to_owned());
         // Set only here.
         let _ = enforced.set(layers.chain(settings.kept_caches()).collect());

@@ -1,0 +1,221 @@
+//! The runner's side of a sandbox: it is set up before its command is known, and runs one.
+
+use std::{
+    fs::File,
+    io::{self, PipeReader},
+    os::{
+        fd::{AsFd as _, BorrowedFd, OwnedFd},
+        unix::{net::UnixStream, process::CommandExt as _},
+    },
+    process::Stdio,
+};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::{
+    command_table::CommandTable,
+    connection::{receive, send},
+    ended::{CommandEnd, End},
+    error::LaunchError,
+    freshness::Fingerprint,
+    protocol::{Armed, Failure, Invocation, Message, Request},
+    role,
+    running::{KillHandle, LauncherProcess, ReleasedOnExit, RunningCommand},
+    settings::Settings,
+    spec::TIMEOUT_EXPIRED,
+    sys::SignalsBlocked,
+    wire::frame,
+};
+
+/// A sandbox that waits for its command, or will once it is set up. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    armed: Armed,
+    control: UnixStream,
+    launched: LauncherProcess,
+    stdout: PipeReader,
+    stderr: PipeReader,
+    /// Set once it is set up, if that was waited for.
+    ready: Option<Ready>,
+}
+
+/// A sandbox that is set up.
+#[derive(Debug)]
+struct Ready {
+    init: KillHandle,
+    from: Fingerprint,
+}
+
+/// Why a command was not started.
+pub(crate) enum NotStarted {
+    /// The launcher says so.
+    Failed(Failure),
+    /// The launcher has gone without a word.
+    Lost,
+    Error(LaunchError),
+}
+
+impl From<LaunchError> for NotStarted {
+    fn from(error: LaunchError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl Slot {
+    /// Begins to set up a sandbox. Does not wait until it is. `owner`: the likely owner of its workspace.
+    pub(crate) fn begin(
+        settings: &Settings,
+        armed: Armed,
+        owner: Option<(u32, u32)>,
+        table: &CommandTable,
+    ) -> Result<Self, LaunchError> {
+        let pipe = || io::pipe().map_err(|source| LaunchError::launcher("creating a pipe", source));
+        let ((stdout, command_stdout), (stderr, command_stderr)) = (pipe()?, pipe()?);
+        let request = Request::Arm(armed.clone(), owner);
+        let ends = (Stdio::from(command_stdout), Stdio::from(command_stderr));
+        let (control, launched) = spawn(settings, &request, Some(table.as_fd()), ends)?;
+        Ok(Self { armed, control, launched, stdout, stderr, ready: None })
+    }
+
+    /// Sets up a sandbox, and waits until it is.
+    pub(crate) fn set_up(
+        settings: &Settings,
+        armed: Armed,
+        owner: Option<(u32, u32)>,
+        table: &CommandTable,
+    ) -> Result<Self, NotStarted> {
+        let failed = |doing| move |source| LaunchError::launcher(doing, source);
+        let from = Fingerprint::take(&armed).map_err(failed("inspecting what the sandbox is set up from"))?;
+        let mut slot = Self::begin(settings, armed, owner, table)?;
+        let (mut init, mut is_armed) = (None, false);
+        while init.is_none() || !is_armed {
+            match receive(&mut slot.control).map_err(failed("reading from the launcher"))? {
+                Some((Message::Init, Some(pidfd))) => init = Some(KillHandle::new(pidfd)),
+                Some((Message::Armed, _)) => is_armed = true,
+                Some((Message::Failed(failure), _)) => {
+                    let _ = slot.launched.wait();
+                    return Err(NotStarted::Failed(failure));
+                }
+                Some(_) | None => return Err(NotStarted::Lost),
+            }
+        }
+        slot.ready = init.map(|init| Ready { init, from });
+        Ok(slot)
+    }
+
+    /// What it was set up for.
+    pub(crate) fn armed(&self) -> &Armed {
+        &self.armed
+    }
+
+    /// Whether it is set up and alive, and nothing has changed of what it was set up from.
+    pub(crate) fn is_usable(&self) -> bool {
+        let Some(Ready { init, from }) = &self.ready else { return false };
+        let mut ends =
+            [PollFd::new(&self.control, PollFlags::IN), PollFd::from_borrowed_fd(init.as_fd(), PollFlags::IN)];
+        poll(&mut ends, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(0) && from.is_current()
+    }
+
+    /// Ends it, and waits until nothing is left of it.
+    pub(crate) fn end(self) {
+        let Self { control, mut launched, .. } = self;
+        drop(control);
+        // If it is not our child any more, there is nothing to wait for.
+        let _ = launched.wait();
+    }
+
+    /// Runs a command in it.
+    pub(crate) fn run(mut self, call: Invocation, released: ReleasedOnExit) -> Result<RunningCommand, NotStarted> {
+        let control = &mut self.control;
+        self.launched.release_on_exit(released);
+        let pipe = || io::pipe().map_err(|source| LaunchError::launcher("creating a pipe", source));
+        let asking = if call.asks { Some((pipe()?, pipe()?)) } else { None };
+        tell(control, &Request::Run(call), None)?;
+        let (answers, questions) = match asking {
+            None => (None, None),
+            Some(((command_answers, answers), (questions, command_questions))) => {
+                for end in [command_answers.as_fd(), command_questions.as_fd()] {
+                    tell(control, &Request::Pipe, Some(end))?;
+                }
+                (Some(answers), Some(questions))
+            }
+        };
+
+        // Launcher and init write concurrently, so the messages of init, even its last, may arrive before its pidfd.
+        let was_armed = self.ready.is_some();
+        let (mut init, mut enforced, mut ended, mut outputs) = (self.ready.map(|ready| ready.init), None, None, None);
+        while init.is_none() || enforced.is_none() {
+            match receive(control).map_err(|source| LaunchError::launcher("reading from the launcher", source))? {
+                Some((Message::Init, Some(pidfd))) => init = Some(KillHandle::new(pidfd)),
+                Some((Message::Armed, _)) => {}
+                Some((Message::Started(what), _)) => enforced = Some(what),
+                Some((Message::Outputs, Some(file))) => outputs = Some(File::from(file)),
+                Some((Message::Ended(how), _)) => ended = Some(how),
+                Some((Message::Failed(failure), _)) => {
+                    // Its mounts are removed with it, so the caller can retry at once.
+                    let _ = self.launched.wait();
+                    return Err(NotStarted::Failed(failure));
+                }
+                None if matches!(ended, Some(CommandEnd { end: End::TimedOut, .. })) => {
+                    return Err(LaunchError::spec("timeout", TIMEOUT_EXPIRED).into());
+                }
+                Some(_) | None => return Err(NotStarted::Lost),
+            }
+        }
+        let (Some(kill), Some(enforced)) = (init, enforced) else { return Err(NotStarted::Lost) };
+        Ok(RunningCommand {
+            stdout: Some(self.stdout),
+            stderr: Some(self.stderr),
+            questions,
+            answers,
+            outputs,
+            enforced,
+            was_armed,
+            kill,
+            control: self.control,
+            launcher: self.launched,
+            ended,
+            outcome: None,
+        })
+    }
+}
+
+/// Sends a request to a launcher. One that has gone has said why.
+fn tell(control: &mut UnixStream, request: &Request, fd: Option<BorrowedFd<'_>>) -> Result<(), LaunchError> {
+    match send(control, &frame(request), fd) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Ok(()),
+        sent => sent.map_err(|source| LaunchError::launcher("sending a request to the launcher", source)),
+    }
+}
+
+/// Executes this binary as a launcher, and sends it a request with the command table.
+pub(crate) fn spawn(
+    settings: &Settings,
+    request: &Request,
+    table: Option<BorrowedFd<'_>>,
+    (stdout, stderr): (Stdio, Stdio),
+) -> Result<(UnixStream, LauncherProcess), LaunchError> {
+    let failed = |doing| move |source| LaunchError::launcher(doing, source);
+    let (mut control, theirs) = UnixStream::pair().map_err(failed("creating a socket"))?;
+    // For an instant the child is in the runner's process group: a key that is pressed then would end or stop the launcher. It keeps the
+    // mask; the command starts with none.
+    let blocked = SignalsBlocked::new();
+    // No option here makes std use fork instead of posix_spawn, whose cost does not grow with the runner.
+    let child = std::process::Command::new(&settings.executable)
+        .arg0(role::LAUNCHER)
+        // Nothing, but in tests.
+        .args(belay_defects::handed_on())
+        .env_clear()
+        // A terminal sends Ctrl-C, Ctrl-Z and Ctrl-\ to the process group of the runner. Only the runner decides what happens to the
+        // command.
+        .process_group(0)
+        .stdin(OwnedFd::from(theirs))
+        .stdout(stdout)
+        .stderr(stderr)
+        .spawn()
+        .map_err(failed("executing this binary as the launcher"))?;
+    drop(blocked);
+    let launched = LauncherProcess::new(child);
+    send(&mut control, &frame(request), table).map_err(failed("sending the request to the launcher"))?;
+    Ok((control, launched))
+}
