@@ -27,8 +27,14 @@ pub(crate) fn check(
     if is_planted(Defect::LimitsIgnored) {
         return Ok(None);
     }
+    let asks = changes.iter().any(|change| matches!(change, LimitChange::Request { .. }));
     for change in changes {
         let LimitChange::Acquire { claims, at } = change else { continue };
+        if let Some(execution) = execution.filter(|_| !asks)
+            && let Err(damaged) = own_places(connection, execution, claims.len())?
+        {
+            return Ok(Some(Refused::Damaged(damaged)));
+        }
         for claim in claims {
             // One that waits before it is enough.
             match stands(connection, namespace, execution, claim, *at, 1)? {
@@ -39,6 +45,20 @@ pub(crate) fn check(
         }
     }
     Ok(None)
+}
+
+/// Whether an execution has its place in each of its limits, so that nothing is held without a row that says so.
+fn own_places(
+    connection: &Connection,
+    execution: ExecutionKey,
+    limits: usize,
+) -> Result<Result<(), String>, rusqlite::Error> {
+    let places = all_open_entries(connection, execution)?;
+    if let Some(Err(damaged)) = places.iter().find(|place| place.is_err()) {
+        return Ok(Err(damaged.to_string()));
+    }
+    let lost = || format!("execution {} has lost its place in a limit over executions", execution.0);
+    Ok(if places.len() == limits { Ok(()) } else { Err(lost()) })
 }
 
 /// Makes changes that were checked.
@@ -113,7 +133,9 @@ pub(crate) fn standing_of(
 
 /// The keys of the limits that an execution holds.
 pub(crate) fn held_by(connection: &Connection, execution: ExecutionKey) -> Result<Vec<String>, StoreError> {
-    let entries = open_entries(connection, execution).map_err(failed)?;
+    let entries: Result<Vec<_>, DamagedRow> =
+        all_open_entries(connection, execution).map_err(failed)?.into_iter().collect();
+    let entries = entries.map_err(|damaged| StoreError::Damaged(damaged.to_string()))?;
     Ok(entries.into_iter().filter(|(entry, _)| entry.held_at.is_some()).map(|(_, key)| key).collect())
 }
 
@@ -183,16 +205,21 @@ fn stands(
     Ok(read.map(|entries| standing(entries.into_iter(), execution, claim.bound, at)))
 }
 
-/// The rows of an execution that has not ended, those that are intact: a damaged one has no place any more.
+/// The rows of an execution that has not ended, those that are intact: what is done with the others was refused before.
 fn open_entries(
     connection: &Connection,
     execution: ExecutionKey,
 ) -> Result<Vec<(LimitEntry, String)>, rusqlite::Error> {
+    Ok(all_open_entries(connection, execution)?.into_iter().filter_map(Result::ok).collect())
+}
+
+/// The rows of an execution that has not ended.
+fn all_open_entries(connection: &Connection, execution: ExecutionKey) -> Result<Vec<EntryRead>, rusqlite::Error> {
     static OPEN: LazyLock<String> = LazyLock::new(|| {
         let intact = LIMIT_ENTRY.intact();
         format!("SELECT {COLUMNS}, {intact} FROM limit_entry WHERE exec = ?1 AND released = 0")
     });
-    Ok(entries(connection, &OPEN, [execution.0])?.into_iter().filter_map(Result::ok).collect())
+    entries(connection, &OPEN, [execution.0])
 }
 
 /// Removes the rows of a limit that are over.
@@ -235,4 +262,34 @@ fn intact<T>(read: Result<Result<T, DamagedRow>, rusqlite::Error>) -> Result<T, 
 
 fn failed(error: rusqlite::Error) -> StoreError {
     store_error(SqliteError::from(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_journal::LimitBound;
+
+    use super::*;
+    use crate::schema::SCHEMA;
+
+    /// A turn that comes by a row that was changed on the disk, or is gone, is none.
+    #[test]
+    fn nothing_is_held_without_an_intact_row() {
+        let connection = Connection::open_in_memory().unwrap();
+        belay_sqlite::add_row_sum(&connection).unwrap();
+        connection.execute_batch(SCHEMA.create).unwrap();
+        let claims = vec![LimitClaim { key: "k".into(), bound: LimitBound::AtOnce(1) }];
+        let (first, second) = (ExecutionKey(1), ExecutionKey(2));
+        for execution in [first, second] {
+            change(&connection, "n", execution, &[LimitChange::Request { claims: claims.clone() }]).unwrap();
+        }
+        let acquire = [LimitChange::Acquire { claims, at: 5 }];
+        let refused = |execution| check(&connection, "n", Some(execution), &acquire).unwrap();
+        assert_eq!(refused(first), None);
+        assert_eq!(refused(second), Some(Refused::LimitFull { key: "k".into() }));
+        connection.execute("UPDATE limit_entry SET window = 7 WHERE exec = 1", []).unwrap();
+        assert!(matches!(refused(first), Some(Refused::Damaged(_))));
+        connection.execute("DELETE FROM limit_entry WHERE exec = 1", []).unwrap();
+        assert!(matches!(refused(first), Some(Refused::Damaged(why)) if why.contains("lost its place")));
+        assert_eq!(refused(second), None);
+    }
 }
