@@ -6,7 +6,7 @@ mod steps;
 
 use std::time::Duration;
 
-use belay_proto::v1::{Execution, execution, payload::Content, waiting_reason};
+use belay_proto::v1::{Execution, ExecutionLimit, LimitState, execution, payload::Content, waiting_reason};
 use serde_json::Value;
 
 use self::steps::{failed_attempts, step_row};
@@ -99,6 +99,7 @@ fn facts(execution: &Execution) -> Vec<Vec<(Style, String)>> {
             execution.deadline_time.as_ref().filter(|_| execution.end_time.is_none()).map(time::date_and_time),
         ),
         ("steps", totals),
+        ("limits", Some(limits(execution))),
         ("used", words::spent(execution)),
         ("workspace", Some(execution.workspace.clone())),
         ("labels", Some(labels(execution))),
@@ -110,6 +111,25 @@ fn facts(execution: &Execution) -> Vec<Vec<(Style, String)>> {
             Some(vec![(Style::Dim, name.to_owned()), (Style::Plain, value.filter(|value| !value.is_empty())?)])
         })
         .collect()
+}
+
+/// `deploy-prod (1 at once), hourly (10 in 1h): held`.
+fn limits(execution: &Execution) -> String {
+    let bound = |limit: &ExecutionLimit| match &limit.rate {
+        Some(rate) => {
+            let window = rate.window.as_ref().map(time::duration).unwrap_or_default();
+            format!("{} in {}", rate.starts, time::short(window))
+        }
+        None => format!("{} at once", limit.at_once),
+    };
+    let limits = execution.limits.iter().map(|limit| format!("{} ({})", limit.key, bound(limit)));
+    let state = match execution.limit_state() {
+        LimitState::Unspecified => "",
+        LimitState::Waiting => ": waiting",
+        LimitState::Held => ": held",
+    };
+    let all = limits.collect::<Vec<_>>().join(", ");
+    if all.is_empty() { all } else { all + state }
 }
 
 /// From the acceptance to the end, or to now: `12s`, or `12s, and 40s waiting for approval`, where the first is the machine's.

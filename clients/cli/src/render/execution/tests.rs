@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use belay_proto::v1::{
-    BlobRef, ErrorClass, Execution, Failure, LastOutput, Payload, SkipReason, Step, StepAttempt, StepTotals,
-    ToolStepDetail, TraceContext, WaitingReason, execution, payload::Content, step, step::State, waiting_reason,
+    BlobRef, ErrorClass, Execution, ExecutionLimit, Failure, LastOutput, LimitState, Payload, SkipReason, StartRate,
+    Step, StepAttempt, StepTotals, ToolStepDetail, TraceContext, WaitingReason, execution, payload::Content, step,
+    step::State, waiting_reason,
 };
 use pbjson_types::Timestamp;
 
@@ -256,4 +257,18 @@ fn the_outputs_of_the_plan_are_shown() {
     let partial = Execution { outputs_failure: refused.outputs_failure, ..failed() };
     let heading = report(&partial).heading;
     assert!(screen(&heading).contains(shown), "{}", screen(&heading));
+}
+
+#[test]
+fn limits_are_shown_with_whether_they_are_held() {
+    let window = Some(Duration::from_secs(3_600).into());
+    let limit = |key: &str, at_once, rate| ExecutionLimit { key: key.to_owned(), at_once, rate, ..Default::default() };
+    let limits = vec![limit("deploy", 1, None), limit("api", 0, Some(StartRate { starts: 10, window }))];
+    let waiting = vec![WaitingReason { kind: waiting_reason::Kind::Limit.into(), ..Default::default() }];
+    let state = execution::State::Pending.into();
+    let execution = Execution { limits, waiting, state, limit_state: LimitState::Waiting.into(), ..failed() };
+    let text = screen(&full(&execution, true, NOW));
+    assert!(text.contains("deploy (1 at once), api (10 in 1h): waiting"), "{text}");
+    assert!(screen(&list(&[execution], NOW)).contains("pending (limit)"));
+    assert!(!screen(&full(&failed(), true, NOW)).contains("limits"));
 }
