@@ -86,6 +86,22 @@ impl Home {
         (ended.code, serde_json::from_str(&ended.out).expect("JSON on standard output"))
     }
 
+    /// Asks until the answer, in JSON, is right, and returns it.
+    ///
+    /// # Panics
+    /// When it is not after as many questions as take longer than anything takes on a busy machine.
+    pub fn json_until(&self, arguments: &[&str], is_right: impl Fn(&Value) -> bool) -> Value {
+        let mut last = Value::Null;
+        for _ in 0..2_000 {
+            let (code, answer) = self.json(arguments);
+            if code == 0 && is_right(&answer) {
+                return answer;
+            }
+            last = answer;
+        }
+        panic!("{arguments:?}: {last}");
+    }
+
     /// Starts `belay` in the background.
     pub fn start<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> RunningCommand {
         RunningCommand::start(self.belay(arguments))

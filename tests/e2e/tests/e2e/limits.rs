@@ -4,9 +4,6 @@ use belay_e2e::Home;
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// How often is asked: longer than anything here takes on a busy machine.
-const PATIENCE: usize = 2_000;
-
 /// A plan whose executions hold the limit until they are sent the signal.
 fn plan(home: &Home, name: &str, limit: &str) -> String {
     home.file(
@@ -15,21 +12,8 @@ fn plan(home: &Home, name: &str, limit: &str) -> String {
     )
 }
 
-/// Asks until the answer is right.
-fn until(home: &Home, arguments: &[&str], is_right: impl Fn(&Value) -> bool) -> Value {
-    let mut last = Value::Null;
-    for _ in 0..PATIENCE {
-        let (code, answer) = home.json(arguments);
-        if code == 0 && is_right(&answer) {
-            return answer;
-        }
-        last = answer;
-    }
-    panic!("{arguments:?}: {last}");
-}
-
 fn until_in_state(home: &Home, id: &str, state: &str) -> Value {
-    until(home, &["executions", "get", id], |execution| execution["state"] == state)
+    home.json_until(&["executions", "get", id], |execution| execution["state"] == state)
 }
 
 fn start(home: &Home, plan: &str, id: &str) {

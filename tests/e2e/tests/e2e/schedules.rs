@@ -6,24 +6,8 @@ use belay_e2e::Home;
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// How often is asked: longer than anything here takes on a busy machine.
-const PATIENCE: usize = 2_000;
-
 const TICK: &str = "{id: tick, steps: [{id: a, tool: noop}]}";
 const SLOW: &str = "{id: slow, steps: [{id: a, wait: {signal: go}}]}";
-
-/// Asks until the answer is right.
-fn until(home: &Home, arguments: &[&str], is_right: impl Fn(&Value) -> bool) -> Value {
-    let mut last = Value::Null;
-    for _ in 0..PATIENCE {
-        let (code, answer) = home.json(arguments);
-        if code == 0 && is_right(&answer) {
-            return answer;
-        }
-        last = answer;
-    }
-    panic!("{arguments:?}: {last}");
-}
 
 fn number(schedule: &Value, field: &str) -> i64 {
     schedule[field].as_str().map_or(0, |text| text.parse().unwrap())
@@ -58,14 +42,14 @@ fn no_time_is_lost_or_doubled_by_kills() {
     let mut server = home.serve();
     create(&home, "tick", &plan, &["--every", "1s", "--overlap", "allow"]);
     for round in 1..=4 {
-        until(&home, &["schedules", "get", "tick"], |shown| number(shown, "started") >= round * 2);
+        home.json_until(&["schedules", "get", "tick"], |shown| number(shown, "started") >= round * 2);
         server.kill();
         server = home.serve();
     }
     let paused = home.json(&["schedules", "pause", "tick"]).1;
     assert_eq!(paused["paused"], true, "{paused}");
-    let settled =
-        until(&home, &["schedules", "get", "tick"], |shown| shown["waiting"].is_null() && shown["running"].is_null());
+    let settled = home
+        .json_until(&["schedules", "get", "tick"], |shown| shown["waiting"].is_null() && shown["running"].is_null());
     let ids = ids(&home);
     let seconds: BTreeSet<i64> = ids.iter().map(|id| second(id)).collect();
     assert_eq!(seconds.len(), ids.len(), "none twice: {ids:?}");
@@ -84,15 +68,17 @@ fn overlapping_times_follow_the_policy() {
     for overlap in ["skip", "queue", "cancel-older"] {
         create(&home, overlap, &slow, &["--every", "1s", "--overlap", overlap]);
     }
-    let skip = until(&home, &["schedules", "get", "skip"], |shown| number(shown, "skipped") >= 2);
+    let skip = home.json_until(&["schedules", "get", "skip"], |shown| number(shown, "skipped") >= 2);
     assert_eq!((number(&skip, "started"), skip["running"].as_array().unwrap().len()), (1, 1), "{skip}");
-    let queue = until(&home, &["schedules", "get", "queue"], |shown| shown["waiting"].as_i64() >= Some(2));
+    let queue = home.json_until(&["schedules", "get", "queue"], |shown| shown["waiting"].as_i64() >= Some(2));
     let first = queue["running"][0].as_str().unwrap().to_owned();
     assert_eq!(home.run(["executions", "signal", &first, "go"]).code, 0);
-    until(&home, &["schedules", "get", "queue"], |shown| number(shown, "started") == 2 && shown["running"][0] != first);
-    until(&home, &["schedules", "get", "cancel-older"], |shown| number(shown, "started") >= 3);
+    home.json_until(&["schedules", "get", "queue"], |shown| {
+        number(shown, "started") == 2 && shown["running"][0] != first
+    });
+    home.json_until(&["schedules", "get", "cancel-older"], |shown| number(shown, "started") >= 3);
     let newest_first = ids(&home).into_iter().filter(|id| id.starts_with("cancel-older-")).collect::<Vec<_>>();
-    until(&home, &["executions", "get", &newest_first[0]], |shown| shown["state"] == "STATE_CANCELLED");
+    home.json_until(&["executions", "get", &newest_first[0]], |shown| shown["state"] == "STATE_CANCELLED");
     server.signal(Signal::TERM);
     server.end();
 }
@@ -113,16 +99,16 @@ fn people_control_schedules() {
 
     let trigger = || home.json(&["schedules", "trigger", "yearly", "--request-id", "r1"]).1["execution"].clone();
     assert_eq!(trigger(), trigger(), "a repeated request starts nothing more");
-    until(&home, &["schedules", "get", "yearly"], |shown| number(shown, "started") == 1);
+    home.json_until(&["schedules", "get", "yearly"], |shown| number(shown, "started") == 1);
 
     let backfill = || {
         let range = ["--from", "2024-12-31T00:00:00Z", "--to", "2025-06-01T00:00:00Z"];
         home.json(&[&["schedules", "backfill", "yearly"][..], &range].concat()).1
     };
     assert_eq!(backfill()["count"], 1);
-    until(&home, &["executions", "get", "yearly-20250101t020000z"], |shown| shown["state"] == "STATE_COMPLETED");
+    home.json_until(&["executions", "get", "yearly-20250101t020000z"], |shown| shown["state"] == "STATE_COMPLETED");
     backfill();
-    until(&home, &["schedules", "get", "yearly"], |shown| shown["waiting"].is_null() && shown["running"].is_null());
+    home.json_until(&["schedules", "get", "yearly"], |shown| shown["waiting"].is_null() && shown["running"].is_null());
     assert_eq!(ids(&home).len(), 2, "the trigger and one time: {:?}", ids(&home));
 
     let kept = home.run(["schedules", "delete", "yearly"]);

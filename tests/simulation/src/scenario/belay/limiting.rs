@@ -10,19 +10,15 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tonic::Code;
 
-use super::bugs::Bugs;
 use super::client::{RPC_TIMEOUT, connect, pause};
 use super::hosts;
-use super::knobs::Knobs;
 use super::outside::Run;
-use super::policy;
-use super::site::{CLIENTS, EXECUTOR, GATE, HORIZON, MAX_DURATION, MAX_RECOVERY, RUNNER, SITE};
+use super::plain::Plain;
+use super::site::{CLIENTS, EXECUTOR, GATE, HORIZON, MAX_RECOVERY, RUNNER, SITE};
 use super::tools::LOOK;
 use crate::checker::Checker;
-use crate::fault::{self, Conditions, Fault, Schedule};
-use crate::machine;
+use crate::fault::{self, Fault, Schedule};
 use crate::trace;
-use crate::world::World;
 
 /// One client alone.
 const HERE: fault::Site = fault::Site { everyone: &[EXECUTOR, RUNNER, GATE, CLIENTS[0]], ..SITE };
@@ -79,33 +75,7 @@ pub fn limits_ignored(seed: u64) -> Result<(), String> {
 
 fn run(seed: u64) -> Result<(), String> {
     let mut random = StdRng::seed_from_u64(seed);
-    let conditions = Conditions::generate(&mut random);
-    let mut world = World::new(seed, &conditions, MAX_DURATION);
-    let checker = Checker::default();
-    let knobs = Knobs::generate(&mut random, seed);
-    machine::interleave(knobs.interleaving);
-    let site = hosts::Site {
-        bugs: Bugs::default(),
-        outside: Default::default(),
-        checker: checker.clone(),
-        seed: random.random(),
-        owners: Default::default(),
-        policies: policy::generate(&mut random),
-        inventory: Default::default(),
-        knobs,
-        archive: Default::default(),
-        damaged: Default::default(),
-        taken: Default::default(),
-        mailbox: Default::default(),
-        backup: Default::default(),
-        number: seed,
-    };
-    let outside = site.outside.clone();
-    let here = site.clone();
-    world.host(GATE, move || hosts::gate(here.clone()));
-    let here = site.clone();
-    world.host(RUNNER, move || hosts::runner(here.clone()));
-    world.host(EXECUTOR, move || hosts::executor(site.clone()));
+    let Plain { mut world, checker, outside } = Plain::new(&mut random, seed);
     let record = Record::default();
     world.client(CLIENTS[0], work(random.random(), record.clone(), checker.clone()));
     world.schedule(fault::generate(&mut random, HERE, HORIZON));

@@ -38,6 +38,7 @@ mod orders;
 mod outside;
 mod people;
 mod picture;
+mod plain;
 mod plans;
 mod planted;
 mod policy;

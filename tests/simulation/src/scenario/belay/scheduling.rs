@@ -11,18 +11,14 @@ use rand::{Rng, SeedableRng};
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
-use super::bugs::Bugs;
 use super::client::{RPC_TIMEOUT, connect, pause};
 use super::hosts;
-use super::knobs::Knobs;
-use super::policy;
-use super::site::{CLIENTS, EXECUTOR, GATE, HORIZON, MAX_DURATION, MAX_RECOVERY, RUNNER, SITE};
+use super::plain::Plain;
+use super::site::{CLIENTS, EXECUTOR, GATE, HORIZON, MAX_RECOVERY, RUNNER, SITE};
 use super::tools::LOOK;
 use crate::checker::Checker;
-use crate::fault::{self, Conditions, Fault, Schedule};
-use crate::machine;
+use crate::fault::{self, Fault, Schedule};
 use crate::trace;
-use crate::world::World;
 
 /// The schedules: id, interval in seconds, and policy for overlaps. A clock that is ahead passes over fewer times than are counted one by one.
 const SCHEDULES: [(&str, i64, Overlap); 4] = [
@@ -74,32 +70,7 @@ pub fn scheduled_starts_forgotten(seed: u64) -> Result<(), String> {
 
 fn run(seed: u64) -> Result<(), String> {
     let mut random = StdRng::seed_from_u64(seed);
-    let conditions = Conditions::generate(&mut random);
-    let mut world = World::new(seed, &conditions, MAX_DURATION);
-    let checker = Checker::default();
-    let knobs = Knobs::generate(&mut random, seed);
-    machine::interleave(knobs.interleaving);
-    let site = hosts::Site {
-        bugs: Bugs::default(),
-        outside: Default::default(),
-        checker: checker.clone(),
-        seed: random.random(),
-        owners: Default::default(),
-        policies: policy::generate(&mut random),
-        inventory: Default::default(),
-        knobs,
-        archive: Default::default(),
-        damaged: Default::default(),
-        taken: Default::default(),
-        mailbox: Default::default(),
-        backup: Default::default(),
-        number: seed,
-    };
-    let here = site.clone();
-    world.host(GATE, move || hosts::gate(here.clone()));
-    let here = site.clone();
-    world.host(RUNNER, move || hosts::runner(here.clone()));
-    world.host(EXECUTOR, move || hosts::executor(site.clone()));
+    let Plain { mut world, checker, outside: _ } = Plain::new(&mut random, seed);
     let record = Record::default();
     let healed = Arc::new(Mutex::new(false));
     world.client(CLIENTS[0], work(random.random(), record.clone(), Arc::clone(&healed), checker.clone()));
