@@ -83,7 +83,7 @@ fn an_execution_that_runs_again_waits_again() {
             "0s limits requested, limits acquired, started, a started",
             "1s a failed CRASH, FAILED",
             "3s a run again, limits requested",
-            "8s limits acquired, a started",
+            "8s limits acquired, a started attempt 2",
             "9s a completed, COMPLETED"
         ]
     );

@@ -131,6 +131,7 @@ fn outputs_of_a_plan_are_the_outputs_of_its_step() {
     // Those of a plan that is carried out in rounds are those of the last.
     let told =
         declares(json!({"ran": "${inside.result}"})).repeat("child", "${child.outputs.ran} == ${child.result.ran}", 2);
+    let told = told.arguments("use", json!({"whole": "${child.outputs ?? null}"}));
     let play = told.outputs(json!({"ran": "${child.outputs.ran}"})).play();
     assert_eq!(arguments(&play)["whole"], outputs(&play.execution));
     assert!(outputs(&play.execution)["ran"].is_u64(), "{}", outputs(&play.execution));
