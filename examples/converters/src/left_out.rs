@@ -33,6 +33,27 @@ pub trait HasPlace {
     fn place(&self) -> (u32, &str);
 }
 
+/// The place of a part of a document, for what is reported later.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    line: u32,
+    path: String,
+}
+
+impl Place {
+    /// The place of a part.
+    pub fn of(part: &impl HasPlace) -> Self {
+        let (line, path) = part.place();
+        Self { line, path: path.to_owned() }
+    }
+}
+
+impl HasPlace for Place {
+    fn place(&self) -> (u32, &str) {
+        (self.line, &self.path)
+    }
+}
+
 /// A list that grows while a document is converted.
 #[derive(Debug, Default)]
 pub struct Report {

@@ -9,6 +9,7 @@ pub mod conversion;
 pub mod fields;
 pub mod github;
 pub mod left_out;
+pub mod limit;
 pub mod plan;
 pub mod scope;
 pub mod text;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::text::Text;
+use crate::{limit::Limit, text::Text};
 
 /// The most steps of a plan that may run at once.
 const MAX_PARALLELISM: usize = 256;
@@ -33,6 +33,9 @@ pub struct Plan {
     /// The time limit, such as `10m`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
+    /// Limits over its executions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Limit>,
     /// The steps and groups, in their order.
     pub steps: Vec<Step>,
 }

@@ -70,6 +70,40 @@ impl Text {
         }
     }
 
+    /// The number of characters that are no references.
+    #[must_use]
+    pub fn literal_chars(&self) -> usize {
+        let chars = |piece: &Piece| match piece {
+            Piece::Literal(text) => text.chars().count(),
+            Piece::Reference(_) => 0,
+        };
+        self.pieces.iter().map(chars).sum()
+    }
+
+    /// The names of the inputs that its references read, a reference that reads a part of one with that part.
+    pub fn inputs(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Literal(_) => None,
+            Piece::Reference(reference) => without_default(reference).strip_prefix("inputs."),
+        })
+    }
+
+    /// The text as the key of a limit. Blanks and characters that no screen shows are `-`, since a key has none at its ends. An input that is read as a whole is
+    /// always there, and has no default.
+    #[must_use]
+    pub fn key(&self) -> String {
+        let shown = |c: char| if c.is_alphanumeric() || c.is_ascii_graphic() { c } else { '-' };
+        let piece = |piece: &Piece| match piece {
+            Piece::Literal(text) => Piece::Literal(text.chars().map(shown).collect()),
+            Piece::Reference(reference) => {
+                let path = without_default(reference);
+                let is_whole = path.strip_prefix("inputs.").is_some_and(|name| !name.contains(['.', '[']));
+                Piece::Reference(if is_whole { path.to_owned() } else { reference.clone() })
+            }
+        };
+        Self { pieces: self.pieces.iter().map(piece).collect() }.template()
+    }
+
     /// The text as a template of a plan, in which `$${` stands for `${`.
     #[must_use]
     pub fn template(&self) -> String {
@@ -79,6 +113,10 @@ impl Text {
         };
         self.pieces.iter().map(piece).collect()
     }
+}
+
+fn without_default(reference: &str) -> &str {
+    reference.split_once(" ?? ").map_or(reference, |(path, _)| path)
 }
 
 #[cfg(test)]

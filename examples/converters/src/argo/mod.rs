@@ -24,6 +24,7 @@ use crate::{
     conversion::Conversion,
     fields::{Field, Fields, Homeless, Refusal, read_yaml},
     left_out::Report,
+    limit,
     plan::{Plan, RunWhen, Step, identifier},
     text::Text,
 };
@@ -124,6 +125,7 @@ pub fn convert(text: &str, name: &str) -> Result<Conversion, Refusal> {
         _ => read_spec(&spec, &mut plan, &mut report)?,
     }
     fields.leave_rest(&mut report, &[("status", "it is what became of an execution", "")]);
+    limit::leave_out_impossible(&mut plan, &mut report);
     Ok(Conversion { plan, left_out: report.finish() })
 }
 
@@ -194,7 +196,6 @@ fn read_spec<'n>(spec: &Field<'n>, plan: &mut Plan, report: &mut Report) -> Resu
     for template in &list {
         templates.insert(template.fields()?.need("name")?.needed_text()?, template.clone());
     }
-    limits::synchronization(&mut fields, report);
     let mut workflow = BTreeSet::new();
     if let Some(arguments) = fields.take("arguments") {
         inputs(&arguments, &spec.node.to_json().to_string(), plan, &mut workflow, report)?;
@@ -217,6 +218,7 @@ fn read_spec<'n>(spec: &Field<'n>, plan: &mut Plan, report: &mut Report) -> Resu
         (None, _) => return Err(spec.refused("has no `entrypoint`: name the template to begin with")),
     };
     let mut values = Values { workflow: workflow.clone(), ..Values::default() };
+    limits::synchronization(&mut fields, plan, &mut values, report)?;
     let mut entry_fields = entry.fields()?;
     let entry_name = entry_fields.take("name").and_then(|name| name.text()).unwrap_or_default();
     let given: BTreeMap<String, Text> =
@@ -283,6 +285,7 @@ fn take_over(mut step: Step, plan: &mut Plan) {
     plan.outputs = inner.outputs;
     plan.parallelism = inner.parallelism;
     plan.timeout = plan.timeout.take().or(step.timeout);
+    plan.limits.extend(inner.limits);
     plan.steps = inner.steps;
 }
 

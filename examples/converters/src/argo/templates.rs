@@ -8,6 +8,7 @@ use super::{
     conditions,
     converter::Converter,
     leaf::{self, Captures},
+    limits,
     parameters::{ARTIFACTS, captures, declared},
     values::{Task, Values},
 };
@@ -111,6 +112,7 @@ impl<'n> Converter<'_, 'n> {
             if !is_entry {
                 inner.scope = Scope::inner(&plan.inputs.keys().map(String::as_str).collect::<Vec<_>>());
             }
+            limits::synchronization(&mut fields, &mut plan, &mut inner, self.report)?;
             let outer_width = std::mem::replace(&mut self.width, 1);
             self.tasks(&mut fields, template, &mut plan, &mut inner)?;
             plan.set_parallelism(self.width);

@@ -3,6 +3,7 @@
 //! The tasks of a list run one after the other: each task depends on those before it. A branch of a `SWITCH` is a group with a condition, so that what follows
 //! runs when none of the branches has failed.
 
+mod limits;
 mod loops;
 mod references;
 mod tasks;
@@ -17,6 +18,7 @@ use crate::{
     conversion::Conversion,
     fields::{Field, Refusal, read_json},
     left_out::Report,
+    limit,
     plan::{Ids, RunWhen, Step},
     scope::Scope,
 };
@@ -61,5 +63,6 @@ pub fn convert(text: &str, name: &str) -> Result<Conversion, Refusal> {
     }
     fields.drop_empty();
     fields.leave_rest(&mut report, &KEYS);
+    limit::leave_out_impossible(&mut plan, &mut report);
     Ok(Conversion { plan, left_out: report.finish() })
 }

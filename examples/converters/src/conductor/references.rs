@@ -88,7 +88,21 @@ impl References {
 
     /// Converts a text. References without a place are reported, and stay as they are written.
     pub(super) fn text(&mut self, text: &str, field: &Field<'_>, report: &mut Report) -> Text {
-        let (mut whole, mut rest) = (Text::default(), text);
+        let (whole, unknown) = self.try_text(text);
+        for name in unknown {
+            report.add(
+                field,
+                "reference",
+                format!("`{name}` has no value in a plan, and stays as it is written"),
+                "write the value, or declare an input and write `${inputs.NAME}`",
+            );
+        }
+        whole
+    }
+
+    /// Converts a text, and returns the references in it that have no place.
+    pub(super) fn try_text(&mut self, text: &str) -> (Text, Vec<String>) {
+        let (mut whole, mut unknown, mut rest) = (Text::default(), Vec::new(), text);
         while let Some(start) = rest.find("${") {
             let Some(length) = rest[start..].find('}') else { break };
             whole.push_literal(&rest[..start]);
@@ -97,19 +111,13 @@ impl References {
                 Some(reference) => whole.push(&Text::reference(reference)),
                 None => {
                     whole.push_literal(&rest[start..=start + length]);
-                    let instead = "write the value, or declare an input and write `${inputs.NAME}`";
-                    report.add(
-                        field,
-                        "reference",
-                        format!("`{name}` has no value in a plan, and stays as it is written"),
-                        instead,
-                    );
+                    unknown.push(name.to_owned());
                 }
             }
             rest = &rest[start + length + 1..];
         }
         whole.push_literal(rest);
-        whole
+        (whole, unknown)
     }
 
     /// The reference of a plan for what stands between `${` and `}`, with null where there is no value.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{loops, references::References, waits};
+use super::{limits, loops, references::References, waits};
 use crate::{
     fields::{Field, Fields, Homeless, Refusal},
     left_out::Report,
@@ -36,10 +36,15 @@ const HOMELESS: [(&str, &str, &str); 14] = [
     ("LLM_CHAT_COMPLETE", "no step is carried out by a model", "declare a tool that asks one"),
 ];
 
+const NO_LIMIT: &str = "limits over executions are those of a plan";
+const LIMITED_PLAN: &str = "give the step a `plan` of its own, and in that `limits: [{key: …, at_once: …}]`";
+const RATED_PLAN: &str =
+    "give the step a `plan` of its own, and in that `limits: [{key: …, rate: {starts: …, window: …}}]`";
+
 const TASK_KEYS: [Homeless; 9] = [
     ("asyncComplete", "a call ends by itself", "write a `wait` with a `signal` after it"),
     ("startDelay", "a step has no delay of its own", "write a step with `wait: {for: …}` before it"),
-    ("rateLimited", "a step does not limit other executions", ""),
+    ("rateLimited", NO_LIMIT, LIMITED_PLAN),
     ("cacheConfig", "results are not kept by a key", "`on_error: {TIMEOUT: use_cache}` uses an earlier result"),
     ("onStateChange", "the operator says who is told", "webhooks in the settings"),
     (
@@ -57,9 +62,9 @@ const DEFINITION_KEYS: [Homeless; 8] = [
     ("description", "the step has a title", ""),
     ("timeoutPolicy", "a step fails when its time limit is over", "`run_when` and `on` say what follows"),
     ("pollTimeoutSeconds", "no worker asks for the step", ""),
-    ("rateLimitPerFrequency", "a step does not limit other executions", ""),
-    ("rateLimitFrequencyInSeconds", "a step does not limit other executions", ""),
-    ("concurrentExecLimit", "a step does not limit other executions", ""),
+    ("rateLimitPerFrequency", NO_LIMIT, RATED_PLAN),
+    ("rateLimitFrequencyInSeconds", NO_LIMIT, RATED_PLAN),
+    ("concurrentExecLimit", NO_LIMIT, LIMITED_PLAN),
     ("backoffScaleFactor", "delays double or stay the same", "write `factor` of the `backoff`"),
 ];
 
@@ -67,7 +72,7 @@ const DEFINITION_KEYS: [Homeless; 8] = [
 const QUIET: [&str; 3] = ["name", "taskReferenceName", "type"];
 
 /// Keys of a workflow without a place in plans.
-pub(super) const KEYS: [Homeless; 13] = [
+pub(super) const KEYS: [Homeless; 12] = [
     ("version", "a plan has no version: each execution keeps the plan that it was started with", ""),
     ("schemaVersion", "it is the version of Conductor's format", ""),
     ("ownerEmail", "a plan has no owner", "the principal that starts an execution is recorded with it"),
@@ -78,17 +83,21 @@ pub(super) const KEYS: [Homeless; 13] = [
     ("restartable", "what has failed can always run again", "`belay executions retry`"),
     ("timeoutPolicy", "an execution ends when its time limit is over", ""),
     ("workflowStatusListenerEnabled", "the operator says who is told", "webhooks in the settings"),
-    ("rateLimitConfig", LIMITS, ""),
     ("schedule", "a plan does not say when it is started", "`belay schedules create`"),
     ("enforceSchema", "the inputs of a plan are always checked", "give them a `schema`"),
 ];
 
 /// The keys that every workflow has, also one within another.
-pub(super) const READ: [&str; 7] =
-    ["tasks", "description", "inputParameters", "inputTemplate", "outputParameters", "timeoutSeconds", "variables"];
-
-/// Limits over executions: the one sentence about them, until plans have such limits.
-const LIMITS: &str = "a plan does not limit how many executions run at once";
+pub(super) const READ: [&str; 8] = [
+    "tasks",
+    "description",
+    "inputParameters",
+    "inputTemplate",
+    "outputParameters",
+    "timeoutSeconds",
+    "variables",
+    "rateLimitConfig",
+];
 
 /// The state of a conversion: what is known so far of one plan.
 pub(super) struct Converter<'c> {
@@ -531,6 +540,9 @@ pub(super) fn plan(
     if let Some(limit) = fields.take("timeoutSeconds") {
         // 0 is no limit.
         plan.timeout = limit.number().filter(|seconds| *seconds > 0.0).and_then(duration);
+    }
+    if let Some(config) = fields.take("rateLimitConfig") {
+        plan.limits.extend(limits::limit(&config, &plan.inputs, references, report)?);
     }
     let mut converter = Converter { references, ids, report, width: 1, has_branches: false };
     let (steps, _) = converter.list(&fields.need("tasks")?, Vec::new())?;

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The values of `github` that an execution is started with, as inputs.
-const GITHUB: [&str; 19] = [
+const GITHUB: [&str; 18] = [
     "event_name",
     "ref",
     "ref_name",
@@ -30,7 +30,6 @@ const GITHUB: [&str; 19] = [
     "head_ref",
     "base_ref",
     "server_url",
-    "workflow",
     "job",
     "action",
     "api_url",
@@ -64,6 +63,8 @@ pub(super) struct Job {
 pub(super) struct Context {
     /// Where references stand.
     pub(super) scope: Scope,
+    /// The name of the workflow.
+    pub(super) workflow: String,
     /// Whether a combination of a matrix is known there.
     pub(super) has_matrix: bool,
     /// The jobs that this one needs.
@@ -81,9 +82,9 @@ pub(super) struct Context {
 }
 
 /// A value that is known when the plan runs.
-struct Reference {
+pub(super) struct Reference {
     /// The part between `${` and `}`.
-    text: String,
+    pub(super) text: String,
     kind: Kind,
 }
 
@@ -137,7 +138,7 @@ impl Context {
     }
 
     /// The value of an expression as text.
-    fn value(&mut self, expression: &Expression) -> Option<Text> {
+    pub(super) fn value(&mut self, expression: &Expression) -> Option<Text> {
         match expression {
             Expression::Text(text) | Expression::Number(text) => Some(Text::literal(text)),
             Expression::Bool(value) => Some(Text::literal(value.to_string())),
@@ -151,6 +152,9 @@ impl Context {
         let dotted = path.join(".");
         if let Some((_, fixed)) = FIXED.iter().find(|(name, value)| *name == dotted && !value.is_empty()) {
             return Some(Text::literal(*fixed));
+        }
+        if dotted == "github.workflow" {
+            return Some(Text::literal(&self.workflow));
         }
         if let [first, name] = path
             && first == "env"
@@ -194,15 +198,15 @@ impl Context {
         }
     }
 
-    /// A reference to an input that stands for what the plan cannot know.
-    fn added(&mut self, name: String, description: String) -> Reference {
+    /// Adds an input that stands for what the plan cannot know, and returns a reference to it.
+    pub(super) fn added(&mut self, name: String, description: String) -> Reference {
         self.added_inputs
             .insert(name.clone(), json!({"description": description, "schema": {"type": "string"}, "default": ""}));
         Reference { text: self.scope.import(&format!("inputs.{name}")), kind: Kind::Text }
     }
 
     /// Reports the inputs that stand for values of the event, the runner or the repository.
-    fn report_inputs(&self, text: &str, field: &Field<'_>, report: &mut Report) {
+    pub(super) fn report_inputs(&self, text: &str, field: &Field<'_>, report: &mut Report) {
         for name in self.added_inputs.keys() {
             let source = name.replacen('_', ".", 1);
             let uses =

@@ -1,8 +1,11 @@
 //! A job: a group of steps, or with a matrix a step whose plan runs for each combination.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use super::{
+    concurrency,
     context::{Context, Job},
     step::{self, Defaults, minutes},
 };
@@ -47,6 +50,8 @@ pub(super) struct Converted {
 pub(super) struct Workflow<'n> {
     pub(super) defaults: Defaults,
     pub(super) env: Option<Field<'n>>,
+    /// The inputs that it declares.
+    pub(super) inputs: BTreeMap<String, Value>,
 }
 
 /// Reads `defaults`.
@@ -62,18 +67,6 @@ pub(super) fn defaults(field: Option<Field<'_>>, outer: &Defaults, report: &mut 
     }
     fields.leave_rest(report, &[]);
     Ok(defaults)
-}
-
-/// Limits over executions, of a workflow or a job: the one place for them, when plans have such limits.
-pub(super) fn concurrency(field: Option<Field<'_>>, report: &mut Report) {
-    if let Some(field) = field {
-        report.add(
-            &field,
-            "concurrency",
-            "a plan does not limit how many executions run at once",
-            "let a schedule skip or cancel what overlaps: `belay schedules create … --overlap`",
-        );
-    }
 }
 
 /// Converts a job. `context` knows the inputs of the workflow and the jobs that this one needs.
@@ -99,7 +92,7 @@ pub(super) fn convert(
             "",
         );
     }
-    concurrency(fields.take("concurrency"), report);
+    let mut concurrency = fields.take("concurrency");
     let condition = fields.take("if").map(|condition| context.condition(&id, &condition, report)).unwrap_or_default();
     let strategy = strategy(fields.take("strategy"), context, report)?;
     let uses = fields.take("uses");
@@ -107,10 +100,19 @@ pub(super) fn convert(
         (Some(uses), _) => called(&id, uses, &mut fields, report)?,
         (None, Some(for_each)) => {
             let mut inner = inner_context(context);
+            // It is read before the steps, which it cannot name.
+            let limit = match concurrency.take() {
+                Some(field) => {
+                    let input = concurrency::input_of(&id);
+                    concurrency::limit(&field, &input, &workflow.inputs, &mut inner, report)?
+                }
+                None => None,
+            };
             let mut inner_ids = Ids::default();
             let (mut plan, _) =
                 body(&id, &mut fields, workflow, &mut inner, &mut inner_ids, report, &strategy.dimensions)?;
             plan.inputs.insert("matrix".to_owned(), json!({}));
+            plan.limits.extend(limit);
             let mut values = inner.scope.hand_over(&mut plan, &mut context.scope);
             values.insert("matrix".to_owned(), json!("${item.value}"));
             context.added_inputs.append(&mut inner.added_inputs);
@@ -131,6 +133,9 @@ pub(super) fn convert(
             Converted { step, job: Job { end, steps, has_outputs: true }, max_parallel: None, width: 1 }
         }
     };
+    if let Some(field) = concurrency {
+        concurrency::leave(&field, uses.is_some(), report);
+    }
     converted.step.title = title;
     converted.step.run_when = condition.run_when;
     converted.step.condition = condition.cel;
@@ -148,6 +153,7 @@ pub(super) fn convert(
 fn inner_context(outer: &Context) -> Context {
     Context {
         scope: Scope::inner(&["matrix"]),
+        workflow: outer.workflow.clone(),
         has_matrix: true,
         needs: outer.needs.clone(),
         input_types: outer.input_types.clone(),

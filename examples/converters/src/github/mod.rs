@@ -4,6 +4,7 @@
 //! job: those that need it depend on it, and its result has the outputs of the job.
 
 mod actions;
+mod concurrency;
 mod context;
 mod events;
 mod expression;
@@ -19,6 +20,7 @@ use crate::{
     conversion::Conversion,
     fields::{Field, Homeless, Refusal, read_yaml},
     left_out::Report,
+    limit,
     plan::{Ids, Plan, Step, identifier},
 };
 
@@ -42,9 +44,15 @@ pub fn convert(text: &str, name: &str) -> Result<Conversion, Refusal> {
     let mut types = BTreeMap::new();
     let on = fields.need("on")?;
     let outputs = events::convert(&on, &mut plan, &mut types, &mut report)?;
-    job::concurrency(fields.take("concurrency"), &mut report);
+    let workflow_name = wanted.to_owned();
+    let mut context = Context { workflow: workflow_name.clone(), input_types: types.clone(), ..Context::default() };
+    if let Some(field) = fields.take("concurrency") {
+        plan.limits.extend(concurrency::limit(&field, "concurrency", &plan.inputs, &mut context, &mut report)?);
+    }
+    let mut added_inputs = context.added_inputs;
     let defaults = job::defaults(fields.take("defaults"), &step::Defaults::default(), &mut report)?;
-    let workflow = Workflow { defaults, env: fields.take("env") };
+    let workflow = Workflow { defaults, env: fields.take("env"), inputs: plan.inputs.clone() };
+    plan.inputs.append(&mut added_inputs);
 
     let jobs = fields.need("jobs")?;
     let members = jobs.members();
@@ -57,7 +65,12 @@ pub fn convert(text: &str, name: &str) -> Result<Conversion, Refusal> {
     for index in order {
         let (name, field) = &members[index];
         let needed = needs(field)?.into_iter().filter_map(|(need, _)| Some((need.clone(), known.get(&need)?.clone())));
-        let mut context = Context { needs: needed.collect(), input_types: types.clone(), ..Context::default() };
+        let mut context = Context {
+            workflow: workflow_name.clone(),
+            needs: needed.collect(),
+            input_types: types.clone(),
+            ..Context::default()
+        };
         let converted = job::convert(name, field, &workflow, &mut context, &mut ids, &mut report)?;
         if let Some(max) = converted.max_parallel {
             plan.resources.insert(converted.step.id.clone(), max);
@@ -77,10 +90,11 @@ pub fn convert(text: &str, name: &str) -> Result<Conversion, Refusal> {
         );
     }
     plan.set_parallelism(width);
-    let mut context = Context { needs: known, input_types: types, ..Context::default() };
+    let mut context = Context { workflow: workflow_name, needs: known, input_types: types, ..Context::default() };
     events::outputs(outputs, &mut plan, &mut context, &mut report)?;
     plan.inputs.append(&mut context.added_inputs);
     fields.leave_rest(&mut report, &KEYS);
+    limit::leave_out_impossible(&mut plan, &mut report);
     Ok(Conversion { plan, left_out: report.finish() })
 }
 
