@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    left_out::{Place, Report},
-    plan::{Plan, Step},
+    left_out::Report,
+    plan::{Limit, Plan, Step},
     text::Text,
 };
 
@@ -16,41 +15,6 @@ const MAX_KEY_CHARS: usize = 128;
 
 /// The most limits of a plan.
 const MAX_LIMITS: usize = 10;
-
-/// The most executions that may hold a limit at once.
-pub const MAX_AT_ONCE: u32 = 1000;
-
-/// A limit of a plan: how many executions of the plans that name the same key run at once.
-#[derive(Clone, Debug, Serialize)]
-pub struct Limit {
-    /// The name that executions share: a template of inputs.
-    pub key: String,
-    /// How many executions hold the limit at once, from 1 to [`MAX_AT_ONCE`].
-    pub at_once: u32,
-    /// The fate of an execution that finds the limit full; waiting is not written.
-    #[serde(skip_serializing_if = "WhenFull::is_wait")]
-    pub when_full: WhenFull,
-    /// The place in the document.
-    #[serde(skip)]
-    pub place: Place,
-}
-
-/// The fate of an execution that finds a limit full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WhenFull {
-    /// It waits for its turn.
-    Wait,
-    /// Those before it are cancelled.
-    CancelOlder,
-}
-
-impl WhenFull {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-    fn is_wait(&self) -> bool {
-        *self == Self::Wait
-    }
-}
 
 /// Returns the template of a key.
 ///
@@ -126,6 +90,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::{left_out::Place, plan::WhenFull};
 
     fn limits(keys: &[&str]) -> Vec<Limit> {
         let limit = |key: &&str| Limit {

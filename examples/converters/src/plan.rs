@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::{limit::Limit, text::Text};
+use crate::{left_out::Place, text::Text};
 
 /// The most steps of a plan that may run at once.
 const MAX_PARALLELISM: usize = 256;
@@ -38,6 +38,41 @@ pub struct Plan {
     pub limits: Vec<Limit>,
     /// The steps and groups, in their order.
     pub steps: Vec<Step>,
+}
+
+/// The most executions that may hold a limit at once.
+pub const MAX_AT_ONCE: u32 = 1000;
+
+/// A limit of a plan: how many executions of the plans that name the same key run at once.
+#[derive(Clone, Debug, Serialize)]
+pub struct Limit {
+    /// The name that executions share: a template of inputs.
+    pub key: String,
+    /// How many executions hold the limit at once, from 1 to [`MAX_AT_ONCE`].
+    pub at_once: u32,
+    /// The fate of an execution that finds the limit full; waiting is not written.
+    #[serde(skip_serializing_if = "WhenFull::is_wait")]
+    pub when_full: WhenFull,
+    /// The place in the document.
+    #[serde(skip)]
+    pub place: Place,
+}
+
+/// The fate of an execution that finds a limit full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenFull {
+    /// It waits for its turn.
+    Wait,
+    /// Those before it are cancelled.
+    CancelOlder,
+}
+
+impl WhenFull {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_wait(&self) -> bool {
+        *self == Self::Wait
+    }
 }
 
 /// A step, or with `steps` a group of steps. Fields that are empty are not written.

@@ -10,6 +10,8 @@ use crate::{
     text::Text,
 };
 
+pub(super) const ONE_MACHINE: &str = "all steps run on the machine of the tool runner";
+
 const NO_IMAGE: (&str, &str) = (
     "commands run in Belay's sandbox, not in an image",
     "the operator shows toolchains to commands: `commands.read_only`",

@@ -2,12 +2,16 @@
 
 use serde_json::json;
 
-use super::{converter::Converter, leaf::seconds, templates::ONE_MACHINE, values::Values};
+use super::{
+    converter::Converter,
+    leaf::{ONE_MACHINE, seconds},
+    values::Values,
+};
 use crate::{
     fields::{Field, Fields, Homeless, Refusal},
     left_out::{Place, Report},
-    limit::{self, Limit, WhenFull},
-    plan::{Plan, Step},
+    limit,
+    plan::{Limit, Plan, Step, WhenFull},
 };
 
 const MUTEX_KEYS: [Homeless; 2] = [

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{
     conditions,
     converter::Converter,
-    leaf::{self, Captures},
+    leaf::{self, Captures, ONE_MACHINE},
     limits,
     parameters::{ARTIFACTS, captures, declared},
     values::{Task, Values},
@@ -49,8 +49,6 @@ const TEMPLATE_KEYS: [Homeless; 18] = [
     ("failFast", "a template has no `fail_fast`", "write it on a step with a list, or `stop_on_error` on the plan"),
     ("timeout", "it counts from when a pod is wanted", "write the `timeout` of the step"),
 ];
-
-pub(super) const ONE_MACHINE: &str = "all steps run on the machine of the tool runner";
 
 const TASK_KEYS: [Homeless; 3] = [
     ("hooks", "a step has no hooks", "write a step that depends on it, with `run_when` or `on`"),

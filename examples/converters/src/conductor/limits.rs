@@ -8,7 +8,8 @@ use super::references::References;
 use crate::{
     fields::{Field, Refusal},
     left_out::{Place, Report},
-    limit::{self, Limit, MAX_AT_ONCE, WhenFull},
+    limit,
+    plan::{Limit, MAX_AT_ONCE, WhenFull},
 };
 
 /// Converts the limit of a workflow. `declared` are its inputs. One without a key or a number limits nothing there.

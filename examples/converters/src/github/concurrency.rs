@@ -11,7 +11,8 @@ use super::{
 use crate::{
     fields::{Field, Refusal},
     left_out::{Place, Report},
-    limit::{self, Limit, WhenFull},
+    limit,
+    plan::{Limit, WhenFull},
     text::Text,
 };
 
