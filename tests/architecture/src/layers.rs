@@ -26,6 +26,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("belay-grant", Values),
     ("belay-json", Values),
     ("belay-metrics", Values),
+    ("belay-network", Values),
     ("belay-plan", Values),
     ("belay-policy", Values),
     ("belay-reasons", Values),

@@ -1,0 +1,280 @@
+//! Decides about connections and requests.
+
+use std::fmt;
+
+use crate::{
+    host::Host,
+    profile::{Profile, Protocol, Rule},
+};
+
+/// A connection, or a request, that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct AccessRequest<'a> {
+    /// The host.
+    pub host: &'a Host,
+    /// The port.
+    pub port: u16,
+    /// What is known of what goes through it.
+    pub traffic: Traffic<'a>,
+}
+
+/// What is known of what goes through a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic<'a> {
+    /// Nothing yet: whether anything may be spoken with the host at all.
+    Nothing,
+    /// TLS, with this server name.
+    Tls,
+    /// A request in clear text.
+    Request {
+        /// Its method, as sent.
+        method: &'a str,
+        /// Its path, as sent, without the query.
+        path: &'a str,
+    },
+    /// Neither.
+    Other,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessDecision<'a> {
+    /// This rule allows it.
+    Allowed(&'a Rule),
+    /// No rule does.
+    Refused(Refusal),
+}
+
+/// Why no rule allows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// No rule has the host.
+    Host,
+    /// Rules have the host, but not the port.
+    Port,
+    /// Rules have host and port, but not what is spoken.
+    Protocol,
+    /// Rules have all that, but not the method.
+    Method,
+    /// Rules have all that, but not the path.
+    Path,
+}
+
+/// A refusal, and the line by which it would be allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why.
+    pub kind: RefusalKind,
+    /// The profile that decided.
+    pub profile: String,
+    /// The host.
+    pub host: Host,
+    /// The port.
+    pub port: u16,
+    /// The rule that comes nearest, if one has the host.
+    pub nearest: Option<String>,
+}
+
+impl Refusal {
+    /// The line to add to the operator's settings.
+    pub fn line(&self) -> String {
+        let ports = if self.port == 443 { String::new() } else { format!(", ports: [{}]", self.port) };
+        format!("{{host: {}{ports}}}", self.host)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, profile, host, port, nearest } = self;
+        write!(f, "{host}:{port} is not in the network profile `{profile}`")?;
+        let nearest = nearest.as_deref().unwrap_or_default();
+        match kind {
+            RefusalKind::Host => write!(
+                f,
+                "; to allow it, the operator adds the rule `{}` to a profile that the step asks for",
+                self.line()
+            ),
+            RefusalKind::Port => write!(
+                f,
+                ": its rule `{nearest}` has other ports; to allow it, the operator adds the rule `{}`",
+                self.line()
+            ),
+            RefusalKind::Protocol => write!(f, " for what was sent: its rule is `{nearest}`"),
+            RefusalKind::Method => write!(f, " with this method: its rule is `{nearest}`"),
+            RefusalKind::Path => write!(f, " with this path: its rule is `{nearest}`"),
+        }
+    }
+}
+
+impl Profile {
+    /// Judges a connection or a request. The first rule that allows it is named.
+    pub fn decide(&self, asked: AccessRequest<'_>) -> AccessDecision<'_> {
+        let mut refused: Option<(RefusalKind, &Rule)> = None;
+        for rule in self.rules.iter().filter(|rule| rule.host.matches(asked.host)) {
+            match misfit(rule, asked) {
+                None => return AccessDecision::Allowed(rule),
+                Some(kind) if refused.is_none_or(|(known, _)| depth(kind) > depth(known)) => {
+                    refused = Some((kind, rule))
+                }
+                Some(_) => {}
+            }
+        }
+        AccessDecision::Refused(Refusal {
+            kind: refused.map_or(RefusalKind::Host, |(kind, _)| kind),
+            profile: self.name.clone(),
+            host: asked.host.clone(),
+            port: asked.port,
+            nearest: refused.map(|(_, rule)| rule.to_string()),
+        })
+    }
+
+    /// Whether any rule has this host, on any port: whether its name may be resolved.
+    pub fn has_host(&self, host: &Host) -> bool {
+        self.rules.iter().any(|rule| rule.host.matches(host))
+    }
+}
+
+/// How far a rule got before it did not fit.
+fn depth(kind: RefusalKind) -> u8 {
+    match kind {
+        RefusalKind::Host => 0,
+        RefusalKind::Port => 1,
+        RefusalKind::Protocol => 2,
+        RefusalKind::Method => 3,
+        RefusalKind::Path => 4,
+    }
+}
+
+/// Why a rule that has the host does not allow it; `None` if it does.
+fn misfit(rule: &Rule, asked: AccessRequest<'_>) -> Option<RefusalKind> {
+    if !rule.ports.iter().any(|ports| ports.contains(asked.port)) {
+        return Some(RefusalKind::Port);
+    }
+    match (rule.protocol, asked.traffic) {
+        (_, Traffic::Nothing)
+        | (Protocol::Tcp, Traffic::Tls | Traffic::Request { .. } | Traffic::Other)
+        | (Protocol::Https, Traffic::Tls) => None,
+        (Protocol::Http, Traffic::Request { method, path }) => {
+            if !(rule.methods.is_empty() || rule.methods.iter().any(|name| name == method)) {
+                Some(RefusalKind::Method)
+            } else if !(rule.paths.is_empty() || rule.paths.iter().any(|prefix| has_prefix(path, prefix))) {
+                Some(RefusalKind::Path)
+            } else {
+                None
+            }
+        }
+        (Protocol::Https, Traffic::Request { .. } | Traffic::Other)
+        | (Protocol::Http, Traffic::Tls | Traffic::Other) => Some(RefusalKind::Protocol),
+    }
+}
+
+/// Whether a path begins with a prefix, at the border of a part. A path that servers may read in another way (escapes, `.` and `..`, `//`, `\`) has none: what
+/// is not read in one way only is not allowed by a part of it.
+fn has_prefix(path: &str, prefix: &str) -> bool {
+    let is_plain = !path.contains(['%', '\\', ';'])
+        && !path.contains("//")
+        && path.split('/').all(|part| part != "." && part != "..");
+    is_plain
+        && path
+            .strip_prefix(prefix)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || prefix.ends_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DraftProfile, DraftRule, Profiles};
+
+    fn profile(rules: Vec<DraftRule>) -> Profile {
+        let draft =
+            DraftProfile { name: "p".to_owned(), rules, place: "belay.yaml:1".to_owned(), ..DraftProfile::default() };
+        Profiles::new(&[draft]).unwrap().find("p").unwrap().clone()
+    }
+
+    fn rule(host: &str) -> DraftRule {
+        DraftRule { host: host.to_owned(), ..DraftRule::default() }
+    }
+
+    fn words(list: &[&str]) -> Vec<String> {
+        list.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_connection_needs_a_rule_with_its_host_port_and_protocol() {
+        let plain = DraftRule {
+            ports: words(&["80"]),
+            methods: words(&["GET"]),
+            paths: words(&["/v1", "/files/"]),
+            ..rule("plain.example.com")
+        };
+        let any =
+            DraftRule { ports: words(&["22", "9000-9010"]), protocol: "tcp".to_owned(), ..rule("*.raw.example.com") };
+        let profile = profile(vec![rule("api.example.com"), plain, any]);
+        let get = |path| Traffic::Request { method: "GET", path };
+        let answer = |host: &str, port, traffic| match profile.decide(AccessRequest {
+            host: &Host::parse(host).unwrap(),
+            port,
+            traffic,
+        }) {
+            AccessDecision::Allowed(_) => None,
+            AccessDecision::Refused(refusal) => Some(refusal.kind),
+        };
+        use RefusalKind::{Host as OtherHost, Method, Path, Port, Protocol as OtherProtocol};
+        for (host, port, seen, expected) in [
+            ("api.example.com", 443, Traffic::Tls, None),
+            ("api.example.com", 443, Traffic::Nothing, None),
+            ("api.example.com", 443, Traffic::Other, Some(OtherProtocol)),
+            ("api.example.com", 443, get("/"), Some(OtherProtocol)),
+            ("api.example.com", 22, Traffic::Nothing, Some(Port)),
+            ("api.example.com", 80, get("/"), Some(Port)),
+            ("example.com", 443, Traffic::Tls, Some(OtherHost)),
+            ("x.api.example.com", 443, Traffic::Tls, Some(OtherHost)),
+            ("plain.example.com", 80, get("/v1"), None),
+            ("plain.example.com", 80, get("/v1/x"), None),
+            ("plain.example.com", 80, get("/files/x"), None),
+            ("plain.example.com", 80, get("/v10"), Some(Path)),
+            ("plain.example.com", 80, get("/v1/../v2"), Some(Path)),
+            ("plain.example.com", 80, get("/v1/%2e%2e/v2"), Some(Path)),
+            ("plain.example.com", 80, get("/v1//x"), Some(Path)),
+            ("plain.example.com", 80, get("/v1\\..\\v2"), Some(Path)),
+            ("plain.example.com", 80, Traffic::Request { method: "POST", path: "/v1" }, Some(Method)),
+            ("plain.example.com", 80, Traffic::Request { method: "get", path: "/v1" }, Some(Method)),
+            ("plain.example.com", 80, Traffic::Tls, Some(OtherProtocol)),
+            ("plain.example.com", 80, Traffic::Other, Some(OtherProtocol)),
+            ("a.raw.example.com", 22, Traffic::Other, None),
+            ("a.raw.example.com", 9005, Traffic::Tls, None),
+            ("raw.example.com", 22, Traffic::Other, Some(OtherHost)),
+            ("a.raw.example.com", 9011, Traffic::Other, Some(Port)),
+        ] {
+            assert_eq!(answer(host, port, seen), expected, "{host}:{port} {seen:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_has_the_line_that_allows_it() {
+        let profile = profile(vec![rule("api.example.com")]);
+        let refused = |host: &str, port| {
+            let host = Host::parse(host).unwrap();
+            match profile.decide(AccessRequest { host: &host, port, traffic: Traffic::Nothing }) {
+                AccessDecision::Allowed(rule) => panic!("{rule}"),
+                AccessDecision::Refused(refusal) => refusal,
+            }
+        };
+        assert_eq!(refused("other.example.com", 443).line(), "{host: other.example.com}");
+        let port = refused("api.example.com", 8443);
+        assert!(
+            port.to_string().contains("{host: api.example.com, ports: [8443]}")
+                && port.to_string().contains("https://api.example.com:443")
+        );
+        // The line that it names is valid, and allows it.
+        let again = super::tests::profile(vec![
+            rule("api.example.com"),
+            DraftRule { ports: words(&["8443"]), ..rule("api.example.com") },
+        ]);
+        let host = Host::parse("api.example.com").unwrap();
+        assert!(matches!(
+            again.decide(AccessRequest { host: &host, port: 8443, traffic: Traffic::Tls }),
+            AccessDecision::Allowed(_)
+        ));
+    }
+}

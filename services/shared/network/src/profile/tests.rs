@@ -1,0 +1,142 @@
+use super::*;
+use crate::{AccessDecision, AccessRequest, Host, Traffic};
+
+fn draft(name: &str, hosts: &[&str]) -> DraftProfile {
+    let rule = |host: &&str| DraftRule { host: (*host).to_owned(), ..DraftRule::default() };
+    DraftProfile { name: name.to_owned(), rules: hosts.iter().map(rule).collect(), ..DraftProfile::default() }
+}
+
+fn words(list: &[&str]) -> Vec<String> {
+    list.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// The problems, as `field: message`.
+fn problems(drafts: &[DraftProfile]) -> Vec<String> {
+    let all = Profiles::new(drafts).unwrap_err();
+    all.into_iter().map(|problem| format!("{}: {}", problem.field, problem.message)).collect()
+}
+
+#[test]
+fn the_built_in_profiles_are_plain_lists() {
+    let profiles = Profiles::default();
+    let names: Vec<&str> = profiles.iter().map(|profile| profile.name.as_str()).collect();
+    assert_eq!(names, ["git-https", "loopback", "none", "registries"]);
+    for closed in [LOOPBACK, NONE] {
+        assert!(profiles.find(closed).unwrap().is_closed());
+    }
+    let registries = profiles.find("registries").unwrap();
+    assert!(registries.fetch_only && registries.ports().into_iter().eq([80, 443]));
+    assert!(registries.lines().contains(&"http://deb.debian.org:80".to_owned()));
+    assert_eq!(registries.rules[0].origin.to_string(), "registries, built in");
+    assert!(!profiles.find("git-https").unwrap().fetch_only);
+    assert_eq!(profiles.find("other"), None);
+}
+
+#[test]
+fn a_profile_has_the_rules_of_what_it_includes_once_with_their_origins() {
+    let mut ci = draft("ci", &["api.example.com"]);
+    (ci.include, ci.place) = (words(&["base", "registries", "loopback"]), "/etc/belay/belay.yaml:4".to_owned());
+    let mut base = draft("base", &["*.base.example.com"]);
+    (base.include, base.fetch_only) = (words(&["registries"]), true);
+    base.host_services = words(&["127.0.0.1:5432"]);
+    let profiles = Profiles::new(&[ci, base]).unwrap();
+    let ci = profiles.find("ci").unwrap();
+    let registries = profiles.find("registries").unwrap();
+    assert_eq!(ci.rules.len(), registries.rules.len() + 2);
+    assert_eq!(ci.rules[..registries.rules.len()], registries.rules);
+    assert_eq!(ci.rules.last().unwrap().origin.to_string(), "ci, /etc/belay/belay.yaml:4");
+    assert_eq!(ci.host_services[0].0, "127.0.0.1:5432".parse().unwrap());
+    // Its own rules may do more than fetch.
+    assert!(!ci.fetch_only && profiles.find("base").unwrap().fetch_only);
+    let host = Host::parse("pypi.org").unwrap();
+    assert!(
+        matches!(ci.decide(AccessRequest { host: &host, port: 443, traffic: Traffic::Tls }), AccessDecision::Allowed(rule) if rule.origin.profile == "registries")
+    );
+}
+
+#[test]
+fn a_profile_that_has_no_rule_of_its_own_is_what_it_includes() {
+    let mut alias = draft("alias", &[]);
+    alias.include = words(&["registries"]);
+    let profiles = Profiles::new(&[alias]).unwrap();
+    assert!(profiles.find("alias").unwrap().fetch_only);
+}
+
+/// Each is refused with the field, and what to do.
+#[test]
+fn bad_profiles_are_refused() {
+    let rule = |change: fn(&mut DraftRule)| {
+        let mut profile = draft("p", &["a.example.com"]);
+        change(&mut profile.rules[0]);
+        problems(&[profile])
+    };
+    let including = |name: &str, included: &[&str]| DraftProfile { include: words(included), ..draft(name, &[]) };
+    for (found, expected) in [
+        (rule(|rule| rule.host = "*".to_owned()), "p.rules[0].host: `*` is every host"),
+        (
+            rule(|rule| rule.host = "*.com".to_owned()),
+            "p.rules[0].host: `*.com` is every host, or all of a top-level domain",
+        ),
+        (rule(|rule| rule.host = "10.0.0.1".to_owned()), "p.rules[0].host: must be the name of a host, not an address"),
+        (
+            rule(|rule| rule.host = "a.example.com.".to_owned()),
+            "p.rules[0].host: must be the name of a host without the final dot",
+        ),
+        (
+            rule(|rule| rule.host = "https://a.example.com".to_owned()),
+            "p.rules[0].host: must be the name of a host, not an address",
+        ),
+        (rule(|rule| rule.host.clear()), "p.rules[0].host: must be the name of a host, of 1 to 253"),
+        (
+            rule(|rule| rule.ports = words(&["443", "9000-8000"])),
+            "p.rules[0].ports[1]: is a range upside down: write 8000-9000",
+        ),
+        (rule(|rule| rule.ports = words(&["0"])), "p.rules[0].ports[0]: must be a port from 1 to 65535"),
+        (rule(|rule| rule.ports = words(&["+80"])), "p.rules[0].ports[0]: must be a port"),
+        (rule(|rule| rule.ports = words(&["70000"])), "p.rules[0].ports[0]: must be a port"),
+        (rule(|rule| rule.ports = words(&["1-65535"])), "p: has 65535 ports and services of this machine"),
+        (rule(|rule| rule.protocol = "ftp".to_owned()), "p.rules[0].protocol: must be `https`, `http` or `tcp`"),
+        (rule(|rule| rule.protocol = "tcp".to_owned()), "p.rules[0].ports: are required with `protocol: tcp`"),
+        (rule(|rule| rule.methods = words(&["GET", "get"])), "p.rules[0].methods[1]: must be one of GET, HEAD"),
+        (rule(|rule| rule.paths = words(&["v1"])), "p.rules[0].paths[0]: must begin with `/`"),
+        (rule(|rule| rule.paths = words(&["/v1/../v2"])), "p.rules[0].paths[0]: must begin with `/`, and have no `..`"),
+        (rule(|rule| rule.paths = words(&["/%2e"])), "p.rules[0].paths[0]: must begin with `/`, and have no `..`, `%`"),
+        (problems(&[draft("", &[])]), ": is not a profile's name"),
+        (problems(&[draft("a b", &[])]), "a b: is not a profile's name"),
+        (problems(&[draft("registries", &[])]), "registries: is the name of a built-in profile"),
+        (problems(&[draft("none", &[])]), "none: is the name of a built-in profile"),
+        (problems(&[draft("a", &[]), draft("a", &[])]), "a: is the name of another profile, too"),
+        (problems(&[including("a", &["b"])]), "a.include[0]: is not a profile: there are a, git-https, registries"),
+        (problems(&[including("a", &["a"])]), "a.include[0]: makes a circle (a → a)"),
+        (
+            problems(&[including("a", &["b"]), including("b", &["c"]), including("c", &["registries", "a"])]),
+            "c.include[1]: makes a circle (a → b → c → a): remove one `include`",
+        ),
+        (
+            problems(&[DraftProfile { host_services: words(&["127.0.0.1:5432", "10.0.0.1:80"]), ..draft("a", &[]) }]),
+            "a.host_services[1]: must be an address of this machine's loopback",
+        ),
+        (
+            problems(&[DraftProfile { host_services: words(&["localhost:80"]), ..draft("a", &[]) }]),
+            "a.host_services[0]: must be an address",
+        ),
+        (
+            problems(&[DraftProfile { host_services: words(&["127.0.0.1:0"]), ..draft("a", &[]) }]),
+            "a.host_services[0]: must have a port",
+        ),
+    ] {
+        assert!(found.iter().any(|problem| problem.starts_with(expected)), "{expected}: {found:?}");
+    }
+    let meant = DraftProfile { any_host: true, ..draft("a", &["*"]) };
+    assert!(Profiles::new(&[meant]).is_ok());
+}
+
+#[test]
+fn limits_inside_tls_are_said_to_be_unenforced() {
+    let mut profile = draft("p", &["a.example.com", "b.example.com"]);
+    profile.rules[0].methods = words(&["GET"]);
+    (profile.rules[1].methods, profile.rules[1].protocol) = (words(&["GET"]), "http".to_owned());
+    let profiles = Profiles::new(&[profile]).unwrap();
+    let unenforced: Vec<bool> = profiles.find("p").unwrap().rules.iter().map(Rule::is_unenforced_inside_tls).collect();
+    assert_eq!(unenforced, [true, false]);
+}
