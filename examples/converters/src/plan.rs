@@ -64,7 +64,7 @@ pub struct Limit {
 pub enum WhenFull {
     /// It waits for its turn.
     Wait,
-    /// Those before it are cancelled.
+    /// The executions before it are cancelled.
     CancelOlder,
 }
 
@@ -139,7 +139,7 @@ pub struct Step {
 pub enum RunWhen {
     /// At least one has failed.
     Failure,
-    /// None has failed; some may have been skipped.
+    /// No dependency has failed; some may have been skipped.
     NoneFailed,
     /// All have ended, however.
     Always,

@@ -61,7 +61,7 @@ pub(super) struct Job {
 /// Values that are known where an expression stands.
 #[derive(Debug, Default)]
 pub(super) struct Context {
-    /// Where references stand.
+    /// The places of references.
     pub(super) scope: Scope,
     /// The name of the workflow.
     pub(super) workflow: String,
@@ -71,7 +71,7 @@ pub(super) struct Context {
     pub(super) needs: BTreeMap<String, Job>,
     /// The earlier steps of the job that have an id: their ids in the plan.
     pub(super) steps: BTreeMap<String, String>,
-    /// Those of them whose failure does not count.
+    /// The steps among them whose failure does not count.
     pub(super) unchecked: BTreeSet<String>,
     /// Variables of the workflow, the job and the step.
     pub(super) env: BTreeMap<String, Text>,
@@ -92,7 +92,7 @@ pub(super) struct Reference {
 enum Kind {
     Text,
     Boolean,
-    /// Whatever the matrix or the caller has.
+    /// Any value that the matrix or the caller has.
     Any,
 }
 

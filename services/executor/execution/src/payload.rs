@@ -211,7 +211,7 @@ pub trait Blobs {
 pub enum LimitRoom {
     /// It may, as far as is known.
     Free,
-    /// One is full, or it is not its turn.
+    /// It may not: a limit is full, or it is not its turn.
     Full {
         /// The limit that is full and refuses, by its position among those of the execution.
         refused: Option<usize>,

@@ -230,7 +230,7 @@ impl State {
                 };
                 Ok(StoreWriteOutcome::Changed)
             }
-            StoreWrite::ResetLimitTimes { latest } => {
+            StoreWrite::ResetLimitTimes { latest, .. } => {
                 for entry in self.limits.values_mut().flatten() {
                     entry.held_at = entry.held_at.map(|held_at| held_at.min(latest));
                 }
@@ -451,12 +451,12 @@ fn fence_of(operation: &StoreWrite) -> Option<Fence> {
         | StoreWrite::Erase { fence, .. }
         | StoreWrite::CloseDeletion { fence, .. }
         | StoreWrite::PutSchedule { fence, .. }
+        | StoreWrite::ResetLimitTimes { fence, .. }
         | StoreWrite::DeleteSchedule { fence, .. } => Some(*fence),
         StoreWrite::DropDeletions { .. }
         | StoreWrite::RemoveMessage { .. }
         | StoreWrite::PostponeMessage { .. }
         | StoreWrite::RescheduleMessages { .. }
-        | StoreWrite::ResetLimitTimes { .. }
         | StoreWrite::DropMessages { .. } => None,
     }
 }

@@ -264,10 +264,13 @@ impl Transaction<'_> {
                 StoreWrite::DeleteSchedule { namespace, id, revision, fence } => {
                     schedules::delete(db, (namespace, id), *revision, self.check_fence(*fence))?
                 }
-                StoreWrite::ResetLimitTimes { latest } => {
-                    limits::reset_times(db, *latest)?;
-                    Ok(StoreWriteOutcome::Changed)
-                }
+                StoreWrite::ResetLimitTimes { latest, fence } => match self.check_fence(*fence) {
+                    Ok(()) => {
+                        limits::reset_times(db, *latest)?;
+                        Ok(StoreWriteOutcome::Changed)
+                    }
+                    Err(refused) => Err(refused),
+                },
                 StoreWrite::DropMessages { known, before } => {
                     Ok(StoreWriteOutcome::Dropped(outbox::drop_unknown(&self.connection, known, *before)?))
                 }

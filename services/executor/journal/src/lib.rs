@@ -35,7 +35,7 @@
 //!
 //! 15. A schedule is written and deleted whole, only as the revision after the one that is stored ([`ScheduleRow::revision`]): of two writers that have read
 //!     the same, one is refused ([`Refused::ScheduleChanged`]). A write that is repeated changes nothing more.
-//! 16. Who holds a limit over executions and who waits for it follows from the changes that were committed ([`LimitChange`]), whoever wrote them. A transition
+//! 16. Who holds a limit over executions and who waits for it follows from the changes that were committed ([`LimitChange`]), also those of other writers. A transition
 //!     that takes a limit which has no room, or before its turn, is refused ([`Refused::LimitFull`]) and changes nothing. An execution that is deleted leaves
 //!     its starts in the windows of rates, under the keys of those limits.
 //!

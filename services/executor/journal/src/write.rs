@@ -163,6 +163,8 @@ pub enum StoreWrite {
     ResetLimitTimes {
         /// The latest time that there can be.
         latest: i64,
+        /// The writer's fence, for any shard.
+        fence: Fence,
     },
     /// Removes the messages from before a time for webhooks that there are no more.
     DropMessages {

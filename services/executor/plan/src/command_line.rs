@@ -87,7 +87,7 @@ fn split_in(
 /// The words of a command that runs without a shell.
 ///
 /// # Errors
-/// What only a shell understands, and what to write instead.
+/// The part that only a shell understands, and the form to write instead.
 pub(crate) fn words_of(command: &str) -> Result<Vec<String>, String> {
     split(command, true).map_err(|fault| match fault {
         Fault::OfAShell(_) => format!(

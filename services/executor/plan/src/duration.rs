@@ -84,7 +84,7 @@ pub(crate) mod text {
 #[serde(transparent)]
 struct Text(#[serde(with = "text")] Duration);
 
-/// Serde for an optional duration as text.
+/// Serde for a duration as text.
 pub(crate) mod plain {
     use super::*;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -98,7 +98,7 @@ pub(crate) mod plain {
     }
 }
 
-/// Serde for durations that may be missing, as texts.
+/// Serde for an optional duration as text.
 pub(crate) mod option {
     use super::*;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

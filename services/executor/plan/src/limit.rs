@@ -21,7 +21,7 @@ pub struct LimitDraft {
     /// How many executions start in a window of time; `None` for a limit of those at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<StartRate>,
-    /// What becomes of an execution that finds the limit full.
+    /// The fate of an execution that finds the limit full.
     #[serde(default)]
     pub when_full: WhenFull,
 }
@@ -37,7 +37,7 @@ pub struct StartRate {
     pub window: Duration,
 }
 
-/// What becomes of an execution that finds a limit full.
+/// The fate of an execution that finds a limit full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenFull {
@@ -94,7 +94,7 @@ impl ExecutionLimit {
         self.bound
     }
 
-    /// What becomes of an execution that finds it full.
+    /// The fate of an execution that finds it full.
     pub fn when_full(&self) -> WhenFull {
         self.when_full
     }
@@ -137,7 +137,7 @@ pub struct LimitClaim {
     pub key: String,
     /// The bound.
     pub bound: LimitBound,
-    /// What becomes of the execution while the limit is full.
+    /// The fate of the execution while the limit is full.
     pub when_full: WhenFull,
 }
 

@@ -214,7 +214,7 @@ impl Driver {
             Command::Decided { approval, answer } => self.on_decided(approval, answer, events),
             Command::ChildEnded(ended) => self.ended_children.push(*ended),
             Command::ReviewChildren => self.reviews_children = true,
-            // Whatever is decided next looks.
+            // The next decision looks.
             Command::ReviewLimits => {}
             Command::PauseAndDrain { principal, reason, reply } => {
                 let pause = ExecutionEvent::Paused { reason, discard_calls: true, resume_at: None, by_budget: false };

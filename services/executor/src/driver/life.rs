@@ -132,6 +132,9 @@ impl Driver {
         let (revision, content) = (transition.last_sequence(), InboxContent::ChildEnded);
         let sent = end.into_iter().map(|to| InboxMessage { to, revision, content }).collect();
         let inbox = InboxChanges { sent, taken: Vec::new() };
+        let limit_changes = limits::changes_of(&claims, &limit_moves(LimitState::None, &events), registry.now());
+        let limited = limits::gives_turns(&limit_changes).then(|| claims.into_iter().map(|claim| claim.key));
+        let namespace = name.namespace.clone();
         let create = StoreWrite::Create {
             execution: row,
             transition,
@@ -140,18 +143,19 @@ impl Driver {
             outbox,
             inbox,
             folder,
-            limits: limits::changes_of(&claims, &limit_moves(LimitState::None, &events), registry.now()),
+            limits: limit_changes,
             fence,
         };
         let push = Push { feed: None, events: None, end: None, child };
-        let (limited, namespace) = (claims.into_iter().map(|claim| claim.key), name.namespace.clone());
         let write = Write { operation: create, push: Some(push) };
         let key = match registry.commit(write).await.map_err(|error| unwritable(&error))? {
             Ok(StoreWriteOutcome::Created(key)) => key,
             Ok(_) => return Err(Status::internal("the store returned a mismatched reply")),
             Err(refused) => return Ok(Err(refused)),
         };
-        registry.limit_turns.review(&namespace, limited);
+        if let Some(limited) = limited {
+            registry.limit_turns.review(&namespace, limited);
+        }
         let Some(commands) = registry.register(key) else {
             // It was found in the journal meanwhile, and is driven.
             return Ok(Ok(described));

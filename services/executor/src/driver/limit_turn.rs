@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::{
     Driver,
     exit::Exit,
-    limits::{in_the_way, room, standings},
+    limits::{frees_at, gives_turns, in_the_way, room, standings},
 };
 use crate::owned::{messages::Command, registry::ExecutionRegistry};
 
@@ -24,8 +24,7 @@ impl Driver {
         let standings = standings.map_err(Exit::Unreadable)?;
         let claims = &self.execution.created().limits;
         let room = room(claims, &standings);
-        let frees_at = standings.iter().filter_map(|standing| standing.frees_at).max();
-        self.limits.frees_at = frees_at.filter(|_| room != LimitRoom::Free).map(Timestamp::from_micros);
+        self.limits.frees_at = frees_at(&standings).filter(|_| room != LimitRoom::Free).map(Timestamp::from_micros);
         // Not before the store knows that it waits: its own place is what makes others older.
         if matches!(self.limits.stored, LimitState::Waiting(_)) {
             for (claim, standing) in claims.iter().zip(standings) {
@@ -39,13 +38,14 @@ impl Driver {
         Ok(room)
     }
 
-    /// Has those woken whose turn a change has made it. One that has begun to wait looks again itself: what was in its way may have ended meanwhile.
+    /// Wakes the executions that may have their turn by these changes. This one looks again if it has begun to wait: an execution in its way may have ended
+    /// meanwhile.
     pub(super) fn after_limit_changes(&self, changes: &[LimitChange]) {
-        if changes.is_empty() {
-            return;
-        }
-        if matches!(self.limits.stored, LimitState::Waiting(_)) {
+        if !changes.is_empty() && matches!(self.limits.stored, LimitState::Waiting(_)) {
             self.registry.try_send(self.key, Command::ReviewLimits);
+        }
+        if !gives_turns(changes) {
+            return;
         }
         let keys = self.limits.claims.iter().map(|claim| claim.key.clone());
         self.registry.limit_turns.review(&self.name.namespace, keys);

@@ -7,7 +7,7 @@ use belay_plan::{StartRate, WhenFull};
 
 use crate::store::journal_reads::{JournalReads, unreadable};
 
-/// What a driver knows of the limits of its execution.
+/// Knowledge of a driver about the limits of its execution.
 pub(super) struct Limits {
     /// The limits; none when the plan has none.
     pub(super) claims: Vec<LimitClaim>,
@@ -97,6 +97,17 @@ pub(super) fn room(claims: &[belay_plan::LimitClaim], standings: &[LimitStanding
     }
 }
 
+/// When a limit with a rate has room for an execution that is next in it, in microseconds since the Unix epoch. An execution that is not next is woken when it is:
+/// a timer of each that waits would wake all of them whenever there is room for one.
+pub(super) fn frees_at(standings: &[LimitStanding]) -> Option<i64> {
+    standings.iter().filter(|standing| standing.ahead.is_empty()).filter_map(|standing| standing.frees_at).max()
+}
+
+/// Whether another execution may have its turn by these changes: not by one that only begins to wait, behind all others.
+pub(super) fn gives_turns(changes: &[LimitChange]) -> bool {
+    changes.iter().any(|change| !matches!(change, LimitChange::Request { .. }))
+}
+
 /// The executions in the way of one that stands so, which are to be cancelled: the oldest first, and no more than have to go.
 pub(super) fn in_the_way(claim: &belay_plan::LimitClaim, standing: LimitStanding) -> Vec<ExecutionKey> {
     let belay_plan::LimitBound::AtOnce(most) = claim.bound else { return Vec::new() };
@@ -135,6 +146,17 @@ mod tests {
         assert_eq!(older(3, &[1], &[]), [0; 0]);
         assert_eq!(older(3, &[1], &[2]), [0; 0], "there is room for both, and the other has its turn first");
         assert_eq!(in_the_way(&claim(1, WhenFull::Wait), standing(&[1], &[], 1)), []);
+    }
+
+    /// However many wait, one of them has a timer, and one that begins to wait wakes none.
+    #[test]
+    fn only_the_next_execution_is_woken() {
+        let waits = |ahead: &[i64]| LimitStanding { frees_at: Some(7), ..standing(&[], ahead, 1) };
+        assert_eq!(frees_at(&[waits(&[])]), Some(7));
+        assert_eq!(frees_at(&[waits(&[1])]), None);
+        assert_eq!(frees_at(&[waits(&[1]), LimitStanding { frees_at: Some(5), ..waits(&[]) }]), Some(5));
+        let (request, release) = (LimitChange::Request { claims: Vec::new() }, LimitChange::Release { at: 1 });
+        assert!(!gives_turns(std::slice::from_ref(&request)) && gives_turns(&[request, release]));
     }
 
     #[test]

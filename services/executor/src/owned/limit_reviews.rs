@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use belay_journal::StoreWrite;
+use belay_journal::{StoreError, StoreWrite};
 use belay_service_kit::Retry;
 
 use crate::owned::{messages::Command, registry::ExecutionRegistry};
@@ -10,8 +10,16 @@ use crate::owned::{messages::Command, registry::ExecutionRegistry};
 /// How many limits a start reads at a time.
 const PAGE: usize = 256;
 
-/// Wakes the executions that are next in limits that have changed.
+/// Wakes the executions that are next in limits that have changed. It begins with all in which executions wait: when it has failed before, what it knew is lost.
 pub(crate) async fn run(registry: Weak<ExecutionRegistry>) {
+    let mut retry = Retry::RPC;
+    while let Some(this) = registry.upgrade() {
+        match review_all(&this).await {
+            Ok(()) => break,
+            Err(error) => tracing::error!(%error, "The limits over executions cannot be read; retrying"),
+        }
+        retry.pause(&this.ids).await;
+    }
     loop {
         let Some(this) = registry.upgrade() else { return };
         let turns = Arc::clone(&this.limit_turns);
@@ -39,14 +47,19 @@ pub(crate) async fn run(registry: Weak<ExecutionRegistry>) {
     }
 }
 
-/// Has all executions look that are next in a limit, when a process takes over a store. Times that come from a clock that was ahead are over now.
+/// Has all executions look that are next in a limit, when a process takes over a store. Times that come from a clock that was ahead are now from here on.
 ///
 /// # Errors
-/// [`StoreError`](belay_journal::StoreError) when the store cannot be read.
-pub(crate) async fn take_over(registry: &ExecutionRegistry) -> Result<(), belay_journal::StoreError> {
+/// [`StoreError`] when the store cannot be read.
+pub(crate) async fn take_over(registry: &ExecutionRegistry) -> Result<(), StoreError> {
     let latest = registry.now().as_micros();
     // A store that fails is reported to all.
-    drop(registry.commit(StoreWrite::ResetLimitTimes { latest }).await);
+    drop(registry.commit(StoreWrite::ResetLimitTimes { latest, fence: registry.fence(0) }).await);
+    review_all(registry).await
+}
+
+/// Has all executions look that are next in a limit.
+async fn review_all(registry: &ExecutionRegistry) -> Result<(), StoreError> {
     let mut after = (String::new(), String::new());
     loop {
         let from = after.clone();

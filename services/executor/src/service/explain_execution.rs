@@ -135,7 +135,7 @@ async fn full_limits(reading: &Arc<ExecutionReader>, name: &ExecutionName) -> Re
             continue;
         }
         let mut holders = Vec::new();
-        // In a limit with a rate nobody has to end.
+        // In a limit with a rate no execution has to end.
         let named = if standing.frees_at.is_some() { 0 } else { MAX_HOLDERS };
         for holder in standing.holders.iter().take(named) {
             let row = reading.follower.row(*holder).await.map_err(|error| unreadable(&error))?;

@@ -65,7 +65,7 @@ pub enum Defect {
     NamespaceHoldsForgotten,
     /// A schedule forgets what it is about to start when it stores what it has decided.
     ScheduledStartsForgotten,
-    /// Nobody is told that a limit over executions has room again.
+    /// No execution is woken when a limit over executions has room again.
     LimitTurnsForgotten,
     /// Limits over executions have room for all.
     LimitsIgnored,

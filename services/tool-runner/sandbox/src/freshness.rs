@@ -19,7 +19,7 @@ pub(crate) struct Fingerprint {
     /// Is exceptional once a file system has been mounted or unmounted since it was opened.
     mount_table: File,
     entries: Vec<(PathBuf, Option<Identity>)>,
-    /// What tests have planted.
+    /// The defect that a test has planted.
     planted: Option<String>,
 }
 

@@ -16,7 +16,7 @@ use crate::{
     wire::frame,
 };
 
-/// What init has received.
+/// The command as init has received it.
 pub(crate) struct Handover {
     pub(crate) call: Invocation,
     /// Empty if init has to take them.

@@ -43,13 +43,13 @@ pub(crate) const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP;
 
-/// What the launcher gives init.
+/// The descriptors and sources that the launcher gives init.
 pub(crate) struct FromLauncher<'a> {
     /// The connection to the runner.
     pub(crate) runner: &'a UnixStream,
     /// Reads as closed once the launcher is dead.
     pub(crate) launcher: PipeReader,
-    /// What the launcher tells init of the command.
+    /// The connection on which the launcher tells init of the command.
     pub(crate) link: UnixStream,
     /// The base sources; `None` if init has to take all sources.
     pub(crate) sources: Option<BaseSources>,

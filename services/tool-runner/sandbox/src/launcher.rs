@@ -115,7 +115,7 @@ impl NamespaceLauncher {
         })
     }
 
-    /// What the sandbox of a command needs before its command, and the command.
+    /// Splits a spec into what the sandbox needs before its command, and the command.
     fn split(
         &self,
         spec: Spec,

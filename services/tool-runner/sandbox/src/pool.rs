@@ -31,9 +31,9 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<Slot>,
-    /// Those that have to be ended.
+    /// The sandboxes that have to be ended.
     unusable: Vec<Slot>,
-    /// What the last command needed: that of the next is probably the same.
+    /// The kind of the last command: that of the next is probably the same.
     last: Option<Kind>,
     /// Whether a command has ended since the thread looked.
     has_ended: bool,
@@ -41,7 +41,7 @@ struct State {
     is_closed: bool,
 }
 
-/// What a sandbox is set up for: what it needs to know, and the likely owner of its workspace.
+/// The kind of a sandbox: what it needs to know, and the likely owner of its workspace.
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
     pub(crate) armed: Armed,
@@ -69,7 +69,7 @@ impl Pool {
         None
     }
 
-    /// What a command has to drop when it has ended.
+    /// A handle that a command drops when it has ended.
     pub(crate) fn end_of_command(&self) -> EndOfCommand {
         let told: Arc<dyn AwaitsEnds> = Arc::<Shared>::clone(&self.0);
         EndOfCommand(Arc::downgrade(&told))
@@ -107,7 +107,7 @@ impl AwaitsEnds for Shared {
     }
 }
 
-/// What the thread does next.
+/// The next work of the thread.
 enum Work {
     Make(Kind),
     End(Vec<Slot>),

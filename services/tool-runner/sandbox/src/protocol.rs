@@ -30,7 +30,7 @@ pub(crate) enum Request {
 
 wire_enum!(Request { 0 = Arm(armed, owner), 1 = Run(invocation), 2 = Probe(uid, gid), 3 = Pipe, 4 = StopTimer, 5 = ContinueTimer });
 
-/// What a sandbox needs to know before it knows its command: nothing of a workspace or a call is in it.
+/// The part of a launch that a sandbox needs before it knows its command: it has nothing of a workspace or a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Armed {
     /// Read-only mounts of the operator, in order. Those of the call come after them, see [`Invocation::mounts`].
@@ -113,7 +113,7 @@ pub(crate) enum ToInit {
 
 wire_enum!(ToInit { 0 = Mount(mount), 1 = Pipe, 2 = Go });
 
-/// What a mount from the launcher is.
+/// The kind of a mount from the launcher.
 pub(crate) enum TakenMount {
     /// The next layer of the workspace, the topmost first.
     Lower,

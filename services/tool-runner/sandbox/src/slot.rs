@@ -103,7 +103,7 @@ impl Slot {
         Ok(slot)
     }
 
-    /// What it was set up for.
+    /// The part of the launch for which it was set up.
     pub(crate) fn armed(&self) -> &Armed {
         &self.armed
     }

@@ -51,7 +51,7 @@ type LargeFolders = HashMap<RelPath, (FolderState, Listing)>;
 /// Changes with the entries of a directory: device, inode, and when it was modified and changed.
 type FolderState = (u64, u64, FileTime, FileTime);
 
-/// What matters of the entries of a directory.
+/// The facts about the entries of a directory that the search needs.
 #[derive(Clone, Debug, Default)]
 struct Listing {
     folders: Vec<OsString>,

@@ -49,7 +49,7 @@ fn a_workflow_file_of_github_runs_its_commands() {
     assert_eq!(written(&home), expected);
 }
 
-/// What runs after a failure, and after what was skipped, as on a runner of GitHub: within a job, and between jobs.
+/// Steps run after a failure, and after skipped steps, as on a runner of GitHub: within a job, and between jobs.
 #[test]
 fn steps_and_jobs_of_github_follow_failures_as_there() {
     let home = home();

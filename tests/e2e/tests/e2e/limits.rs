@@ -60,7 +60,7 @@ fn turns_come_in_order_whatever_is_killed() {
     server.end();
 }
 
-/// What does not wait is refused, and nothing of it is stored; the same request again is told what it has started. The newest takes the place of the others.
+/// A start that does not wait is refused, and nothing of it is stored; the same request again is told what it has started. The newest takes the place of the others.
 #[test]
 fn a_full_limit_refuses_or_has_the_older_cancelled() {
     let home = Home::new();

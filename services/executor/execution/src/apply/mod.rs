@@ -123,7 +123,7 @@ impl Execution {
                     by_budget: *by_budget,
                     namespace_budget: resume_at.filter(|_| *by_budget).map(|_| reason.clone()),
                 });
-                // Nobody waits behind an execution that does not go on.
+                // No execution waits behind one that is paused.
                 if matches!(self.limits, LimitState::Waiting(_)) {
                     self.progress.limits = LimitState::None;
                 }

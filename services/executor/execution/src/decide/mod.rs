@@ -220,7 +220,7 @@ impl Execution {
         }
         match blobs.limit_room() {
             LimitRoom::Free => Some(ExecutionEvent::LimitsAcquired),
-            // What is to be undone waits, whatever the limit says.
+            // Compensation waits, also for a limit that refuses starts.
             LimitRoom::Full { refused: Some(limit) } if self.stop.is_none() => {
                 let key = self.created.limits.get(limit).map_or("", |limit| limit.key.as_str());
                 Some(ExecutionEvent::CancelRequested { reason: format!("the limit `{key}` is full"), kill: false })

@@ -7,3 +7,4 @@ mod scale;
 mod stories;
 mod support;
 mod transitions;
+mod worlds;

@@ -9,8 +9,8 @@ use belay_execution::{
 use proptest::{collection::vec, option, prelude::*, sample::Index};
 
 use crate::{
-    properties::lists,
     support::{Conditions, edited},
+    worlds::lists,
 };
 
 /// A request of any kind, about any step: one of the plan, one for an entry of a list, one that undoes another, or none at all.

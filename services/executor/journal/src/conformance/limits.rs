@@ -2,8 +2,8 @@
 
 use super::common::{append, commit, create, created, delete, ended, new_execution, transition, update};
 use crate::{
-    AwaitedLimit, ExecutionKey, JournalWriter, LimitBound, LimitChange, LimitClaim, OpenedStore, Refused, StoreWrite,
-    StoreWriteOutcome, Transition,
+    AwaitedLimit, ExecutionKey, Fence, JournalWriter, LimitBound, LimitChange, LimitClaim, OpenedStore, Refused,
+    StoreWrite, StoreWriteOutcome, Transition,
 };
 
 fn at_once(key: &str, most: u32) -> LimitClaim {
@@ -45,7 +45,7 @@ async fn stands<W: JournalWriter>(
     (standing.is_free, standing.holders, standing.ahead, standing.frees_at)
 }
 
-/// Guarantee 16: a limit is had in the order of the requests and never by more than may, whoever writes; a refused transition changes nothing.
+/// Guarantee 16: a limit is had in the order of the requests and never by more than may, also with several writers; a refused transition changes nothing.
 pub(super) async fn keeps_the_order<W: JournalWriter>(store: &mut OpenedStore<W>) {
     let fence = store.fence;
     let deploy = at_once("deploy", 1);
@@ -76,7 +76,7 @@ pub(super) async fn keeps_the_order<W: JournalWriter>(store: &mut OpenedStore<W>
     assert_eq!(store.reader.awaited_limits(("", ""), 10).await.unwrap(), [awaited]);
     assert_eq!(store.reader.awaited_limits(("default", "deploy"), 10).await.unwrap(), []);
 
-    // It is nobody else's turn, and the turn comes with the end of the one that holds it.
+    // No other execution has its turn, and the turn comes with the end of the one that holds the limit.
     let batch = vec![
         next(transition(3, 1), third, fence, vec![acquire(&at_once("deploy", 9), 20)]),
         next(transition(3, 1), second, fence, vec![acquire(&deploy, 20)]),
@@ -126,12 +126,14 @@ pub(super) async fn counts_starts<W: JournalWriter>(store: &mut OpenedStore<W>) 
     let ahead = vec![with(update(fourth, 3, ended(500), fence), vec![LimitChange::Release { at: 1_105 }])];
     assert!(commit(store, ahead).await.iter().all(Result::is_ok));
     assert_eq!(new(store, 1_000).await.frees_at, Some(1_140), "none of them is over yet");
-    let reset = vec![StoreWrite::ResetLimitTimes { latest: 1_000 }];
-    assert_eq!(commit(store, reset).await, [Ok(StoreWriteOutcome::Changed)]);
+    let reset = |token| StoreWrite::ResetLimitTimes { latest: 1_000, fence: Fence { shard: 0, token } };
+    let answers = commit(store, vec![reset(fence - 1)]).await;
+    assert!(matches!(answers[..], [Err(Refused::Fenced { .. })]), "an owner that was replaced: {answers:?}");
+    assert_eq!(commit(store, vec![reset(fence)]).await, [Ok(StoreWriteOutcome::Changed)]);
     assert_eq!(new(store, 1_000).await.frees_at, Some(1_100), "they count from now on");
 }
 
-/// What [`keeps_the_order`] has left is there after opening again.
+/// The entries that [`keeps_the_order`] has left are there after opening again.
 pub(super) async fn has_what_is_left<W: JournalWriter>(store: &mut OpenedStore<W>) {
     let deploy = at_once("deploy", 1);
     let standing = store.reader.limit_standing("default", None, &deploy, 40).await.unwrap();

@@ -22,7 +22,9 @@ impl Checker<'_> {
         let mut limits: Vec<ExecutionLimit> = Vec::with_capacity(drafts.len());
         for (place, draft) in drafts.iter().enumerate() {
             let path = path.index(place);
-            if let Some(earlier) = limits.iter().position(|limit| limit.key() == draft.key) {
+            if let Some(earlier) =
+                drafts[..place].iter().position(|limit| limit.key == draft.key && !limit.key.is_empty())
+            {
                 self.rule(&path.key("key"), || {
                     format!("is the key of limits[{earlier}] as well: give each limit a key of its own, or remove one")
                 });

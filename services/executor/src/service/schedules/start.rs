@@ -81,7 +81,7 @@ fn outcome(started: Result<v1::Execution, Status>) -> Start {
     let words = refused.message().to_owned();
     match refused.code() {
         Code::NotFound if status::reason(&refused).as_deref() == Some(reasons::EXECUTION_DELETED) => Start::Exists,
-        // What a plan does not wait for is over.
+        // The plan does not wait, so this time is over.
         _ if status::reason(&refused).as_deref() == Some(reasons::LIMIT_FULL) => Start::Never(words),
         Code::InvalidArgument
         | Code::NotFound

@@ -1,4 +1,4 @@
-//! Limits over executions while processes are killed, power fails and clocks jump: never more at once than may, in order, and nobody waits in vain.
+//! Limits over executions while processes are killed, power fails and clocks jump: never more at once than may, in order, and no execution waits in vain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ use crate::checker::Checker;
 use crate::fault::{self, Fault, Schedule};
 use crate::trace;
 
-/// One client alone.
+/// A site with a single client.
 const HERE: fault::Site = fault::Site { everyone: &[EXECUTOR, RUNNER, GATE, CLIENTS[0]], ..SITE };
 const PARENT: &str = "namespaces/default";
 /// How many executions are started.
@@ -38,7 +38,7 @@ const KINDS: [(&str, &[Limit]); 5] = [
     ("refused", &[("refused", 1, WhenFull::Refuse)]),
 ];
 
-/// What a client has seen, kept outside of the machines: the executions that were started, and how each ended.
+/// The observations of a client, kept outside of the machines: the executions that were started, and how each ended.
 #[derive(Debug, Default)]
 struct Seen {
     started: BTreeSet<String>,

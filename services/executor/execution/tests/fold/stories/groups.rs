@@ -113,7 +113,7 @@ fn no_step_of_a_group_starts_once_one_has_failed() {
     );
 }
 
-// What runs after a failure in the group runs, and so does what depends on it; what depends on the step that failed says so itself.
+// A step that runs after a failure in the group runs, and so does what depends on it; what depends on the step that failed says so itself.
 #[test]
 fn what_runs_after_a_failure_in_the_group_still_does() {
     let play = story("a; b after a; c; undo after c; report after undo; keep after c; last after c")

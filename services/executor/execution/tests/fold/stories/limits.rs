@@ -31,7 +31,7 @@ fn an_execution_with_a_start_time_asks_for_its_limits_at_that_time() {
     );
 }
 
-// Whoever is paused while it waits gives its turn away, and asks again; one that is paused while it runs keeps its limits.
+// An execution that is paused while it waits gives its turn away, and asks again; one that is paused while it runs keeps its limits.
 #[test]
 fn a_pause_gives_the_turn_away_and_not_the_limits() {
     let waiting = story("a").limited(WhenFull::Wait, &[(0, 9)]).acts("2s pause; 12s resume");
@@ -66,7 +66,7 @@ fn an_execution_that_waits_can_end() {
     assert_eq!(late.picture(), ["0s limits requested", "4s out of time, a skipped TIMED_OUT, TIMED_OUT"]);
 }
 
-// One that does not wait is cancelled by itself when its time comes and the limit is full. A request for it is refused before anything is stored.
+// An execution that does not wait is cancelled automatically when its time comes and the limit is full. A request for it is refused before anything is stored.
 #[test]
 fn an_execution_that_does_not_wait_is_cancelled_at_its_time() {
     let play = story("a").starts_after("5s").limited(WhenFull::Refuse, &[(4, 6)]);

@@ -242,7 +242,7 @@ impl Audit {
         assert_eq!(state == ExecutionState::Pending, is_pending, "it is {state:?}");
     }
 
-    /// Nothing is done without the limits.
+    /// Checks that the execution holds its limits: without them it does nothing.
     fn check_limits(&self) {
         assert!(matches!(self.limits, Limits::None | Limits::Held), "it does not hold its limits");
     }

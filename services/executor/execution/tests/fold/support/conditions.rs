@@ -18,7 +18,7 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// Nothing is in the way.
+    /// Conditions under which every limit is free.
     pub(crate) const FREE: Self = Self { limit_room: LimitRoom::Free };
 }
 

@@ -194,7 +194,7 @@ impl Story {
         self
     }
 
-    /// None of these steps, which stand in a group, starts once one of them has failed.
+    /// The steps stand in a group of which no step starts once one of them has failed.
     pub(crate) fn fail_fast_group(mut self, group: &str, steps: &str) -> Self {
         for id in steps.split_whitespace() {
             self.step(id).fail_fast_groups.push(group.to_owned());

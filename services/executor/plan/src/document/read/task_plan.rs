@@ -203,7 +203,7 @@ impl<'n> Reader<'n> {
         Some(draft)
     }
 
-    /// What a program can check of a verification: that another program ends with 0, and that a file is there. All else of it, such as a pattern or words, is
+    /// The checks of a verification that a program can make: that another program ends with 0, and that a file is there. All else of it, such as a pattern or words, is
     /// for a verifier.
     fn verification(&mut self, value: &Value<'n>) -> Vec<CheckDraft> {
         let mut checks = Vec::new();

@@ -94,7 +94,7 @@ fn the_verification_of_a_step_is_checked_as_far_as_a_program_can() {
     assert!(completed.to_draft().steps[0].postconditions.is_empty());
 }
 
-/// What is wrong in a verification is named as its author wrote it.
+/// Errors in a verification name its fields as its author wrote them.
 #[test]
 fn a_verification_that_cannot_be_made_is_refused() {
     for (verification, expected) in [

@@ -158,12 +158,12 @@ pub(in super::super) fn is_fenced(operation: &StoreWrite) -> bool {
         | StoreWrite::Erase { .. }
         | StoreWrite::CloseDeletion { .. }
         | StoreWrite::PutSchedule { .. }
+        | StoreWrite::ResetLimitTimes { .. }
         | StoreWrite::DeleteSchedule { .. } => true,
         StoreWrite::DropDeletions { .. }
         | StoreWrite::RemoveMessage { .. }
         | StoreWrite::PostponeMessage { .. }
         | StoreWrite::RescheduleMessages { .. }
-        | StoreWrite::ResetLimitTimes { .. }
         | StoreWrite::DropMessages { .. } => false,
     }
 }
