@@ -39,6 +39,7 @@ use std::{
 };
 
 use belay_defects::{Defect, is_planted};
+use belay_network::Profile;
 use belay_proto::{
     runner_v1::{self, answer_tool_call_request::Reply},
     stores::Stores,
@@ -51,12 +52,13 @@ use belay_telemetry::{RpcSpan, Telemetry, TraceContext};
 use tonic::{Code, Status, metadata::MetadataMap};
 
 use crate::{
-    Enforcement, Ledger, LedgerFailure, PolicyHolder, Registry, ToolFailure,
+    Enforcement, Ledger, LedgerFailure, PolicyHolder, Recovery, Registry, ToolFailure,
     acknowledgements::Acknowledgements,
     digests::{arguments_digest, request_digest},
     lanes::Lanes,
     ledger::{Entry, Row, WriteOutcome},
     lock::lock,
+    network,
     policy::CallPolicy,
     questions::Questions,
     registry::RegisteredTool,
@@ -119,6 +121,15 @@ pub(crate) struct CallRequest {
     pub(crate) trace: Option<TraceContext>,
     /// The context in which the plan was asked for, as JSON.
     pub(crate) context: Option<String>,
+    /// The network profile of its command; `None` for its own loopback alone.
+    pub(crate) network: Option<Arc<Profile>>,
+}
+
+impl CallRequest {
+    /// How to recover the call.
+    pub(crate) fn recovery(&self) -> Recovery {
+        network::recovery(self.tool.spec.recovery, self.network.as_deref())
+    }
 }
 
 impl Calls {
@@ -182,7 +193,9 @@ impl Calls {
     pub(crate) async fn call(self: &Arc<Self>, request: CallRequest) -> Result<Subscription, Status> {
         let workspace = Some(request.workspace.path.as_path()).filter(|_| !request.workspace.own);
         let layers = request.layers.as_ref().map(StepLayers::identity).unwrap_or_default();
-        let digest: Arc<str> = request_digest(request.tool.spec.name, workspace, &request.arguments, &layers).into();
+        let network = request.network.as_deref().map_or("", |profile| &profile.name);
+        let identity = (layers.as_str(), network);
+        let digest: Arc<str> = request_digest(request.tool.spec.name, workspace, &request.arguments, identity).into();
         let (call, is_new) = loop {
             match self.find_or_register(&request, &digest)? {
                 Some(found) => break found,
@@ -205,7 +218,8 @@ impl Calls {
         is_new: Option<NewCall>,
     ) -> Result<Subscription, Status> {
         if !call.digest.is_empty() && call.digest != *digest {
-            let message = format!("{} already exists with a different tool, workspace or arguments.", request.name);
+            let message =
+                format!("{} already exists with a different tool, workspace, network or arguments.", request.name);
             return Err(status::error(Code::AlreadyExists, reasons::CALL_EXISTS, message).into());
         }
         let subscription = call.subscription();
@@ -245,7 +259,7 @@ impl Calls {
             state: State::Running.into(),
             arguments: Some(payload(request.arguments.clone())),
             arguments_digest: arguments_digest(&request.arguments),
-            recovery: request.tool.spec.recovery.to_proto().into(),
+            recovery: request.recovery().to_proto().into(),
             start_time: Some(belay_proto::timestamp(self.clock.now_micros())),
             secrets: self.ledger.secrets_in_context(request.context.as_deref()),
             ..runner_v1::ToolCall::default()

@@ -5,9 +5,11 @@ use std::{
     fs, io,
     os::unix::{ffi::OsStrExt as _, fs::DirBuilderExt as _},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
+use belay_network::Profiles;
 use belay_proto::v1::{self, write_bound::Mechanism};
 use belay_sandbox::{Limits, Mount, MountKind, Reserve, Scratch, ScratchPlace, Settings, WORKSPACE, WriteBudget};
 use belay_settings::{
@@ -25,6 +27,8 @@ pub struct CommandSettings {
     view: View,
     /// The directory of persistent caches; `None` if there are none.
     kept_in: Option<PathBuf>,
+    /// The network profiles that commands may ask for.
+    profiles: Arc<Profiles>,
 }
 
 impl Default for CommandSettings {
@@ -38,7 +42,18 @@ impl CommandSettings {
     /// Caches that outlive a command are kept in `kept_in`, a directory of the runner.
     pub fn new(here: ResolvedCommands, kept_in: Option<PathBuf>) -> Self {
         let view = here.view();
-        Self { here, view, kept_in }
+        Self { here, view, kept_in, profiles: Arc::default() }
+    }
+
+    /// Sets the network profiles that commands may ask for.
+    #[must_use]
+    pub fn with_profiles(self, profiles: Profiles) -> Self {
+        Self { profiles: Arc::new(profiles), ..self }
+    }
+
+    /// The network profiles that commands may ask for.
+    pub(crate) fn profiles(&self) -> &Profiles {
+        &self.profiles
     }
 
     /// The settings of a runner with this state directory, which keeps caches in it. Found toolchains and caches that lie in a state directory, or

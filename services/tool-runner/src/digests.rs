@@ -6,10 +6,15 @@ use std::path::Path;
 use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
-/// The identity of a request: tool, workspace as named (`None`: the runner's own), and arguments.
-pub(crate) fn request_digest(tool: &str, workspace: Option<&Path>, arguments: &str, layers: &str) -> String {
+/// The identity of a request: tool, workspace as named (`None`: the runner's own), arguments, its place among the calls of its step, and its network profile.
+pub(crate) fn request_digest(
+    tool: &str,
+    workspace: Option<&Path>,
+    arguments: &str,
+    (layers, network): (&str, &str),
+) -> String {
     let workspace = workspace.map_or(&[][..], |path| path.as_os_str().as_bytes());
-    let parts = [tool.as_bytes(), workspace, arguments.as_bytes(), layers.as_bytes()];
+    let parts = [tool.as_bytes(), workspace, arguments.as_bytes(), layers.as_bytes(), network.as_bytes()];
     // Names and paths contain no NUL.
     hex(parts.iter().fold(Sha256::new(), |digest, part| digest.chain_update(part).chain_update([0])))
 }

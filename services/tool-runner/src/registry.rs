@@ -10,12 +10,13 @@ use std::{
 };
 
 use belay_json_schema::{InvalidSchema, Schema, Violation, secret_places};
-use belay_policy::{Intent, ToolKind};
+use belay_network::Profile;
+use belay_policy::{Intent, NetworkAccess, ToolKind};
 use belay_proto::v1;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::{StopRequest, ViewHandle, questions::Questions};
+use crate::{NetworkProblem, StopRequest, ViewHandle, questions::Questions};
 
 /// The recovery of a call whose outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +82,10 @@ pub struct CallIntent {
     pub working_directory: String,
     /// The paths that the arguments name.
     pub paths: Vec<String>,
-    /// The hosts that the call asks to reach: none, as long as what a call runs has no network but its own loopback.
+    /// The hosts of the network profile that the call asks for.
     pub hosts: Vec<String>,
+    /// The name of the network profile that the call asks for; `None` for its own loopback alone.
+    pub network: Option<String>,
 }
 
 impl CallIntent {
@@ -96,6 +99,7 @@ impl CallIntent {
             working_directory: &self.working_directory,
             environment: &self.environment,
             paths: &self.paths,
+            network: self.network.as_deref().map(|profile| NetworkAccess { profile, hosts: &self.hosts }),
         }
     }
 }
@@ -168,6 +172,10 @@ pub struct Invocation {
     pub limit: Duration,
     /// Tells that it is to end.
     pub stop: StopRequest,
+    /// The network profile of its command; `None` for its own loopback alone.
+    pub network: Option<Arc<Profile>>,
+    /// The use that the command made of the profile. A tool that runs one sets it once it has ended.
+    pub network_use: Arc<OnceLock<v1::NetworkUse>>,
 }
 
 /// Why a tool failed.
@@ -239,6 +247,14 @@ pub trait Tool: Send + Sync + 'static {
     /// When a directory cannot be made.
     fn kept_caches(&self, _namespace: &str, _workspace: &Path) -> io::Result<Vec<PathBuf>> {
         Ok(Vec::new())
+    }
+
+    /// The network profile of a call that asks for this one: of the command that the tool runs.
+    ///
+    /// # Errors
+    /// When the tool runs no command, or there is no such profile.
+    fn network(&self, asked: Option<&str>) -> Result<Option<Arc<Profile>>, NetworkProblem> {
+        if asked.is_some() { Err(NetworkProblem::NoCommand) } else { Ok(None) }
     }
 
     /// Whether its calls may ask while they run ([`Invocation::questions`]).
@@ -408,6 +424,8 @@ impl Invocation {
             context: None,
             enforced: Arc::default(),
             limit: Duration::from_secs(60),
+            network: None,
+            network_use: Arc::default(),
             stop: StopRequest::never(),
         }
     }

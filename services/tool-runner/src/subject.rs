@@ -3,7 +3,8 @@
 use belay_defects::{Defect, is_planted};
 use std::collections::BTreeMap;
 
-use belay_grant::{CallWords, Change, ChangeKind, Folder, HiddenWords, Kind, Risk, Subject, digest_of};
+use belay_grant::{CallWords, Change, ChangeKind, Folder, HiddenWords, Kind, Network, Risk, Subject, digest_of};
+use belay_network::Profile;
 use belay_policy::Decision;
 use belay_proto::{runner_v1, v1};
 use belay_workspace::Content;
@@ -113,8 +114,10 @@ pub(crate) struct SubjectContext<'a> {
     pub(crate) enforced: &'a [String],
     pub(crate) decision: &'a Decision,
     pub(crate) policy_revision: i64,
-    /// How to recover the tool's calls.
+    /// How to recover the call.
     pub(crate) recovery: Recovery,
+    /// The network profile of its command; `None` for its own loopback alone.
+    pub(crate) network: Option<&'a Profile>,
 }
 
 /// How much harm an effect may do, or a call that has not run: what it does outside of the workspace cannot be discarded.
@@ -175,6 +178,7 @@ impl SubjectContext<'_> {
             risk,
             changes: changes.list.into_iter().map(shown).collect(),
             folders: changes.folders.into_iter().map(shown_folder).collect(),
+            network: self.network.map(|profile| Network { profile: profile.name.clone(), reach: profile.lines() }),
         }
     }
 }
@@ -352,6 +356,7 @@ mod tests {
             decision: &decision,
             policy_revision: 1,
             recovery: Recovery::Transactional,
+            network: None,
         };
         let change = context.subject(Some(observed)).changes.remove(0);
         assert_ne!(change.path, path, "it is hidden");

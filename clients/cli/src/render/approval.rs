@@ -181,7 +181,9 @@ fn facts(approval: &Approval, extent: Extent) -> Vec<Vec<(Style, String)>> {
 /// `this workspace (read and write), /usr (read); no network`.
 fn access(reach: &[String]) -> String {
     match reach.split_last() {
-        Some((network, rest)) if network.ends_with("network") && !rest.is_empty() => {
+        Some((network, rest))
+            if (network.ends_with("network") || network.starts_with("network profile")) && !rest.is_empty() =>
+        {
             format!("{}; {network}", rest.join(", "))
         }
         _ => reach.join(", "),

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use belay_proto::v1::{
-    ApprovalDecided, ApprovalNeed, Decision, EscalationRetry, ExecutionEvent, ExecutionRetried, Failure, Payload,
-    Progress, Receipt, StepItemsListed, StepResolution, WaitEnded, WaitingReason, child_ended, execution_event::Kind,
-    wait_ended, waiting_reason,
+    ApprovalDecided, ApprovalNeed, Decision, EscalationRetry, ExecutionEvent, ExecutionRetried, Failure,
+    NetworkConnection, Payload, Progress, Receipt, StepItemsListed, StepResolution, WaitEnded, WaitingReason,
+    child_ended, execution_event::Kind, wait_ended, waiting_reason,
 };
 
 use serde_json::Value;
@@ -235,9 +235,13 @@ fn what(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<(Style, St
         }
         Kind::ToolCallCompleted(call) => {
             let result = call.result.as_ref().map(words::payload).unwrap_or_default();
-            (Style::Plain, format!("call answered {result}{}", changed(call.receipt.as_ref())))
+            let (changed, network) = (changed(call.receipt.as_ref()), network(call.receipt.as_ref()));
+            (Style::Plain, format!("call answered {result}{changed}{network}"))
         }
-        Kind::ToolCallFailed(call) => (Style::Plain, format!("call failed{}", error(call.failure.as_ref()))),
+        Kind::ToolCallFailed(call) => {
+            let network = network(call.receipt.as_ref());
+            (Style::Plain, format!("call failed{}{network}", error(call.failure.as_ref())))
+        }
         Kind::ToolCallCancelled(call) => (Style::Plain, format!("call cancelled{}", error(call.failure.as_ref()))),
         Kind::ToolCallDenied(call) => (Style::Bad, format!("call denied{}", error(call.failure.as_ref()))),
         Kind::ToolCallEffectProposed(proposed) => {
@@ -350,6 +354,39 @@ fn changed(receipt: Option<&Receipt>) -> String {
         more => format!(" and {more} more"),
     };
     format!("{changed}; not committed: {}{more}", named.join(", "))
+}
+
+/// `; network registries: 12 connections, 1 refused (example.com:443)`.
+fn network(receipt: Option<&Receipt>) -> String {
+    const MAX_NAMED: usize = 3;
+    let Some(network) = receipt.and_then(|receipt| receipt.network.as_ref()) else { return String::new() };
+    let is_connection = |connection: &&NetworkConnection| connection.is_allowed;
+    let allowed = network.connections.iter().filter(is_connection).count();
+    let mut refused: Vec<String> = Vec::new();
+    for connection in network.connections.iter().filter(|connection| !connection.is_allowed) {
+        let host = match connection.port {
+            0 => clean(&connection.host),
+            port => format!("{}:{port}", clean(&connection.host)),
+        };
+        if !refused.contains(&host) {
+            refused.push(host);
+        }
+    }
+    let unlisted = match network.unlisted_connection_count {
+        1.. => format!(" and {} more that are not listed", network.unlisted_connection_count),
+        _ => String::new(),
+    };
+    let refused = match network.refused_count {
+        1.. => {
+            let more = if refused.len() > MAX_NAMED { ", …" } else { "" };
+            refused.truncate(MAX_NAMED);
+            format!(", {} refused ({}{more})", network.refused_count, refused.join(", "))
+        }
+        _ => String::new(),
+    };
+    let lost = if network.is_lost { "; the proxy ended meanwhile" } else { "" };
+    let connections = if allowed == 1 { "connection" } else { "connections" };
+    format!("; network {}: {allowed} {connections}{unlisted}{refused}{lost}", clean(&network.profile))
 }
 
 /// ` by person:ann`, for what a principal asked for.

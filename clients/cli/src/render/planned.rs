@@ -16,7 +16,7 @@ const MAX_IN_ROW: usize = 60;
 
 /// The lines below a plan's rows; none for calls of which there is nothing to say.
 pub(crate) fn lines(calls: &[PlannedCall]) -> Vec<Line> {
-    calls.iter().flat_map(|call| decision(call).into_iter().chain(texts(call))).collect()
+    calls.iter().flat_map(|call| decision(call).into_iter().chain(network(call)).chain(texts(call))).collect()
 }
 
 /// How many of the calls the policy denies.
@@ -38,6 +38,12 @@ fn decision(call: &PlannedCall) -> Option<Line> {
     let why = call.decision.as_ref().map(words::decision).unwrap_or_default();
     let so_far = if call.has_templates { ", as far as its arguments are known" } else { "" };
     Some(heading(call).and(style, what).and(Style::Plain, format!("{so_far}: {why}")))
+}
+
+/// The network profile that the call's command would have.
+fn network(call: &PlannedCall) -> Option<Line> {
+    let profile = Some(clean(&call.network)).filter(|profile| !profile.is_empty())?;
+    Some(heading(call).and(Style::Warn, "has a network").and(Style::Plain, format!(": profile {profile}")))
 }
 
 /// The step, and where in it the call stands unless it is its own.
@@ -119,6 +125,14 @@ mod tests {
             MAX_TEXT
         );
         assert_eq!(lines[3], "    … and 9 more characters");
+    }
+
+    #[test]
+    fn a_network_is_said_of_each_call_that_has_one() {
+        let planned = call("/steps/0", &json!({}), Verdict::Auto);
+        assert!(shown(&[planned.clone()]).is_empty());
+        let connected = PlannedCall { network: "registries".to_owned(), ..planned };
+        assert_eq!(shown(&[connected]), ["  write  has a network: profile registries"]);
     }
 
     // S4-33: a dry run says what the policy decides.

@@ -16,7 +16,7 @@ use std::{
     fmt::Display,
 };
 
-use belay_grant::{CallWords, Change, ChangeKind, Folder, InvalidSeal, Subject};
+use belay_grant::{CallWords, Change, ChangeKind, Folder, InvalidSeal, Network, Subject};
 use belay_proto::v1;
 use belay_redaction::Redactor;
 
@@ -198,9 +198,27 @@ fn reach(subject: &Subject) -> Vec<String> {
         reach.push("/usr and other system folders (read)".into());
     }
     // These layers are active only if the command has a network namespace of its own.
-    reach.push(if NETWORK_LAYERS.iter().any(|layer| stands(layer)) { "no network" } else { "the network" }.into());
+    let is_apart = NETWORK_LAYERS.iter().any(|layer| stands(layer));
+    reach.push(match &subject.network {
+        Some(network) if is_apart => profile(network),
+        None if is_apart => "no network".into(),
+        Some(_) | None => "the network".into(),
+    });
     reach
 }
+
+/// Everything that a network profile opens, in one line.
+fn profile(network: &Network) -> String {
+    let listed: Vec<String> = network.reach.iter().take(MAX_REACH).map(|line| shown(line)).collect();
+    let more = match network.reach.len().saturating_sub(MAX_REACH) {
+        0 => String::new(),
+        more => format!(" and {more} more, which `belay network show` lists"),
+    };
+    format!("network profile {}: {}{more}", shown(&network.profile), listed.join(", "))
+}
+
+/// The most hosts of a network profile that are listed.
+const MAX_REACH: usize = 50;
 
 /// Layers that are active only with a network namespace.
 const NETWORK_LAYERS: [&str; 2] = ["namespaces", "user namespace"];

@@ -31,6 +31,7 @@ pub(crate) fn subject() -> Subject {
         risk: Risk::Low,
         changes: Vec::new(),
         folders: Vec::new(),
+        network: None,
     }
 }
 

@@ -239,6 +239,7 @@ fn who_may_decide_can_reveal_the_words_of_a_call() {
             effect_digest: String::new(),
             changes: Vec::new(),
             folders: Vec::new(),
+            network: None,
             ..effect("e")
         };
         world.runner.hold(&call_of(&subject), &subject.canonical_bytes(), &[(&digest_of(&bytes), &bytes)]);

@@ -261,6 +261,7 @@ pub(crate) fn effect(execution: &str) -> Subject {
             folder: None,
         }],
         folders: Vec::new(),
+        network: None,
     }
 }
 

@@ -157,6 +157,8 @@ pub struct StepDraft {
     /// Whether no other call may commit in the workspace while the step's call runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exclusive: bool,
+    /// The network profile of the step's commands; `None` for their own loopback alone.
+    pub network: Option<String>,
     /// The names of arguments that are taken verbatim: `${` means nothing in them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verbatim: Vec<String>,

@@ -107,6 +107,9 @@ pub const MAX_RESOURCES: usize = 20;
 /// The maximum length of a resource's name, in characters.
 pub const MAX_RESOURCE_CHARS: usize = 64;
 
+/// The longest name of a network profile, in characters; that of the operator's settings.
+pub const MAX_NETWORK_CHARS: usize = 64;
+
 /// The maximum length of a condition, in bytes.
 pub const MAX_CONDITION_BYTES: usize = 4096;
 

@@ -70,6 +70,7 @@ pub struct StepSpec {
     pub(crate) timeout: Option<Duration>,
     pub(crate) attempt_timeout: Option<Duration>,
     pub(crate) exclusive: bool,
+    pub(crate) network: Option<String>,
     pub(crate) verbatim: Vec<String>,
     pub(crate) retry: RetryPolicy,
     pub(crate) on_error: OnError,

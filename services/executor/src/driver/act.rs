@@ -101,6 +101,7 @@ impl Driver {
             // Without facts no call is requested; the worst is assumed all the same.
             recovery: self.execution.recovery(key).unwrap_or(RecoveryClass::Manual),
             exclusive: self.execution.step(key.step).spec().exclusive(),
+            network: self.execution.network(key).map(str::to_owned),
             pending_approval: in_flight.pending_approval.clone(),
             mode: created.approval_mode,
             principal: self.execution.principal().to_owned(),

@@ -2,7 +2,8 @@
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
-    ApprovalRequirement, CallIntent, CommittedFile, ErrorClass, Failure, Json, Receipt, RecoveryClass, ToolCallEnd,
+    ApprovalRequirement, CallIntent, CommittedFile, ErrorClass, Failure, Json, NetworkConnection, Receipt,
+    RecoveryClass, ToolCallEnd,
 };
 use belay_proto::{
     payload::JSON_MEDIA_TYPE,
@@ -228,6 +229,10 @@ fn understood(reported: runner_v1::ToolCall) -> Result<RunnerReply, NotUnderstoo
 const MAX_FILES: usize = 1_000;
 const MAX_FILE_BYTES: usize = 256 * 1024;
 
+/// The most connections of a receipt that are recorded, and the most bytes of their texts: the contract allows a runner 200.
+const MAX_CONNECTIONS: usize = 200;
+const MAX_CONNECTION_BYTES: usize = 128 * 1024;
+
 /// The most bytes that are recorded of what a policy judged: the contract allows a runner 64 KiB.
 const MAX_INTENT_BYTES: usize = 128 * 1024;
 
@@ -241,14 +246,27 @@ fn bounded(mut receipt: Receipt) -> Receipt {
     let listed = receipt.files.iter().take(MAX_FILES).take_while(|file| fits(file)).count();
     receipt.unlisted_files = receipt.unlisted_files.saturating_add((receipt.files.len() - listed) as u64);
     receipt.files.truncate(listed);
+    if let Some(network) = &mut receipt.network {
+        let mut bytes = 0;
+        let mut fits = |connection: &NetworkConnection| {
+            bytes += connection.host.len() + connection.rule.len();
+            bytes <= MAX_CONNECTION_BYTES
+        };
+        let listed = network.connections.iter().take(MAX_CONNECTIONS).take_while(|listed| fits(listed)).count();
+        network.unlisted = network.unlisted.saturating_add((network.connections.len() - listed) as u64);
+        network.connections.truncate(listed);
+    }
     if receipt.intent.as_ref().is_some_and(|intent| bytes_of(intent) > MAX_INTENT_BYTES) {
         receipt.intent = Some(CallIntent { is_cut: true, ..CallIntent::default() });
     }
     receipt
 }
 
-fn bytes_of(CallIntent { command, program, working_directory, environment, paths, .. }: &CallIntent) -> usize {
-    let words = command.iter().chain([program, working_directory]).chain(environment).chain(paths);
+fn bytes_of(
+    CallIntent { command, program, working_directory, environment, paths, hosts, network, is_cut: _ }: &CallIntent,
+) -> usize {
+    let words =
+        command.iter().chain([program, working_directory, network]).chain(environment).chain(paths).chain(hosts);
     words.map(|word| word.len() + 4).sum()
 }
 

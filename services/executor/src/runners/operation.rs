@@ -66,6 +66,8 @@ pub(crate) struct ToolCallOperation {
     pub(crate) arguments: Option<Json>,
     /// No other call may commit in the workspace while it runs.
     pub(crate) exclusive: bool,
+    /// The network profile of its command; `None` for its own loopback alone.
+    pub(crate) network: Option<String>,
     pub(crate) pending_approval: Option<PendingApproval>,
     pub(crate) mode: ApprovalMode,
     /// The principal who started the execution.
@@ -283,6 +285,7 @@ impl ToolCallOperation {
             workspace,
             made_folder,
             exclusive: self.exclusive,
+            network: self.network.clone().unwrap_or_default(),
             attempt: i32::try_from(self.key.attempt).unwrap_or(i32::MAX),
             grant,
             trace: Some(wire_trace(&self.trace)),

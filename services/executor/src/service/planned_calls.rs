@@ -23,8 +23,12 @@ pub(super) async fn planned_calls(
     inputs: &Json,
 ) -> Vec<v1::PlannedCall> {
     let mut calls = of_plan(plan, inputs);
-    let planned =
-        |call: &v1::PlannedCall| runner_v1::PlannedCall { tool: call.tool.clone(), arguments: call.arguments.clone() };
+    let planned = |call: &v1::PlannedCall| runner_v1::PlannedCall {
+        tool: call.tool.clone(),
+        arguments: call.arguments.clone(),
+        network: call.network.clone(),
+        is_own: false,
+    };
     let checked = registry.runner.check_calls(calls.iter().map(planned).collect(), namespace.to_owned()).await;
     for (call, decision) in calls.iter_mut().zip(checked.decisions) {
         call.decision = Some(decision).filter(|decision| decision.verdict != 0);
@@ -53,6 +57,7 @@ fn of_plan(plan: &Plan, inputs: &Json) -> Vec<v1::PlannedCall> {
                 arguments: Some(v1::Payload::of_json(arguments.to_string())),
                 has_templates,
                 decision: None,
+                network: call.network.unwrap_or_default().to_owned(),
             });
         }
         Vec::new()

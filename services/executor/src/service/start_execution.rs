@@ -4,7 +4,7 @@ use belay_defects::{Defect, is_planted};
 use belay_execution::{Actor, Body, Created, Event, ExecutionEvent, Timestamp, Workspace, digest};
 use belay_journal::{Folder, NewExecution, Refused, StartRequest};
 use belay_plan::{
-    Plan, PlanPart, StepProblem, label_problem,
+    CallPlace, Plan, PlanPart, StepProblem, label_problem,
     limits::{self, MAX_INPUT_BYTES},
 };
 use belay_proto::{
@@ -81,7 +81,9 @@ async fn foreseen(registry: &ExecutionRegistry, source: &Source) -> ForeseenProb
             calls.push((key_of(&call), arguments.reference_paths()));
             let arguments = v1::payload::Content::Json(arguments.source().to_string());
             let arguments = Some(v1::Payload { content: Some(arguments) });
-            planned.push(runner_v1::PlannedCall { tool: call.tool.to_owned(), arguments });
+            let network = call.network.unwrap_or_default().to_owned();
+            let is_own = matches!(call.place, CallPlace::Own | CallPlace::Listed(_));
+            planned.push(runner_v1::PlannedCall { tool: call.tool.to_owned(), arguments, network, is_own });
         }
         Vec::new()
     };
@@ -90,11 +92,15 @@ async fn foreseen(registry: &ExecutionRegistry, source: &Source) -> ForeseenProb
     let mut found = ForeseenProblems::default();
     for problem in registry.runner.check_calls(planned, String::new()).await.problems {
         let call = usize::try_from(problem.call).ok().and_then(|call| calls.get(call));
-        let Some((call, _)) = call.filter(|(_, templates)| !templates.contains(&problem.pointer)) else {
+        let of_template = |templates: &[String]| !problem.of_network && templates.contains(&problem.pointer);
+        let Some((call, _)) = call.filter(|(_, templates)| !of_template(templates)) else {
             continue;
         };
         let (step, within, place) = call;
-        let pointer = place.pointer(&format!("/arguments{}", problem.pointer));
+        let pointer = match problem.of_network {
+            true => "/network".to_owned(),
+            false => place.pointer(&format!("/arguments{}", problem.pointer)),
+        };
         let pointer = format!("{within}{pointer}");
         let step_problem = StepProblem { step: *step, pointer, message: problem.message };
         if problem.refused {

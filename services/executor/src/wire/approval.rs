@@ -1,12 +1,13 @@
 //! Approvals, policy decisions, effects and receipts.
 
 use belay_execution::{
-    ApprovalRequirement, CallIntent, ChangeKind, CommittedFile, Decision, EffectSummary, FileType, PathChange,
-    PolicyDecision, Receipt, Risk, StepLayers, SubjectKind, Verdict, WriteBound, WriteMechanism,
+    ApprovalRequirement, CallIntent, ChangeKind, CommittedFile, Decision, EffectSummary, FileType, NetworkConnection,
+    NetworkRoute, NetworkUse, PathChange, PolicyDecision, Receipt, Risk, StepLayers, SubjectKind, Verdict, WriteBound,
+    WriteMechanism,
 };
 use belay_proto::v1::{
-    self, approval::State, approval_need::Kind, committed_file::Type, path_change::Kind as Change,
-    policy_decision::Verdict as WireVerdict, write_bound,
+    self, approval::State, approval_need::Kind, committed_file::Type, network_connection::Route,
+    path_change::Kind as Change, policy_decision::Verdict as WireVerdict, write_bound,
 };
 
 use super::{NotUnderstood, known};
@@ -154,17 +155,76 @@ pub(crate) fn receipt_to(receipt: &Receipt) -> v1::Receipt {
         layer: receipt.layer.clone(),
         output_bytes: i64::try_from(receipt.output_bytes).unwrap_or(i64::MAX),
         intent: receipt.intent.clone().map(intent_to),
+        network: receipt.network.as_ref().map(network_to),
     }
 }
 
 fn intent_to(intent: CallIntent) -> v1::CallIntent {
-    let CallIntent { command, program, working_directory, environment, paths, is_cut, hosts } = intent;
-    v1::CallIntent { command, program, working_directory, environment, paths, is_cut, hosts }
+    let CallIntent { command, program, working_directory, environment, paths, is_cut, hosts, network } = intent;
+    v1::CallIntent { command, program, working_directory, environment, paths, is_cut, hosts, network }
 }
 
 fn intent_from(intent: v1::CallIntent) -> CallIntent {
-    let v1::CallIntent { command, program, working_directory, environment, paths, is_cut, hosts } = intent;
-    CallIntent { command, program, working_directory, environment, paths, is_cut, hosts }
+    let v1::CallIntent { command, program, working_directory, environment, paths, is_cut, hosts, network } = intent;
+    CallIntent { command, program, working_directory, environment, paths, is_cut, hosts, network }
+}
+
+fn network_to(network: &NetworkUse) -> v1::NetworkUse {
+    let amount = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let connection = |connection: &NetworkConnection| v1::NetworkConnection {
+        host: connection.host.clone(),
+        port: connection.port.into(),
+        route: match connection.route {
+            NetworkRoute::Proxy => Route::Proxy,
+            NetworkRoute::Address => Route::Address,
+            NetworkRoute::NameServer => Route::NameServer,
+            NetworkRoute::Service => Route::Service,
+        }
+        .into(),
+        is_allowed: connection.is_allowed,
+        rule: connection.rule.clone(),
+        sent_bytes: amount(connection.sent),
+        received_bytes: amount(connection.received),
+        duration: Some(belay_proto::duration(connection.duration)),
+    };
+    v1::NetworkUse {
+        profile: network.profile.clone(),
+        connections: network.connections.iter().map(connection).collect(),
+        unlisted_connection_count: amount(network.unlisted),
+        refused_count: amount(network.refused),
+        is_lost: network.is_lost,
+    }
+}
+
+fn network_from(network: v1::NetworkUse) -> Result<NetworkUse, NotUnderstood> {
+    let amount = |number: i64| u64::try_from(number).unwrap_or(0);
+    let connection = |connection: v1::NetworkConnection| {
+        let what = "the way to a host";
+        let route = match known(connection.route, what)? {
+            Route::Unspecified => return Err(NotUnderstood::Missing(what)),
+            Route::Proxy => NetworkRoute::Proxy,
+            Route::Address => NetworkRoute::Address,
+            Route::NameServer => NetworkRoute::NameServer,
+            Route::Service => NetworkRoute::Service,
+        };
+        Ok(NetworkConnection {
+            host: connection.host,
+            port: u16::try_from(connection.port).unwrap_or(0),
+            route,
+            is_allowed: connection.is_allowed,
+            rule: connection.rule,
+            sent: amount(connection.sent_bytes),
+            received: amount(connection.received_bytes),
+            duration: connection.duration.as_ref().and_then(belay_proto::to_duration).unwrap_or_default(),
+        })
+    };
+    Ok(NetworkUse {
+        profile: network.profile,
+        connections: network.connections.into_iter().map(connection).collect::<Result<_, _>>()?,
+        unlisted: amount(network.unlisted_connection_count),
+        refused: amount(network.refused_count),
+        is_lost: network.is_lost,
+    })
 }
 
 fn write_bound_to(bound: &WriteBound) -> v1::WriteBound {
@@ -230,6 +290,7 @@ pub(crate) fn receipt_from(receipt: v1::Receipt) -> Result<Receipt, NotUnderstoo
         layer: receipt.layer,
         output_bytes: u64::try_from(receipt.output_bytes).unwrap_or(0),
         intent: receipt.intent.map(intent_from),
+        network: receipt.network.map(network_from).transpose()?,
     })
 }
 

@@ -15,7 +15,7 @@ pub use digest::digest_of;
 pub use ed25519_dalek::{SigningKey, VerifyingKey};
 pub use grant::{Grant, GrantExpectation, Scope};
 pub use seal::{InvalidSeal, Keys, SignedBytes, key_id};
-pub use subject::{CallWords, Change, ChangeKind, Folder, Gravity, HiddenWords, Kind, Risk, Subject};
+pub use subject::{CallWords, Change, ChangeKind, Folder, Gravity, HiddenWords, Kind, Network, Risk, Subject};
 
 use serde::{Serialize, de::DeserializeOwned};
 

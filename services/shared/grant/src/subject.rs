@@ -64,6 +64,19 @@ pub struct Subject {
     /// The folders in which only plain creations happen, and more of them than one would read one by one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub folders: Vec<Folder>,
+    /// The network that a command has, beyond its own loopback; none when it has no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+}
+
+/// The network of a command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// The name of the profile in the settings of the runner.
+    pub profile: String,
+    /// Everything that the profile lets the command reach, a line each: another line, and the decision is about something else.
+    pub reach: Vec<String>,
 }
 
 /// The words of a call that redaction hides.

@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::{
-    ChangeKind, Effect, Intent, Policy, Verdict, check,
-    judge::Source,
+    ChangeKind, Effect, Intent, NetworkAccess, Policy, Verdict, check,
+    judge::{Source, SourcedVerdict},
     protect::{self, PROTECTED},
     quote::quoted,
     rules::directory_name,
@@ -83,24 +83,52 @@ impl Policy {
 
     /// An entry for the policy's `rules` that lets this call run: this tool with these paths; or this program in this directory, with any arguments, and
     /// where the call has variables, with one of these. What a command changes is judged as any other effect, so that its arguments allow nothing. As
-    /// [`Policy::rules_for_effect`].
+    /// [`Policy::rules_for_effect`]. Where the call asks for a network, one more entry allows this program this profile.
     pub fn rules_for_intent(&self, step: &str, intent: &Intent<'_>) -> Vec<String> {
-        let (verdict, source) = self.judged_intent(intent).0;
+        let of_call = self.judged_intent(intent).0;
+        let asks = |(verdict, _): &SourcedVerdict<'_>| *verdict >= Verdict::Prompt;
+        let is_ruled = |(_, source): &SourcedVerdict<'_>| matches!(source, Source::Rule(_));
+        let of_network = self.judged_network(intent).filter(asks);
         let is_command = !intent.command.is_empty();
         if !self.allows_program_of(intent)
-            || verdict < Verdict::Prompt
-            || !matches!(source, Source::BuiltIn(..))
             || (is_command && intent.program.is_none())
+            || of_network.as_ref().is_some_and(is_ruled)
+            || asks(&of_call) && is_ruled(&of_call)
         {
             return Vec::new();
         }
+        let network = of_network.and(intent.network).map(|network| self.rule_for_network(step, intent, network));
+        let call = asks(&of_call).then(|| self.rule_for_call(step, usize::from(network.is_some()), intent));
+        // Each of them alone would change nothing.
+        let rules: Option<Vec<String>> = network.into_iter().chain(call).collect();
+        rules.unwrap_or_default()
+    }
+
+    /// The rule that allows this program this network profile. `None` when it would be too long.
+    fn rule_for_network(&self, step: &str, intent: &Intent<'_>, network: NetworkAccess<'_>) -> Option<String> {
+        let program = intent.program.map(|program| format!(", programs: [{}]", quoted(&literal(program))));
+        let variables: Vec<String> = intent.environment.iter().map(|name| quoted(&literal(name))).collect();
+        let rule = format!(
+            "{{id: {}, on: intent, tools: [{}]{}{}, networks: [{}], decide: auto}}",
+            self.id(step, 0),
+            quoted(intent.tool),
+            program.unwrap_or_default(),
+            if variables.is_empty() { String::new() } else { format!(", env: [{}]", variables.join(", ")) },
+            quoted(network.profile),
+        );
+        (rule.len() <= MAX_RULE).then_some(rule)
+    }
+
+    /// The rule that lets this call run, apart from its network. `None` when none could.
+    fn rule_for_call(&self, step: &str, index: usize, intent: &Intent<'_>) -> Option<String> {
+        let is_command = !intent.command.is_empty();
         let list = |name: &str, entries: Vec<String>| {
             let entries: Vec<String> = entries.iter().map(|entry| quoted(entry)).collect();
             if entries.is_empty() { String::new() } else { format!(", {name}: [{}]", entries.join(", ")) }
         };
         let paths: Vec<String> = intent.paths.iter().map(|path| literal(&crate::patterns::plain(path))).collect();
         if paths.iter().any(|path| check::bad_entry("paths", path).is_some()) {
-            return Vec::new();
+            return None;
         }
         let directory = directory_name(intent.working_directory);
         let directory = if is_command {
@@ -109,7 +137,7 @@ impl Policy {
             Vec::new()
         };
         if directory.iter().any(|directory| check::bad_entry("cwd", directory).is_some()) {
-            return Vec::new();
+            return None;
         }
         let variables =
             if is_command { intent.environment.iter().map(|name| literal(name)).collect() } else { Vec::new() };
@@ -117,14 +145,14 @@ impl Policy {
         let decide = if is_command { "preview" } else { "auto" };
         let rule = format!(
             "{{id: {}, on: intent, tools: [{}]{}{}{}{}, decide: {decide}}}",
-            self.id(step, 0),
+            self.id(step, index),
             quoted(intent.tool),
             list("programs", intent.program.map(literal).into_iter().collect()),
             list("cwd", directory),
             list("env", variables),
             list("paths", paths),
         );
-        if rule.len() > MAX_RULE { Vec::new() } else { vec![rule] }
+        (rule.len() <= MAX_RULE).then_some(rule)
     }
 
     /// An id that no rule has, the `index`th of those for a step.

@@ -10,13 +10,14 @@ pub(crate) const COMMIT_CHANGES: &str = "commit_changes";
 pub(crate) const NO_MATCH: &str = "no_match";
 pub(crate) const INTENT: &str = "intent";
 pub(crate) const GRANTED: &str = "granted";
+pub(crate) const NETWORK: &str = "network";
 pub(crate) const NO_CHANGE: &str = "no_change";
 
 /// The rules of settings.
-pub(crate) const SETTINGS: [&str; 4] = [FILE_WRITE, FILE_DELETE, TERMINAL, PROGRAMS];
+pub(crate) const SETTINGS: [&str; 5] = [FILE_WRITE, FILE_DELETE, TERMINAL, PROGRAMS, NETWORK];
 
 /// All of them: a policy's own rules must not use these ids.
-pub(crate) const IDS: [&str; 11] = [
+pub(crate) const IDS: [&str; 12] = [
     FILE_READ,
     FILE_WRITE,
     FILE_DELETE,
@@ -28,4 +29,5 @@ pub(crate) const IDS: [&str; 11] = [
     INTENT,
     GRANTED,
     NO_CHANGE,
+    NETWORK,
 ];

@@ -56,7 +56,8 @@ impl Findings {
 
 /// The number of globs in all rules.
 pub(crate) fn globs(document: &Document) -> usize {
-    let lists = |rule: &Rule| [&rule.programs, &rule.arguments, &rule.cwd, &rule.env, &rule.paths].map(Vec::len);
+    let lists =
+        |rule: &Rule| [&rule.programs, &rule.arguments, &rule.cwd, &rule.env, &rule.hosts, &rule.paths].map(Vec::len);
     document.rules.iter().flat_map(lists).sum()
 }
 
@@ -165,6 +166,8 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
             ("arguments", rule.arguments.is_empty()),
             ("cwd", rule.cwd.is_empty()),
             ("env", rule.env.is_empty()),
+            ("networks", rule.networks.is_empty()),
+            ("hosts", rule.hosts.is_empty()),
         ][..],
         &[("changes", rule.changes.is_empty()), ("flags", rule.flags.is_empty())][..],
     );
@@ -181,6 +184,12 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
             "belongs to rules `on: intent`: an effect is judged after its call has run",
         );
     }
+    if rule.is_about_network() && rule.decide == Verdict::Preview {
+        findings.add(
+            format!("{at}.decide"),
+            "what a command does on a network cannot be previewed: write auto, prompt or deny",
+        );
+    }
     if rule.on == Phase::Effect && rule.decide == Verdict::Preview {
         findings.add(format!("{at}.decide"), "an effect has been previewed already: write auto, prompt or deny");
     }
@@ -190,6 +199,8 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
         ("arguments", &rule.arguments),
         ("cwd", &rule.cwd),
         ("env", &rule.env),
+        ("networks", &rule.networks),
+        ("hosts", &rule.hosts),
         ("paths", &rule.paths),
         ("flags", &rule.flags),
     ];
@@ -212,7 +223,9 @@ pub(crate) fn bad_entry(list: &str, entry: &str) -> Option<String> {
     if entry.is_empty() || entry.len() > MAX_WORD {
         return Some(format!("must be 1 to {MAX_WORD} bytes"));
     }
-    if matches!(list, "programs" | "arguments" | "cwd" | "env" | "paths") && entry.matches('*').count() > MAX_STARS {
+    if matches!(list, "programs" | "arguments" | "cwd" | "env" | "hosts" | "paths")
+        && entry.matches('*').count() > MAX_STARS
+    {
         return Some(format!("has more than {MAX_STARS} stars: split it, or use fewer"));
     }
     match list {

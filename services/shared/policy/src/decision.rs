@@ -95,6 +95,17 @@ pub struct Intent<'a> {
     pub environment: &'a [String],
     /// The paths that the arguments name, as their author wrote them.
     pub paths: &'a [String],
+    /// The network that a command would have; `None` for its own loopback alone, and for other tools.
+    pub network: Option<NetworkAccess<'a>>,
+}
+
+/// The network that a command asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetworkAccess<'a> {
+    /// The name of the profile in the operator's settings.
+    pub profile: &'a str,
+    /// The hosts of the profile, as its rules write them: `example.com`, `*.example.com`, or the address of a service of the machine.
+    pub hosts: &'a [String],
 }
 
 /// The kind of a change of a path.

@@ -27,6 +27,8 @@ pub(crate) struct Document {
     pub(crate) rules: Vec<Rule>,
     /// The programs that commands may start; `None`: all.
     pub(crate) allowed_commands: Option<Vec<String>>,
+    /// What commands may do that ask for a network beyond their own loopback.
+    pub(crate) network: Setting,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +75,18 @@ pub(crate) struct Rule {
     /// A call that matches the rule must have the workspace to itself, whatever the rule decides.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) exclusive: bool,
+    /// Names of network profiles. A rule with these or with hosts decides about the network of commands and about nothing else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) networks: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) hosts: Vec<String>,
+}
+
+impl Rule {
+    /// Whether it decides about the network of commands.
+    pub(crate) fn is_about_network(&self) -> bool {
+        !(self.networks.is_empty() && self.hosts.is_empty())
+    }
 }
 
 /// A call that a rule's author expects it to match, or not to match. Conditions on fields that the example leaves out count as met.
@@ -86,6 +100,10 @@ pub(crate) struct Example {
     pub(crate) flags: Option<Vec<String>>,
     pub(crate) cwd: Option<String>,
     pub(crate) env: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) network: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hosts: Option<Vec<String>>,
 }
 
 impl Default for Document {
@@ -101,6 +119,7 @@ impl Default for Document {
             protect: true,
             rules: Vec::new(),
             allowed_commands: None,
+            network: Setting::Prompt,
         }
     }
 }

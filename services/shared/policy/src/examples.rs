@@ -5,7 +5,7 @@ use globset::GlobMatcher;
 use crate::{
     document::{Example, Rule},
     patterns::{Separator, glob, plain},
-    rules::{base_name, directory_name, fits_environment, names, spellings},
+    rules::{base_name, directory_name, fits_environment, fits_network, names, spellings},
 };
 
 /// The examples that a rule fails, by field. Its globs have already been checked.
@@ -18,7 +18,7 @@ pub(crate) fn failing(rule: &Rule) -> Vec<(String, String)> {
     for (name, list, wanted) in [("match", &rule.matching, true), ("not_match", &rule.not_match, false)] {
         for (index, example) in list.iter().enumerate() {
             let why = if *example == Example::default() {
-                "is empty: give it a tool, command, path, change, flags, cwd or env".to_owned()
+                "is empty: give it a tool, command, path, change, flags, cwd, env, network or hosts".to_owned()
             } else if tried.matches(example) != wanted {
                 let does = if wanted { "does not match this example" } else { "matches this example, and should not" };
                 format!("the rule `{}` {does}: correct the rule or the example", rule.id)
@@ -38,6 +38,7 @@ struct CompiledRule<'a> {
     arguments: Vec<GlobMatcher>,
     directories: Vec<GlobMatcher>,
     variables: Vec<GlobMatcher>,
+    hosts: Vec<GlobMatcher>,
     paths: Vec<GlobMatcher>,
 }
 
@@ -53,6 +54,7 @@ impl<'a> CompiledRule<'a> {
             arguments: compiled(&rule.arguments, Separator::Nothing),
             directories: compiled(&rule.cwd, Separator::Slash),
             variables: compiled(&rule.env, Separator::Nothing),
+            hosts: compiled(&rule.hosts, Separator::Nothing),
             paths: compiled(&rule.paths, Separator::Slash),
         }
     }
@@ -77,6 +79,11 @@ impl<'a> CompiledRule<'a> {
             && example.cwd.as_ref().is_none_or(|cwd| any(&self.directories, &directory_name(cwd)))
             && example.env.as_ref().is_none_or(|names| {
                 fits_environment(rule, names, |name| self.variables.iter().any(|glob| glob.is_match(name)))
+            })
+            && example.network.as_ref().is_none_or(|network| names(&rule.networks, network))
+            && example.hosts.as_ref().is_none_or(|hosts| {
+                let meets = |host: &str| self.hosts.iter().any(|glob| glob.is_match(host));
+                fits_network(rule, rule.networks.first().map_or("", String::as_str), hosts, meets)
             })
             && example.path.as_ref().is_none_or(|path| any(&self.paths, &plain(path)))
             && example.change.is_none_or(|change| rule.changes.is_empty() || rule.changes.contains(&change))

@@ -17,7 +17,7 @@ use crate::{
     policy::Section,
     protect,
     quote::plain_or_quoted,
-    rules::{fits_change, fits_environment, names},
+    rules::{fits_change, fits_environment, fits_network, names},
 };
 
 /// The one tool that touches nothing at all.
@@ -51,28 +51,60 @@ impl Policy {
             let reason = self.placed(self.not_allowed(intent), Source::BuiltIn(built_in::PROGRAMS, ""));
             return Decision { verdict: Verdict::Deny, rule: built_in::PROGRAMS.to_owned(), reason, exclusive: false };
         }
-        let (answer, exclusive) = self.judged_intent(intent);
+        let (of_call, exclusive) = self.judged_intent(intent);
+        // The two decide apart, and the stricter verdict holds: no rule about programs opens a network.
+        let answer = strictest(self.judged_network(intent).into_iter().chain([of_call])).unwrap_or(of_call);
         Decision { exclusive, ..self.decision(answer, None) }
     }
 
-    /// The verdict of rules and settings on a call that has not run, and whether it must have the workspace to itself.
-    pub(crate) fn judged_intent(&self, intent: &Intent<'_>) -> (SourcedVerdict<'static>, bool) {
+    /// The verdict of rules and settings on the network that a call asks for; `None` when it asks for none.
+    pub(crate) fn judged_network(&self, intent: &Intent<'_>) -> Option<SourcedVerdict<'static>> {
+        let network = intent.network?;
+        let (rules, document) = (&self.intents, &*self.document);
+        let hosts: HashMap<&str, Hits> = network.hosts.iter().map(|host| (host.as_str(), rules.host(host))).collect();
+        let fits = self.fits_but_paths(intent);
+        let mut hits = rules.new_hits();
+        intent.paths.iter().for_each(|path| rules.path(&plain(path), &mut hits));
+        let matching = rules.places().filter(|(index, place)| {
+            let rule = &document.rules[*place];
+            rule.is_about_network()
+                && fits(*index, *place)
+                && (rule.paths.is_empty() || hits.met(*index))
+                && fits_network(rule, network.profile, network.hosts, |host| hosts[host].met(*index))
+        });
+        let ruled = strictest(matching.map(|(_, place)| (document.rules[place].decide, Source::Rule(place))));
+        Some(ruled.unwrap_or_else(|| match document.network {
+            Setting::Auto => (Verdict::Auto, Source::BuiltIn(built_in::NETWORK, NETWORKS[0])),
+            Setting::Prompt => (Verdict::Prompt, Source::BuiltIn(built_in::NETWORK, NETWORKS[1])),
+            Setting::Deny => (Verdict::Deny, Source::BuiltIn(built_in::NETWORK, NETWORKS[2])),
+        }))
+    }
+
+    /// Whether the conditions of a rule match that depend neither on paths nor on a network: by the rule's index among those on intents, and its place.
+    fn fits_but_paths(&self, intent: &Intent<'_>) -> impl Fn(usize, usize) -> bool {
         let rules = &self.intents;
         let (programs, arguments) = (rules.programs(intent.program), rules.arguments(intent.command));
         let directories = rules.directories(intent.working_directory);
         let variables: HashMap<&str, Hits> =
             intent.environment.iter().map(|name| (name.as_str(), rules.variable(name))).collect();
         let document = &*self.document;
-        // The conditions that do not depend on paths.
-        let fits = |index: usize, place: usize| {
+        move |index: usize, place: usize| {
             let rule = &document.rules[place];
             names(&rule.tools, intent.tool)
                 && (rule.programs.is_empty() || programs.met(index))
                 && (rule.arguments.is_empty() || arguments.met(index))
                 && (rule.cwd.is_empty() || directories.met(index))
                 && fits_environment(rule, intent.environment, |name| variables[name].met(index))
-        };
-        let fitting: Vec<(usize, usize)> = rules.places().filter(|(index, place)| fits(*index, *place)).collect();
+        }
+    }
+
+    /// The verdict of rules and settings on a call that has not run, and whether it must have the workspace to itself.
+    pub(crate) fn judged_intent(&self, intent: &Intent<'_>) -> (SourcedVerdict<'static>, bool) {
+        let (rules, document) = (&self.intents, &*self.document);
+        let fits = self.fits_but_paths(intent);
+        let own = |place: usize| !document.rules[place].is_about_network();
+        let fitting: Vec<(usize, usize)> =
+            rules.places().filter(|(index, place)| own(*place) && fits(*index, *place)).collect();
         let mut hits = rules.new_hits();
         let mut exclusive = false;
         let mut judge = |path: Option<&str>| {
@@ -270,6 +302,11 @@ const COMMANDS: [&str; 3] = [
     "the policy allows commands",
     "the policy requires approval for changes by commands",
     "the policy denies commands",
+];
+const NETWORKS: [&str; 3] = [
+    "the policy allows commands a network",
+    "the policy requires approval for commands with a network",
+    "the policy denies commands a network",
 ];
 const NO_MATCH: &str = "no rule or setting covers this tool";
 const INTENT: &str = "the policy allowed the call to do this";

@@ -28,7 +28,7 @@ mod yaml;
 
 pub use belay_yaml::Violation;
 pub use decision::{
-    ChangeFact, ChangeKind, Decision, Effect, Gravity, Intent, NonInteractive, Tier, ToolKind, Verdict,
+    ChangeFact, ChangeKind, Decision, Effect, Gravity, Intent, NetworkAccess, NonInteractive, Tier, ToolKind, Verdict,
 };
 pub use judge::COMMIT_CHANGES;
 pub use policies::Policies;

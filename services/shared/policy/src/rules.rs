@@ -18,6 +18,7 @@ pub(crate) struct Rules {
     arguments: Patterns,
     directories: Patterns,
     variables: Patterns,
+    hosts: Patterns,
     paths: Patterns,
 }
 
@@ -38,10 +39,13 @@ impl Rules {
         let arguments = condition(document, &places, "arguments", Separator::Nothing, |rule| &rule.arguments, &mut bad);
         let directories = condition(document, &places, "cwd", Separator::Slash, |rule| &rule.cwd, &mut bad);
         let variables = condition(document, &places, "env", Separator::Nothing, |rule| &rule.env, &mut bad);
+        let hosts = condition(document, &places, "hosts", Separator::Nothing, |rule| &rule.hosts, &mut bad);
         let paths = condition(document, &places, "paths", Separator::Slash, |rule| &rule.paths, &mut bad);
-        match (programs, arguments, directories, variables, paths) {
-            (Some(programs), Some(arguments), Some(directories), Some(variables), Some(paths)) if bad.is_empty() => {
-                Ok(Self { places, programs, arguments, directories, variables, paths })
+        match (programs, arguments, directories, variables, hosts, paths) {
+            (Some(programs), Some(arguments), Some(directories), Some(variables), Some(hosts), Some(paths))
+                if bad.is_empty() =>
+            {
+                Ok(Self { places, programs, arguments, directories, variables, hosts, paths })
             }
             _ => Err(bad),
         }
@@ -60,6 +64,11 @@ impl Rules {
     /// The rules that match the name of an environment variable.
     pub(crate) fn variable(&self, name: &str) -> Hits {
         self.variables.hits(self.places.len(), [name])
+    }
+
+    /// The rules that match a host of a network profile.
+    pub(crate) fn host(&self, host: &str) -> Hits {
+        self.hosts.hits(self.places.len(), [host])
     }
 
     /// The rules that match a command's arguments.
@@ -140,6 +149,18 @@ pub(crate) fn fits_environment(rule: &Rule, environment: &[String], meets: impl 
         true => true,
         false => environment.iter().any(|name| meets(name)),
     }
+}
+
+/// Whether a rule's conditions on the network match; `meets` returns whether the rule names a host.
+///
+/// A rule that allows must have every host of the profile. A rule that prompts or denies matches if it has any of them.
+pub(crate) fn fits_network(rule: &Rule, profile: &str, hosts: &[String], meets: impl Fn(&str) -> bool) -> bool {
+    names(&rule.networks, profile)
+        && match rule.decide {
+            _ if rule.hosts.is_empty() => true,
+            Verdict::Auto => hosts.iter().all(|host| meets(host)),
+            Verdict::Preview | Verdict::Prompt | Verdict::Deny => hosts.iter().any(|host| meets(host)),
+        }
 }
 
 /// Whether a list is empty (no condition) or contains the word.

@@ -394,6 +394,10 @@ table! {
     "The machine cannot provide the sandbox that commands need, so no command runs. Other tools work. Or the test of the sandbox, or the start of a command, was lost: its processes were killed, or a limit that other processes share was reached. Then the call runs again after a growing delay, for about an hour, without using up an attempt."
     "Do what the message says, then check with `belay doctor`. For a reached limit, end what uses it up or raise it."
 
+    NETWORK_UNAVAILABLE Tools 30 true [Transient] []
+    "A command asked for a network profile, and the proxy that enforces it could not be started, or did not refuse what it has to refuse. The command did not run, or was ended at once."
+    "Read the message. If the machine lacks something that the proxy needs, `belay doctor` says what; until then, remove `network` from the step, or put what it downloads into the workspace."
+
     POLICY_DENIED Approvals 33 false [PolicyDenied] []
     "A rule of the policy denies the call or what it changed. Its changes were discarded."
     "Change the plan, or have the policy's owner change the rule that the message names."

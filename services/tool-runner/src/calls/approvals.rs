@@ -170,6 +170,7 @@ impl Calls {
         completed.result = pending.result.map(record::payload);
         let removes = pending.of_step.map(|effect| effect.set);
         let commit_row = Row { removes: removes.clone(), ..row(call, completed.clone(), Some(spends.clone())) };
+        let is_manual = waiting.recovery() == v1::RecoveryClass::Manual;
         let mut cancelled = call.cancel.subscribe();
         let commit = Commit { staged: &staged, touched: touched(&pending.changes), call, running: None };
         match self.commit(&guard, commit, commit_row, &mut cancelled).await {
@@ -183,14 +184,16 @@ impl Calls {
             CommitOutcome::Refused((_, failed)) if is_disk_reason(&failed.reason) => {
                 Err(status::error(Code::Unavailable, &failed.reason, failed.message).into())
             }
-            CommitOutcome::Refused((state, failed)) => {
+            CommitOutcome::Refused(unsuccessful) => {
+                let (state, failed) = record::not_committed(unsuccessful, is_manual);
                 let receipt = v1::Receipt { grant_nonce: String::new(), ..unapplied_receipt };
                 let ended = ending(state, Some(failure(failed)), receipt);
                 self.write(row(call, ended.clone(), None)).await.map_err(not_durable)?;
                 self.discard(&guard, &staged).await;
                 Ok(EndedCall::without_result(ended))
             }
-            CommitOutcome::NotApplied((state, failed)) => {
+            CommitOutcome::NotApplied(unsuccessful) => {
+                let (state, failed) = record::not_committed(unsuccessful, is_manual);
                 let ended = ending(state, Some(failure(failed)), unapplied_receipt);
                 let row = row(call, ended.clone(), None);
                 self.revert(&guard, &staged, row, removes.as_deref()).await.map_err(not_durable)?;

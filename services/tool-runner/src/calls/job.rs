@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use belay_network::Profile;
 use belay_policy::{Decision, Policy};
 use belay_proto::{
     runner_v1,
@@ -14,6 +15,7 @@ use super::{Call, CallRequest, judge::Judge, record};
 use crate::{
     CallIntent, Recovery,
     ledger::{JudgementInput, Row, SpentGrant},
+    network,
     policy::CallPolicy,
     registry::RegisteredTool,
     subject::parts,
@@ -45,6 +47,11 @@ pub(super) struct JudgedIntent {
 }
 
 impl Job {
+    /// Whether the call never runs again automatically.
+    pub(super) fn is_manual(&self) -> bool {
+        self.request.recovery() == Recovery::Manual
+    }
+
     pub(super) fn judge(&self, intent: &JudgedIntent) -> Judge {
         let spec = &self.request.tool.spec;
         // Only a person has seen the paths, so only their approval covers them; if the policy approved, the effect is judged like any
@@ -92,15 +99,22 @@ impl Job {
 
     /// The row of the call. A MANUAL call has spent its grant before it started; any other spends it with this row.
     pub(super) fn row(&self, call: runner_v1::ToolCall, ended: bool) -> Row {
-        let is_manual = self.request.tool.spec.recovery == Recovery::Manual;
-        let spends = self.used(call.state()).filter(|_| !is_manual).cloned();
+        let spends = self.used(call.state()).filter(|_| !self.is_manual()).cloned();
         Row { digest: self.call.digest.to_string(), ended, call, staged: None, pending: None, spends, removes: None }
     }
 }
 
 /// Evaluates the policy on the intent of a call. Paths are normalised first, so that their spelling does not matter; their names stay as they are.
-pub(super) fn judge_intent(policy: &Policy, tool: &RegisteredTool, arguments: &Value) -> JudgedIntent {
+pub(super) fn judge_intent(
+    policy: &Policy,
+    tool: &RegisteredTool,
+    arguments: &Value,
+    network: Option<&Profile>,
+) -> JudgedIntent {
     let mut intent = tool.tool.intent(arguments);
+    if let Some(profile) = network {
+        (intent.network, intent.hosts) = (Some(profile.name.clone()), network::hosts(profile));
+    }
     for path in intent.paths.iter_mut().chain([&mut intent.working_directory]) {
         if let Ok(plain) = RelPath::parse(path) {
             *path = if plain.is_root() { ".".to_owned() } else { plain.as_text() };

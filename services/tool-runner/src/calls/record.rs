@@ -84,6 +84,28 @@ pub(super) fn conflict(error: &dyn std::fmt::Display, others: &[String]) -> Tool
     ToolFailure::new(ErrorClass::Cancelled, reasons::CONFLICT, message)
 }
 
+/// The end of a call that ran, and whose changes were not committed. One that is MANUAL does not run again automatically, so it does not end as cancelled: what it
+/// did outside of the workspace is not known.
+pub(super) fn not_committed((state, failure): Unsuccessful, is_manual: bool) -> Unsuccessful {
+    if state != State::Cancelled || !is_manual {
+        return (state, failure);
+    }
+    let message = format!(
+        "{} Nothing that it changed in the workspace was committed, and what it did outside of the workspace is not known, so it does not run again automatically.",
+        failure.message
+    );
+    let metadata = failure.metadata;
+    (
+        State::OutcomeUnknown,
+        ToolFailure {
+            class: ErrorClass::OutcomeUnknown,
+            reason: reasons::OUTCOME_UNKNOWN.to_owned(),
+            message,
+            metadata,
+        },
+    )
+}
+
 fn list(names: &[String]) -> String {
     const MAX_NAMED: usize = 5;
     let named = names.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -120,7 +142,7 @@ const MAX_INTENT_BYTES: usize = 64 * 1024;
 
 /// The intent that a policy has judged, for the receipt; `None` when the call names nothing that a policy sees.
 pub(super) fn intent(operation: &CallIntent) -> Option<v1::CallIntent> {
-    let CallIntent { command, program, environment, working_directory, paths, hosts } = operation;
+    let CallIntent { command, program, environment, working_directory, paths, hosts, network } = operation;
     let root = if working_directory == "." { "" } else { working_directory };
     let program = program.clone().unwrap_or_default();
     if command.is_empty() && environment.is_empty() && paths.is_empty() && hosts.is_empty() {
@@ -140,7 +162,8 @@ pub(super) fn intent(operation: &CallIntent) -> Option<v1::CallIntent> {
     };
     let (environment, hosts) = (bounded(environment), bounded(hosts));
     let (paths, command) = (bounded(paths), bounded(command));
-    Some(v1::CallIntent { command, program, working_directory: root.to_owned(), environment, paths, is_cut, hosts })
+    let (working_directory, network) = (root.to_owned(), network.clone().unwrap_or_default());
+    Some(v1::CallIntent { command, program, working_directory, environment, paths, is_cut, hosts, network })
 }
 
 /// The failure of a call that timed out. It names the field of the plan that sets the limit.
@@ -174,12 +197,13 @@ mod tests {
             working_directory: ".".into(),
             paths: vec!["a".into()],
             hosts: vec!["example.org".into()],
+            network: Some("ci".into()),
         };
-        let v1::CallIntent { command, program, working_directory, environment, paths, is_cut, hosts } =
+        let v1::CallIntent { command, program, working_directory, environment, paths, is_cut, hosts, network } =
             intent(&operation).unwrap();
         assert_eq!((command, program.as_str(), working_directory.as_str()), (vec!["git".to_owned()], "git", ""));
         assert_eq!((environment, paths, is_cut), (operation.environment.clone(), operation.paths.clone(), true));
-        assert_eq!(hosts, operation.hosts);
+        assert_eq!((&hosts, Some(network)), (&operation.hosts, operation.network.clone()));
         let whole = intent(&CallIntent { command: vec!["git".into()], ..operation }).unwrap();
         assert!(!whole.is_cut);
         assert_eq!(intent(&CallIntent::default()), None);
@@ -196,6 +220,18 @@ mod tests {
         assert_eq!(end(ErrorClass::Transient, reasons::WORKSPACE_FAILED), State::Failed);
         assert_eq!(end(ErrorClass::Transient, reasons::SANDBOX_UNAVAILABLE), State::Cancelled);
         assert_eq!(end(ErrorClass::SandboxViolation, reasons::SANDBOX_UNAVAILABLE), State::Failed);
+    }
+
+    // A command that had a network, or that is declared as MANUAL, does not run again when another call has changed what it changed.
+    #[test]
+    fn a_conflict_ends_a_manual_call_as_unknown_and_cancels_any_other() {
+        let conflicts = || (State::Cancelled, conflict(&"a.txt was modified", &["another".to_owned()]));
+        assert_eq!(not_committed(conflicts(), false), conflicts());
+        let (state, failed) = not_committed(conflicts(), true);
+        assert_eq!((state, failed.reason.as_str()), (State::OutcomeUnknown, reasons::OUTCOME_UNKNOWN));
+        assert!(failed.message.starts_with(&conflicts().1.message) && failed.message.contains("does not run again"));
+        let timed_out = (State::TimedOut, timed_out(Duration::from_secs(1)));
+        assert_eq!(not_committed(timed_out.clone(), true), timed_out);
     }
 
     #[test]

@@ -95,7 +95,8 @@ impl Calls {
             enforced,
             decision,
             policy_revision: job.policy.revision,
-            recovery: job.request.tool.spec.recovery,
+            recovery: job.request.recovery(),
+            network: job.request.network.as_deref(),
         };
         let allowing_rules = match allowing {
             None => job.rules_for_intent(intent),

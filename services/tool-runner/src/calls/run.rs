@@ -91,7 +91,7 @@ impl Calls {
                 Ok(progress) => progress,
                 Err(_) => calls.unknown_outcome(&job),
             };
-            let read_only = job.request.tool.spec.recovery == Recovery::ReadOnly;
+            let read_only = job.request.recovery() == Recovery::ReadOnly;
             if read_only
                 && job.approved.is_none()
                 && let Progress::Ended(ended) = &progress
@@ -128,7 +128,7 @@ impl Calls {
             Ok(arguments) => arguments,
             Err(failure) => return self.end(job, receipt, Err((State::Failed, failure)), false).await,
         };
-        let intent = judge_intent(&job.policy.policy, &request.tool, &arguments);
+        let intent = judge_intent(&job.policy.policy, &request.tool, &arguments, request.network.as_deref());
         receipt.decision = Some(job.decision(&intent.decision));
         receipt.intent = record::intent(&intent.intent);
         let approved = job.approved.is_some();
@@ -145,7 +145,7 @@ impl Calls {
         if next == Admission::Ask {
             return Box::pin(self.require_call_approval(job, receipt, &intent)).await;
         }
-        if spec.recovery == Recovery::Manual {
+        if request.recovery() == Recovery::Manual {
             // A MANUAL call cannot be undone, so its start must be durable before it runs.
             let started = job.row((*job.call.started).clone(), false);
             match self.write(Row { spends: job.used(State::Running).cloned(), ..started }).await {
@@ -185,19 +185,21 @@ impl Calls {
     ) -> (Result<Value, Unsuccessful>, v1::Receipt) {
         let began = Instant::now();
         let (output, enforced) = (Arc::clone(&job.call.output), Arc::<OnceLock<Vec<String>>>::default());
+        let network_use = Arc::<OnceLock<v1::NetworkUse>>::default();
         let outcome = work::work(
             &job.request,
             arguments,
             view,
             output,
             job.call.questions.clone(),
-            Arc::clone(&enforced),
+            (Arc::clone(&enforced), Arc::clone(&network_use)),
             cancelled,
         )
         .await;
         job.call.output.finish();
         receipt.duration = Some(belay_proto::duration(began.elapsed()));
         receipt.enforced = enforced.get().cloned().unwrap_or_default();
+        receipt.network = network_use.get().cloned();
         // If nothing ran in the sandbox, nothing was bounded.
         if enforced.get().is_some() {
             receipt.write_bounds = job.request.tool.tool.write_bounds();
@@ -214,7 +216,7 @@ impl Calls {
         cancelled: &mut watch::Receiver<Stop>,
     ) -> Progress {
         // A MANUAL call has a row already.
-        let has_row = job.request.tool.spec.recovery == Recovery::Manual;
+        let has_row = job.request.recovery() == Recovery::Manual;
         let guard = match self.workspaces.open(job.request.workspace.clone()).await {
             Ok(guard) => Arc::new(guard),
             Err(unavailable) => {
@@ -300,7 +302,9 @@ impl Calls {
         // What a call of a step has left in caches may come from files that are never committed.
         let succeeds = outcome.is_ok() && matches!(examined, EffectOutcome::Nothing) && job.request.layers.is_none();
         let progress = match (outcome, examined) {
-            (Err(unsuccessful), _) | (Ok(_), EffectOutcome::Failed(unsuccessful)) => {
+            (Err(unsuccessful), _) => self.end(job, receipt, Err(unsuccessful), true).await,
+            (Ok(_), EffectOutcome::Failed(unsuccessful)) => {
+                let unsuccessful = record::not_committed(unsuccessful, job.is_manual());
                 self.end(job, receipt, Err(unsuccessful), true).await
             }
             (Ok(result), EffectOutcome::Nothing) => match &commits_set {
@@ -431,9 +435,11 @@ impl Calls {
             }
             CommitOutcome::Refused(unsuccessful) => {
                 self.discard(guard, staged).await;
+                let unsuccessful = record::not_committed(unsuccessful, job.is_manual());
                 self.end(job, unapplied, Err(unsuccessful), true).await
             }
             CommitOutcome::NotApplied(unsuccessful) => {
+                let unsuccessful = record::not_committed(unsuccessful, job.is_manual());
                 let end = self.ended(job, unapplied, Err(unsuccessful));
                 // The grant was spent with the row that this one replaces.
                 let row = Row { spends: None, ..job.row(end.clone(), true) };
@@ -489,7 +495,7 @@ impl Calls {
         ran: bool,
     ) -> Progress {
         let call = self.ended(job, receipt, outcome);
-        let recovery = job.request.tool.spec.recovery;
+        let recovery = job.request.recovery();
         if job.approved.is_none() && !(ran && decide::ends_with_a_row(recovery)) {
             return Progress::Ended(self.ended_call(call));
         }
@@ -537,7 +543,7 @@ impl Calls {
     /// The outcome after a panic. What was written before it is unknown here.
     fn unknown_outcome(&self, job: &Job) -> Progress {
         let message = "The tool runner failed while it ran the call. This is a bug in Belay.";
-        let unsuccessful = if job.request.tool.spec.recovery == Recovery::ReadOnly {
+        let unsuccessful = if job.request.recovery() == Recovery::ReadOnly {
             (State::Failed, ToolFailure::new(ErrorClass::Internal, reasons::INTERNAL, message))
         } else {
             (State::OutcomeUnknown, ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, message))

@@ -4,7 +4,7 @@ use std::{future::poll_fn, io, panic::AssertUnwindSafe, pin::pin, task::Poll, ti
 
 use belay_proto::{
     payload::MAX_RESULT_BYTES,
-    v1::{ErrorClass, tool_call::State},
+    v1::{ErrorClass, NetworkUse, tool_call::State},
 };
 use belay_reasons as reasons;
 use futures::FutureExt as _;
@@ -42,7 +42,7 @@ pub(super) async fn work(
     view: Option<ViewHandle>,
     output: Arc<OutputBuffer>,
     questions: Option<Questions>,
-    enforced: Arc<OnceLock<Vec<String>>>,
+    (enforced, network_use): (Arc<OnceLock<Vec<String>>>, Arc<OnceLock<NetworkUse>>),
     cancelled: &watch::Receiver<Stop>,
 ) -> Result<Value, Unsuccessful> {
     let RegisteredTool { spec, result: result_schema, secret_result, tool, .. } = &*request.tool;
@@ -60,7 +60,10 @@ pub(super) async fn work(
         enforced,
         limit,
         stop: StopRequest::new(cancelled.clone()),
+        network: request.network.clone(),
+        network_use,
     };
+    let is_manual = request.recovery() == Recovery::Manual;
     let grace = tool.stop_grace();
     let mut work = AssertUnwindSafe(async move { tool.call(invocation).await }).catch_unwind().boxed();
     let mut timer = pin!(time_is_over(limit, questions.as_ref()));
@@ -71,7 +74,7 @@ pub(super) async fn work(
             let result = result.unwrap_or_else(|_| Err(panicked(spec.name)));
             // A tool that was asked to end has not completed, whatever it says; but what a MANUAL call has completed is done.
             return Poll::Ready(match &result {
-                Ok(_) if spec.recovery == Recovery::Manual => End::Returned(result),
+                Ok(_) if is_manual => End::Returned(result),
                 _ if *cancelled.borrow() != Stop::No => End::Cancelled,
                 _ => End::Returned(result),
             });
@@ -107,9 +110,7 @@ pub(super) async fn work(
             }
         },
         // A MANUAL call may have had an effect before it hit the full disk.
-        End::Returned(Err(failure)) if spec.recovery == Recovery::Manual && !record::never_started(&failure) => {
-            Err((State::Failed, failure))
-        }
+        End::Returned(Err(failure)) if is_manual && !record::never_started(&failure) => Err((State::Failed, failure)),
         End::Returned(Err(failure)) => Err(record::unsuccessful(failure)),
         End::Cancelled => Err(stopped_by(request, StopCause::Cancelled)),
         End::TimedOut => Err(stopped_by(request, StopCause::TimedOut)),
@@ -125,7 +126,7 @@ pub(super) enum StopCause {
 
 /// The end of a call that was stopped while it ran.
 pub(super) fn stopped_by(request: &CallRequest, why: StopCause) -> Unsuccessful {
-    if request.tool.spec.recovery == Recovery::Manual {
+    if request.recovery() == Recovery::Manual {
         let message =
             "The call was stopped while it ran and may have had effects outside the workspace; its outcome is unknown.";
         return (

@@ -14,7 +14,7 @@ use super::{
     follow::CallUpdate,
 };
 use crate::{
-    Calls,
+    Calls, NetworkProblem,
     calls::{CallRequest, StepLayers, Subscription},
 };
 
@@ -85,6 +85,15 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRe
         let message = "must be empty for `commit_changes`, and for no other tool";
         return Err(status::invalid("layers.entry", message).into());
     }
+    let asked = Some(request.network.as_str()).filter(|name| !name.is_empty());
+    let network = match tool.tool.network(asked) {
+        Ok(network) => network,
+        // The network is that of the step, which may have calls that run no command.
+        Err(NetworkProblem::NoCommand) => None,
+        Err(problem @ NetworkProblem::NoProfile { .. }) => {
+            return Err(status::invalid("network", problem.message()).into());
+        }
+    };
     let workspace = workspace_of(calls, &request.workspace, request.made_folder.as_ref())?;
     calls.admit(request.fence).await?;
     // An invalid trace context is ignored.
@@ -105,6 +114,7 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRe
             token,
             trace,
             context,
+            network,
         })
         .await
 }

@@ -5,7 +5,7 @@ use belay_proto::{
 use belay_service_kit::status;
 use tonic::Status;
 
-use crate::{Calls, PlannedProblem, calls::foresee};
+use crate::{Calls, NetworkProblem, PlannedProblem, calls::foresee};
 
 /// The limit of calls per request; a plan has fewer steps.
 const MAX_CALLS: usize = 10_000;
@@ -34,11 +34,30 @@ pub(super) fn check_calls(
         };
         let Ok(arguments) = serde_json::from_str(arguments) else { continue };
         let found = registered.tool.check_planned(&arguments).into_iter();
-        let problem =
-            |PlannedProblem { pointer, message, refused }| runner_v1::CallProblem { call, pointer, message, refused };
+        let problem = |PlannedProblem { pointer, message, refused }| runner_v1::CallProblem {
+            call,
+            pointer,
+            message,
+            refused,
+            of_network: false,
+        };
         problems.extend(found.map(problem));
+        let asked = Some(planned.network.as_str()).filter(|name| !name.is_empty());
+        let network = registered.tool.network(asked).unwrap_or_else(|problem| {
+            if planned.is_own || problem != NetworkProblem::NoCommand {
+                let message = problem.message();
+                problems.push(runner_v1::CallProblem {
+                    call,
+                    pointer: String::new(),
+                    message,
+                    refused: true,
+                    of_network: true,
+                });
+            }
+            None
+        });
         if let (Some(policy), Some(last)) = (&policy, decisions.last_mut()) {
-            *last = foresee(policy, &registered, &arguments);
+            *last = foresee(policy, &registered, &arguments, network.as_deref());
         }
     }
     Ok(runner_v1::CheckCallsResponse { problems, decisions })

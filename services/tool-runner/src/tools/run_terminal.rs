@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use belay_network::Profile;
 use belay_policy::ToolKind;
 use belay_proto::v1::WriteBound;
 use serde_json::Value;
@@ -24,8 +25,8 @@ use tokio::sync::Semaphore;
 
 use super::files::{Work, no_view, read_arguments, stopped};
 use crate::{
-    Annotations, CallIntent, CommandSettings, Enforcement, Invocation, PlannedProblem, Recovery, Tool, ToolSpec,
-    Touches,
+    Annotations, CallIntent, CommandSettings, Enforcement, Invocation, NetworkProblem, PlannedProblem, Recovery, Tool,
+    ToolSpec, Touches, network,
 };
 use request::{Arguments, CommandRequest};
 
@@ -60,7 +61,7 @@ impl Tool for RunTerminal {
         ToolSpec {
             name: "run_terminal",
             aliases: &["run_command", "RUN_TERMINAL", "RUN_COMMAND", "RunTerminal", "RunCommand"],
-            description: "Runs a program with arguments in the workspace, in a sandbox without network. There is no shell: `|`, `>`, `$` and \
+            description: "Runs a program with arguments in the workspace, in a sandbox whose network is that of the step's `network` profile, or none. There is no shell: `|`, `>`, `$` and \
                           the like have no special meaning. Its changes are kept only if it succeeds.",
             parameters: r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -176,6 +177,10 @@ impl Tool for RunTerminal {
 
     fn kept_caches(&self, namespace: &str, workspace: &Path) -> io::Result<Vec<PathBuf>> {
         self.settings.kept_folders(namespace, workspace)
+    }
+
+    fn network(&self, asked: Option<&str>) -> Result<Option<Arc<Profile>>, NetworkProblem> {
+        asked.map_or(Ok(None), |name| network::find(self.settings.profiles(), name))
     }
 
     fn stop_grace(&self) -> Duration {

@@ -227,6 +227,11 @@ fn the_limits_are_those_of_the_reader() {
         ("calls", calls(limits::MAX_CALLS), calls(limits::MAX_CALLS + 1)),
         ("no calls", calls(1), calls(0)),
         ("resources", resources(limits::MAX_RESOURCES, 1), resources(limits::MAX_RESOURCES + 1, 1)),
+        (
+            "network",
+            call(json!({"network": "n".repeat(limits::MAX_NETWORK_CHARS)})),
+            call(json!({"network": "n".repeat(limits::MAX_NETWORK_CHARS + 1)})),
+        ),
         ("a resource", resources(1, limits::MAX_RESOURCE_CHARS), resources(1, limits::MAX_RESOURCE_CHARS + 1)),
         (
             "description",
@@ -286,6 +291,7 @@ fn every_limit_stands_in_the_schema() {
         ("MAX_GROUP_DEPENDENCIES", limits::MAX_GROUP_DEPENDENCIES as u64),
         ("MAX_RESOURCES", limits::MAX_RESOURCES as u64),
         ("MAX_RESOURCE_CHARS", limits::MAX_RESOURCE_CHARS as u64),
+        ("MAX_NETWORK_CHARS", limits::MAX_NETWORK_CHARS as u64),
         ("MAX_LABELS", limits::MAX_LABELS as u64),
         ("MAX_LABEL_KEY_BYTES", limits::MAX_LABEL_KEY_BYTES as u64),
         ("MAX_LABEL_BYTES", limits::MAX_LABEL_BYTES as u64),

@@ -2,10 +2,11 @@
 
 use belay_proto::v1::{
     Actor, ApprovalDecided, ApprovalNeed, ApprovalRequested, Decision, EffectSummary, Execution,
-    ExecutionAwaitingApproval, ExecutionCreated, ExecutionEvent, ExecutionFinished, Failure, Payload, Plan,
-    PolicyDecision, Progress, Receipt, SkipReason, Step, StepCompleted, StepFailed, StepRetryScheduled, StepSkipped,
-    StepSpec, StepStarted, StepTotals, ToolCallApprovalRequired, ToolCallCancelled, ToolCallCompleted, ToolCallDenied,
-    ToolCallEffectProposed, ToolCallRequested, execution::State, execution_event::Kind, payload::Content,
+    ExecutionAwaitingApproval, ExecutionCreated, ExecutionEvent, ExecutionFinished, Failure, NetworkConnection,
+    NetworkUse, Payload, Plan, PolicyDecision, Progress, Receipt, SkipReason, Step, StepCompleted, StepFailed,
+    StepRetryScheduled, StepSkipped, StepSpec, StepStarted, StepTotals, ToolCallApprovalRequired, ToolCallCancelled,
+    ToolCallCompleted, ToolCallDenied, ToolCallEffectProposed, ToolCallRequested, execution::State,
+    execution_event::Kind, payload::Content,
 };
 use pbjson_types::{Duration, Timestamp};
 
@@ -195,6 +196,36 @@ fn an_approval_reads_like_a_log() {
     for (line, expected) in log.iter().zip(expected) {
         assert!(line.ends_with(&format!(" {expected}")), "{line}");
     }
+}
+
+#[test]
+fn the_network_of_a_call_is_summed_up_with_what_was_refused() {
+    let connection = |host: &str, port, is_allowed| NetworkConnection {
+        host: host.to_owned(),
+        port,
+        is_allowed,
+        ..Default::default()
+    };
+    let network = NetworkUse {
+        profile: "ci".to_owned(),
+        connections: vec![
+            connection("pypi.org", 443, true),
+            connection("evil.example.com", 443, false),
+            connection("evil.example.com", 443, false),
+            connection("other.example.com", 0, false),
+        ],
+        refused_count: 3,
+        ..Default::default()
+    };
+    let completed = |network| {
+        let receipt = Some(Receipt { network, ..Default::default() });
+        let result = Some(Payload { content: Some(Content::Json("{}".to_owned())) });
+        rendered("fetch", 1, Kind::ToolCallCompleted(ToolCallCompleted { receipt, result }))
+    };
+    let line = completed(Some(network));
+    let expected = "; network ci: 1 connection, 3 refused (evil.example.com:443, other.example.com)";
+    assert!(line.ends_with(expected), "{line}");
+    assert!(completed(None).ends_with("call answered {}"));
 }
 
 #[test]

@@ -143,6 +143,57 @@ pub struct Receipt {
     pub layer: String,
     /// The intent that the policy judged before the call ran; `None` when its arguments name nothing that a policy sees.
     pub intent: Option<CallIntent>,
+    /// The use of the network profile that its command had; `None` for its own loopback alone.
+    pub network: Option<NetworkUse>,
+}
+
+/// The use that a command made of its network profile, as the runner's proxy saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetworkUse {
+    /// The profile's name.
+    pub profile: String,
+    /// The first of its connections, and of its questions to the name server that were refused.
+    pub connections: Vec<NetworkConnection>,
+    /// How many more there were.
+    pub unlisted: u64,
+    /// How many were refused, listed or not.
+    pub refused: u64,
+    /// Whether the proxy ended meanwhile, so that not all of them are known.
+    pub is_lost: bool,
+}
+
+/// A connection of a command to a host, or its question for a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkConnection {
+    /// The host as it was asked for.
+    pub host: String,
+    /// The port; 0 for a question to the name server.
+    pub port: u16,
+    /// The way by which it was asked for.
+    pub route: NetworkRoute,
+    /// Whether the profile allowed it.
+    pub is_allowed: bool,
+    /// The rule that allowed it, or why none did.
+    pub rule: String,
+    /// The bytes that the command sent.
+    pub sent: u64,
+    /// The bytes that it received.
+    pub received: u64,
+    /// How long it was open.
+    pub duration: Duration,
+}
+
+/// The way by which a command asks for a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkRoute {
+    /// The HTTP proxy that its environment names.
+    Proxy,
+    /// The address that the name server gave.
+    Address,
+    /// A question to the name server.
+    NameServer,
+    /// A service of the runner's machine.
+    Service,
 }
 
 /// The intent of a call, as a policy sees it before the call runs.
@@ -160,8 +211,10 @@ pub struct CallIntent {
     pub paths: Vec<String>,
     /// Whether some of it is left out, because it is too long.
     pub is_cut: bool,
-    /// The hosts that the call asked to reach.
+    /// The hosts of the network profile that the call asked for.
     pub hosts: Vec<String>,
+    /// The network profile that the call asked for; empty for its own loopback alone.
+    pub network: String,
 }
 
 /// The change of a call to one path, as it was committed.

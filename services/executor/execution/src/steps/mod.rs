@@ -20,7 +20,7 @@ mod request;
 pub(crate) mod tool;
 pub(crate) mod wait;
 
-use belay_plan::{AuditLevel, StepKind};
+use belay_plan::{AuditLevel, COMMIT_TOOL, StepKind};
 use serde_json::json;
 
 use crate::{
@@ -102,9 +102,22 @@ impl Execution {
         self.revised.as_ref().map_or(&self.created.tools, |revised| &revised.tools)
     }
 
-    /// How to recover a call in flight when its outcome is not known; `None` for any other operation.
+    /// The network profile that the command of a call in flight has; `None` for its own loopback alone, for checks, and for any other operation.
+    pub fn network(&self, operation: OperationKey) -> Option<&str> {
+        let request = self.operation(operation)?.tool_call()?;
+        if request.check.is_some() || request.tool == COMMIT_TOOL {
+            return None;
+        }
+        self.steps[operation.step].spec.network()
+    }
+
+    /// How to recover a call in flight when its outcome is not known; `None` for any other operation. A call whose command has a network never runs again
+    /// automatically: what it did there cannot be discarded.
     pub fn recovery(&self, operation: OperationKey) -> Option<RecoveryClass> {
         let request = self.operation(operation)?.tool_call()?;
+        if self.network(operation).is_some() {
+            return Some(RecoveryClass::Manual);
+        }
         let record = &self.steps[operation.step];
         let call = match request.check {
             Some(place) => record.spec.check(place)?.call(),

@@ -35,6 +35,7 @@ fn step(place: usize, depends_on: Option<usize>) -> StepDraft {
         timeout: None,
         attempt_timeout: None,
         exclusive: false,
+        network: None,
         verbatim: Vec::new(),
         retry: None,
         on_error: OnError::new(),

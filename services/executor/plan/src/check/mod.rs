@@ -226,7 +226,8 @@ fn nested(
             .chain(part.planned_others(step, of_step))
             .chain(part.planned_conditions(step))
             .chain(part.planned_checks(step, of_step));
-        let planned = planned.map(|planned| planned.allowing(draft.allowed_commands.as_deref()));
+        let network = of_step.network.as_deref();
+        let planned = planned.map(|planned| planned.allowing(draft.allowed_commands.as_deref()).in_network(network));
         let problems: Vec<StepProblem> = planned.flat_map(&mut *check).collect();
         problems.into_iter().for_each(|problem| checker.findings.add(|| problem.into()));
     }

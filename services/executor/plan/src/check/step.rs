@@ -51,6 +51,7 @@ impl Checker<'_> {
         let until = step.repeat.as_ref().and_then(|repeat| self.repeat(&path, step, repeat));
         let fallback = self.fallback(&path.key("fallback"), &step.fallback);
         self.resources(&path.key("resources"), &step.resources);
+        self.network(&path.key("network"), step.network.as_deref());
         self.budget(&path.key("budget"), step.budget.as_ref());
         let undoes = step.compensate.as_ref();
         let compensate =

@@ -57,6 +57,7 @@ impl StepSpec {
             timeout: self.timeout,
             attempt_timeout: self.attempt_timeout,
             exclusive: self.exclusive,
+            network: self.network.clone(),
             verbatim: self.verbatim.clone(),
             retry: (self.retry != RetryPolicy::default()).then(|| self.retry.clone()),
             on_error: self.on_error.clone(),

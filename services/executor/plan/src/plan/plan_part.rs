@@ -52,6 +52,19 @@ impl<'a> PlanPart<'a> {
         }
     }
 
+    /// The same, in a step whose commands have this network profile. Checks and the commit of a step run without it.
+    pub(crate) fn in_network(self, network: Option<&'a str>) -> Self {
+        match self {
+            Self::Call(call) => match call.place {
+                CallPlace::Own | CallPlace::Listed(_) | CallPlace::Fallback(_) | CallPlace::Compensate => {
+                    Self::Call(PlannedCall { network, ..call })
+                }
+                CallPlace::Commit | CallPlace::Check(_) => self,
+            },
+            Self::Form { .. } | Self::Output { .. } | Self::Condition { .. } => self,
+        }
+    }
+
     /// The same, of another step.
     pub(crate) fn of(self, step: PlannedStep<'a>) -> Self {
         match self {
@@ -114,6 +127,8 @@ pub struct PlannedCall<'a> {
     pub arguments: Option<&'a Template>,
     /// The programs that commands of its plan may start; `None`: any.
     pub allowed_commands: Option<&'a [String]>,
+    /// The network profile that its command has; `None` for its own loopback alone.
+    pub network: Option<&'a str>,
 }
 
 impl PlannedCall<'_> {

@@ -166,6 +166,11 @@ impl StepSpec {
         self.exclusive
     }
 
+    /// The network profile of the step's commands; `None` for their own loopback alone.
+    pub fn network(&self) -> Option<&str> {
+        self.network.as_deref()
+    }
+
     /// When to retry.
     pub fn retry(&self) -> &RetryPolicy {
         &self.retry

@@ -3,9 +3,9 @@ use std::{sync::Arc, time::Duration};
 use belay_execution::{
     Allotment, Amounts, ApprovalRequirement, BlobRef, BudgetReport, BudgetUnit, CallIntent, ChangeKind, Child,
     ChildEnd, CommittedFile, Decision, EffectSummary, ErrorClass, ExecutionState, Failure, FileType, Form, Json,
-    LastOutput, NamespaceHold, OperationEnd, OperationEvent, OperationReport, PathChange, Payload, Period,
-    PolicyDecision, QuotaState, Receipt, StepLayers, ToolCallEnd, ToolCallRequest, Verdict, WaitCondition, WaitEnd,
-    Work, WriteBound, WriteMechanism,
+    LastOutput, NamespaceHold, NetworkConnection, NetworkRoute, NetworkUse, OperationEnd, OperationEvent,
+    OperationReport, PathChange, Payload, Period, PolicyDecision, QuotaState, Receipt, StepLayers, ToolCallEnd,
+    ToolCallRequest, Verdict, WaitCondition, WaitEnd, Work, WriteBound, WriteMechanism,
 };
 
 use belay_plan::{CheckPlace, LimitBound, LimitClaim, StartRate, WhenFull};
@@ -85,6 +85,25 @@ fn events_come_back_as_they_were() {
             paths: vec!["a".into()],
             is_cut: true,
             hosts: vec!["example.org".into()],
+            network: "registries".into(),
+        }),
+        network: Some(NetworkUse {
+            profile: "registries".into(),
+            connections: [NetworkRoute::Proxy, NetworkRoute::Address, NetworkRoute::NameServer, NetworkRoute::Service]
+                .map(|route| NetworkConnection {
+                    host: "pypi.org".into(),
+                    port: 443,
+                    route,
+                    is_allowed: true,
+                    rule: "https://pypi.org:443".into(),
+                    sent: 12,
+                    received: 34,
+                    duration: Duration::from_millis(56),
+                })
+                .into(),
+            unlisted: 3,
+            refused: 2,
+            is_lost: true,
         }),
     };
     let failure = || {

@@ -106,7 +106,7 @@ fn required_failure(failure: Option<v1::Failure>) -> Result<belay_execution::Fai
 /// A call that is not the step's own: one of several, one that takes the place of the step's, or one that undoes what that has done.
 pub(in crate::wire) fn other_message(CallDraft { tool, arguments, verbatim }: CallDraft) -> v1::ToolStep {
     let arguments = Some(v1::Payload::of_json(arguments.to_string()));
-    v1::ToolStep { tool, arguments, exclusive: false, verbatim }
+    v1::ToolStep { tool, arguments, exclusive: false, verbatim, network: String::new() }
 }
 
 /// Reads what [`other_message`] writes; `field` is where it stands.
@@ -115,17 +115,26 @@ pub(in crate::wire) fn other_from(call: v1::ToolStep, field: &str, violations: &
         let message = "is for the step, and holds for this call as well: remove it";
         violations.push(violation(format!("{field}.exclusive"), message));
     }
+    if !call.network.is_empty() {
+        let message = "is for the step, and holds for this call as well: remove it";
+        violations.push(violation(format!("{field}.network"), message));
+    }
     let arguments = arguments_from(call.arguments, format!("{field}.arguments"), violations);
     CallDraft { tool: call.tool, arguments, verbatim: call.verbatim }
 }
 
-pub(super) fn several_message(calls: Vec<CallDraft>, effects: Effects, exclusive: bool) -> v1::CallsStep {
+pub(super) fn several_message(
+    calls: Vec<CallDraft>,
+    effects: Effects,
+    exclusive: bool,
+    network: Option<String>,
+) -> v1::CallsStep {
     let effects = match effects {
         Effects::PerCall => v1::calls_step::Effects::Unspecified,
         Effects::PerStep => v1::calls_step::Effects::PerStep,
     };
     let calls = calls.into_iter().map(other_message).collect();
-    v1::CallsStep { calls, exclusive, effects: effects.into() }
+    v1::CallsStep { calls, exclusive, effects: effects.into(), network: network.unwrap_or_default() }
 }
 
 /// The calls of a step that makes several, and how what they change becomes the workspace's.

@@ -67,7 +67,7 @@ pub(super) fn detail(name: &ExecutionName, execution: &Execution, view: StepView
 /// draft, the step has.
 pub(super) fn spec_message(
     kind: StepKindDraft,
-    exclusive: bool,
+    (exclusive, network): (bool, Option<String>),
     verbatim: Vec<String>,
     plan: fn(PlanDraft) -> v1::Plan,
 ) -> step_spec::Kind {
@@ -75,9 +75,12 @@ pub(super) fn spec_message(
     let payload = |value: serde_json::Value| Some(v1::Payload::of_json(value.to_string()));
     match kind {
         StepKindDraft::Tool { tool, arguments } => {
-            Kind::Tool(v1::ToolStep { tool, arguments: payload(arguments), exclusive, verbatim })
+            let network = network.unwrap_or_default();
+            Kind::Tool(v1::ToolStep { tool, arguments: payload(arguments), exclusive, verbatim, network })
         }
-        StepKindDraft::Calls { calls, effects } => Kind::Calls(call::several_message(calls, effects, exclusive)),
+        StepKindDraft::Calls { calls, effects } => {
+            Kind::Calls(call::several_message(calls, effects, exclusive, network))
+        }
         StepKindDraft::Plan { plan: carried_out, inputs } => {
             Kind::Plan(v1::PlanStep { plan: Some(plan(*carried_out)), inputs: payload(inputs) })
         }
@@ -89,6 +92,7 @@ pub(super) fn spec_message(
 pub(super) struct KindParts {
     pub(super) kind: StepKindDraft,
     pub(super) exclusive: bool,
+    pub(super) network: Option<String>,
     pub(super) verbatim: Vec<String>,
 }
 
@@ -100,15 +104,17 @@ pub(super) fn draft_from(
     plan: fn(v1::Plan) -> (PlanDraft, Vec<Violation>),
 ) -> KindParts {
     use step_spec::Kind;
-    let alone = |kind| KindParts { kind, exclusive: false, verbatim: Vec::new() };
+    let alone = |kind| KindParts { kind, exclusive: false, network: None, verbatim: Vec::new() };
+    let named = |network: String| Some(network).filter(|name| !name.is_empty());
     match kind {
-        Some(Kind::Tool(v1::ToolStep { tool, arguments, exclusive, verbatim })) => {
+        Some(Kind::Tool(v1::ToolStep { tool, arguments, exclusive, verbatim, network })) => {
             let arguments = arguments_from(arguments, at("tool.arguments"), violations);
-            KindParts { kind: StepKindDraft::Tool { tool, arguments }, exclusive, verbatim }
+            KindParts { kind: StepKindDraft::Tool { tool, arguments }, exclusive, network: named(network), verbatim }
         }
-        Some(Kind::Calls(v1::CallsStep { calls, exclusive, effects })) => {
+        Some(Kind::Calls(v1::CallsStep { calls, exclusive, effects, network })) => {
             let (calls, effects) = call::several_from(calls, effects, at, violations);
-            KindParts { kind: StepKindDraft::Calls { calls, effects }, exclusive, verbatim: Vec::new() }
+            let kind = StepKindDraft::Calls { calls, effects };
+            KindParts { kind, exclusive, network: named(network), verbatim: Vec::new() }
         }
         Some(Kind::Plan(step)) => {
             let (plan, inputs) = child::draft_from(step, at, violations, plan);

@@ -72,7 +72,8 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
     let mut steps = Vec::with_capacity(message.steps.len());
     for (index, step) in message.steps.into_iter().enumerate() {
         let at = |field: &str| format!("steps[{index}].{field}");
-        let KindParts { kind, exclusive, verbatim } = kinds::draft_from(step.kind, &at, &mut violations, draft);
+        let KindParts { kind, exclusive, network, verbatim } =
+            kinds::draft_from(step.kind, &at, &mut violations, draft);
         let fallback = step.fallback.into_iter().enumerate();
         let fallback = fallback
             .map(|(place, call)| other_from(call, &at(&format!("fallback[{place}]")), &mut violations))
@@ -98,6 +99,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
             timeout: duration_from(step.timeout.as_ref(), || at("timeout"), &mut violations),
             attempt_timeout: duration_from(step.attempt_timeout.as_ref(), || at("attempt_timeout"), &mut violations),
             exclusive,
+            network,
             verbatim,
             retry,
             on_error: on_error_from(step.on_error, &at("on_error"), &mut violations),

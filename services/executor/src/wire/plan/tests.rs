@@ -21,7 +21,7 @@ fn a_plan_comes_back_as_it_was() {
         on_error: {TRANSIENT: use_cache}
         steps:
           - {id: a, tool: noop, arguments: {output: {n: 9007199254740993}}, retry: {max_attempts: 3, backoff: [1s, 2s]}}
-          - {id: b, tool: noop, depends_on: [a], budget: {calls: 2}, timeout: 30s, attempt_timeout: 1s, exclusive: true, retry: {max_attempts: 2}}
+          - {id: b, tool: noop, depends_on: [a], budget: {calls: 2}, timeout: 30s, attempt_timeout: 1s, exclusive: true, network: registries, retry: {max_attempts: 2}}
           - {id: c, title: C, tool: noop, arguments: {output: '${a.result.n}'}}
           - {id: d, tool: noop, arguments: {output: 'echo ${HOME'}, verbatim: [output]}
           - {id: e, wait: {for: 90.5s}}

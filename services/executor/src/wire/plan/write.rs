@@ -138,7 +138,7 @@ fn outputs_message(outputs: BTreeMap<String, serde_json::Value>) -> Option<v1::P
 
 fn step_message(step: StepDraft) -> v1::StepSpec {
     let payload = |value: serde_json::Value| v1::Payload::of_json(value.to_string());
-    let kind = kinds::spec_message(step.kind, step.exclusive, step.verbatim, draft_message);
+    let kind = kinds::spec_message(step.kind, (step.exclusive, step.network), step.verbatim, draft_message);
     let outcomes = step.depends_on.iter().filter_map(|Dependency { step, on }| {
         let outcomes = on.as_ref()?.iter().map(|&outcome| outcome_to(outcome).into());
         Some(v1::DependencyOutcomes { step: step.clone(), outcomes: outcomes.collect() })

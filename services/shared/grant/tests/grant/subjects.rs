@@ -1,7 +1,7 @@
 //! A subject has one spelling and one digest.
 
 use belay_grant::{
-    CallWords, Change, ChangeKind, Folder, Gravity, HiddenWords, InvalidSeal, Kind, Risk, Subject, digest_of,
+    CallWords, Change, ChangeKind, Folder, Gravity, HiddenWords, InvalidSeal, Kind, Network, Risk, Subject, digest_of,
 };
 use proptest::prelude::*;
 
@@ -9,6 +9,10 @@ use crate::support::subject;
 
 fn call() -> Subject {
     Subject { kind: Kind::Call, effect_digest: String::new(), changes: Vec::new(), ..subject() }
+}
+
+fn network(profile: &str, reach: &[&str]) -> Option<Network> {
+    Some(Network { profile: profile.into(), reach: reach.iter().map(|&line| line.into()).collect() })
 }
 
 fn words() -> CallWords {
@@ -111,6 +115,9 @@ fn every_field_is_in_the_digest() {
         Subject { hidden: Some(hidden("named", 1)), ..base.clone() },
         Subject { hidden: Some(hidden("named", 2)), ..base.clone() },
         Subject { hidden: Some(hidden("jwt", 1)), ..base.clone() },
+        Subject { network: network("ci", &["https://a.example.com:443"]), ..base.clone() },
+        Subject { network: network("other", &["https://a.example.com:443"]), ..base.clone() },
+        Subject { network: network("ci", &["https://a.example.com:443", "https://b.example.com:443"]), ..base.clone() },
     ];
     let mut digests: Vec<String> = others.iter().chain([&base]).map(Subject::digest).collect();
     digests.sort();

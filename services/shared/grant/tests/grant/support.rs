@@ -87,5 +87,6 @@ pub(crate) fn subject() -> Subject {
             folder: None,
         }],
         folders: Vec::new(),
+        network: None,
     }
 }

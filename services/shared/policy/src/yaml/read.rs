@@ -20,15 +20,16 @@ const CHANGES: &[(&str, ChangeKind)] =
     &[("create", ChangeKind::Created), ("modify", ChangeKind::Modified), ("delete", ChangeKind::Deleted)];
 
 /// The keys of a policy file.
-const FILE: &str = "preset file_write file_delete terminal_commands allowed_commands non_interactive_policy sandbox approvals protect rules \
+const FILE: &str = "preset file_write file_delete terminal_commands network allowed_commands non_interactive_policy sandbox approvals protect rules \
      namespaces";
 /// The keys of a namespace's section.
-const SECTION: &str = "preset file_write file_delete terminal_commands allowed_commands non_interactive_policy sandbox approvals protect rules";
+const SECTION: &str = "preset file_write file_delete terminal_commands network allowed_commands non_interactive_policy sandbox approvals protect rules";
 /// The commands that a preset allows to start: the default of S2-X-10, or everything.
 const PRESETS: &[(&str, &[&str])] =
     &[("default", &[]), ("allow-list", &["dotnet", "npm", "yarn", "git", "make", "cargo", "go", "python", "node"])];
 /// The keys of a rule.
-const RULE: &str = "id on tools programs arguments cwd env paths changes flags decide exclusive reason match not_match";
+const RULE: &str =
+    "id on tools programs arguments cwd env networks hosts paths changes flags decide exclusive reason match not_match";
 
 /// The result of reading.
 pub(super) struct PolicyReading {
@@ -113,6 +114,7 @@ impl ReadPolicy for Reader {
             }
             "allowed_commands" => document.allowed_commands = Some(self.list(node, field, Self::text)),
             "terminal_commands" => self.word(node, field, SETTINGS, &mut document.terminal_commands),
+            "network" => self.word(node, field, SETTINGS, &mut document.network),
             "non_interactive_policy" => self.word(node, field, NON_INTERACTIVE, &mut document.non_interactive_policy),
             "protect" => self.switch(node, field, &mut document.protect),
             "sandbox" => self.map(node, field, |reader, key, field, node| {
@@ -159,6 +161,8 @@ impl ReadPolicy for Reader {
             cwd: Vec::new(),
             env: Vec::new(),
             exclusive: false,
+            networks: Vec::new(),
+            hosts: Vec::new(),
         };
         let (mut matching, mut not_match) = (None, None);
         self.map(node, field, |reader, key, field, node| {
@@ -170,6 +174,8 @@ impl ReadPolicy for Reader {
                 "arguments" => rule.arguments = reader.non_empty_list(node, field, Self::text),
                 "cwd" => rule.cwd = reader.non_empty_list(node, field, Self::text),
                 "env" => rule.env = reader.non_empty_list(node, field, Self::text),
+                "networks" => rule.networks = reader.non_empty_list(node, field, Self::text),
+                "hosts" => rule.hosts = reader.non_empty_list(node, field, Self::text),
                 "paths" => rule.paths = reader.non_empty_list(node, field, Self::text),
                 "changes" => {
                     rule.changes =
@@ -228,7 +234,9 @@ impl ReadPolicy for Reader {
                 "flags" => example.flags = Some(reader.list(node, field, Self::text)),
                 "cwd" => example.cwd = reader.text(node, field),
                 "env" => example.env = Some(reader.list(node, field, Self::text)),
-                _ => return Err("tool command path change flags cwd env"),
+                "network" => example.network = reader.text(node, field),
+                "hosts" => example.hosts = Some(reader.list(node, field, Self::text)),
+                _ => return Err("tool command path change flags cwd env network hosts"),
             }
             Ok(())
         });

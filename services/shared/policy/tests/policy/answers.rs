@@ -25,6 +25,7 @@ fn the_preset() {
         working_directory: "",
         environment: &[],
         paths: &[],
+        network: None,
     });
     assert_eq!(brief(&noop), (Auto, "noop"));
     assert_eq!(preset.min_tier(), Tier::A);

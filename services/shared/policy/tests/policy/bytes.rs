@@ -21,9 +21,9 @@ namespaces:
 ";
 
 const PRESET: &str = concat!(
-    r#"{"v":4,"revision":7,"policy":{"file_write":"auto","file_delete":"prompt","terminal_commands":"prompt","#,
+    r#"{"v":5,"revision":7,"policy":{"file_write":"auto","file_delete":"prompt","terminal_commands":"prompt","#,
     r#""non_interactive_policy":"fail","sandbox":{"min_tier":"A"},"#,
-    r#""approvals":{"expire_after":null,"separate_duties":false},"protect":true,"rules":[],"allowed_commands":null},"namespaces":{}}"#,
+    r#""approvals":{"expire_after":null,"separate_duties":false},"protect":true,"rules":[],"allowed_commands":null,"network":"prompt"},"namespaces":{}}"#,
 );
 
 /// Runners store these bytes, and later versions read them.
@@ -39,12 +39,12 @@ fn the_bytes_stay_as_they_are() {
         r#"{"id":"b","on":"effect","tools":[],"programs":[],"arguments":[],"paths":["**"],"changes":["create","modify","delete"],"#,
         r#""flags":["executable"],"decide":"prompt","reason":"Wegen „x“.","#,
         r#""match":[{"tool":null,"command":null,"path":"y","change":"create","flags":["executable"],"cwd":null,"env":null},"#,
-        r#"{"tool":"t","command":null,"path":null,"change":null,"flags":null,"cwd":null,"env":null}],"not_match":[],"cwd":[],"env":[]}],"allowed_commands":["git"]},"#,
+        r#"{"tool":"t","command":null,"path":null,"change":null,"flags":null,"cwd":null,"env":null}],"not_match":[],"cwd":[],"env":[]}],"allowed_commands":["git"],"network":"prompt"},"#,
         // A section has its own rules only.
         r#""namespaces":{"team-a":{"file_write":"deny","file_delete":"deny","terminal_commands":"auto","non_interactive_policy":"skip","#,
         r#""sandbox":{"min_tier":"C"},"approvals":{"expire_after":604800,"separate_duties":false},"protect":false,"rules":["#,
         r#"{"id":"c","on":"intent","tools":[],"programs":[],"arguments":[],"paths":[],"changes":[],"flags":[],"decide":"deny","reason":"","#,
-        r#""match":[],"not_match":[],"cwd":[],"env":[]}],"allowed_commands":["git"]}}}"#,
+        r#""match":[],"not_match":[],"cwd":[],"env":[]}],"allowed_commands":["git"],"network":"prompt"}}}"#,
     );
     let text = String::from_utf8(full.to_bytes()).unwrap();
     assert!(text.ends_with(rules), "{text}");
@@ -72,7 +72,7 @@ fn another_spelling_is_refused() {
     for spelling in [
         format!("{PRESET}\n"),
         format!(" {PRESET}"),
-        at(r#""v":4,"#, r#""v": 4,"#),
+        at(r#""v":5,"#, r#""v": 5,"#),
         at(r#""protect":true,"rules":[]"#, r#""rules":[],"protect":true"#),
         at(r#""expire_after":null,"#, ""),
         at(r#""auto""#, r#""\u0061uto""#),
@@ -84,7 +84,7 @@ fn another_spelling_is_refused() {
         "{}".into(),
         PRESET.to_uppercase(),
         PRESET[..PRESET.len() - 1].into(),
-        at(r#""v":4,"#, r#""v":4,"v":4,"#),
+        at(r#""v":5,"#, r#""v":5,"v":5,"#),
         at(r#""revision":7,"#, r#""revision":7,"revision":8,"#),
         at(r#""revision":7,"#, r#""revision":7.0,"#),
         at(r#""revision":7,"#, r#""revision":9223372036854775808,"#),
@@ -106,7 +106,7 @@ fn another_spelling_is_refused() {
 #[test]
 fn an_invalid_policy_in_canonical_form_is_refused() {
     let at = |from: &str, to: &str| PRESET.replacen(from, to, 1);
-    assert_eq!(RevisedPolicies::from_bytes(at(r#""v":4"#, r#""v":5"#).as_bytes()), Err(InvalidPolicy::Version(5)));
+    assert_eq!(RevisedPolicies::from_bytes(at(r#""v":5"#, r#""v":6"#).as_bytes()), Err(InvalidPolicy::Version(6)));
     assert_eq!(RevisedPolicies::from_bytes(br#"{"v":1,"rest":"unknown"}"#), Err(InvalidPolicy::Version(1)));
     for revision in ["0", "-1"] {
         let found = RevisedPolicies::from_bytes(at(r#""revision":7"#, &format!("\"revision\":{revision}")).as_bytes());

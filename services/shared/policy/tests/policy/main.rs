@@ -4,6 +4,7 @@ mod answers;
 mod bytes;
 mod guide;
 mod namespaces;
+mod network;
 mod properties;
 mod protected;
 mod refusals;

@@ -87,7 +87,7 @@ fn borrowed<'a>(changes: &'a [(&'static str, ChangeKind, Vec<&'static str>)]) ->
 }
 
 /// The policy of this text, which ends with its rules, with these entries after them.
-fn with_entries(text: &str, entries: &[String]) -> Policy {
+pub(crate) fn with_entries(text: &str, entries: &[String]) -> Policy {
     let text = text.replace("rules: []", "rules:");
     policy(&entries.iter().fold(text, |text, entry| text + "  - " + entry + "\n"))
 }
@@ -266,6 +266,7 @@ proptest! {
         let asked = Intent {
             tool: tool(kind), kind, command: &command, program: command.first().map(String::as_str), working_directory: &directory,
             environment: &variables, paths: &paths,
+            network: None,
         };
         let decision = before.intent(&asked);
         let entries = before.rules_for_intent("s", &asked);

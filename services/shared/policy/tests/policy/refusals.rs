@@ -37,7 +37,7 @@ fn unknown_keys_name_the_nearest_known_one() {
         ),
         (
             "colour: red",
-            "1 colour: there is no key `colour` here; use one of preset, file_write, file_delete, terminal_commands, allowed_commands, non_interactive_policy, sandbox, approvals, protect, rules, namespaces",
+            "1 colour: there is no key `colour` here; use one of preset, file_write, file_delete, terminal_commands, network, allowed_commands, non_interactive_policy, sandbox, approvals, protect, rules, namespaces",
         ),
     ] {
         assert_eq!(one(text), expected);
@@ -258,7 +258,7 @@ fn an_example_that_fails_refuses_the_policy_and_names_the_rule() {
             "tools: [t]",
             "match: [t, {}]",
             "match[1]",
-            "is empty: give it a tool, command, path, change, flags, cwd or env",
+            "is empty: give it a tool, command, path, change, flags, cwd, env, network or hosts",
         ),
     ] {
         let text = format!(

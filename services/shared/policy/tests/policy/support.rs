@@ -1,6 +1,8 @@
 //! Shorthands for decisions.
 
-use belay_policy::{ChangeFact, ChangeKind, Decision, Effect, Intent, Policies, Policy, ToolKind, Verdict};
+use belay_policy::{
+    ChangeFact, ChangeKind, Decision, Effect, Intent, NetworkAccess, Policies, Policy, ToolKind, Verdict,
+};
 
 pub(crate) use belay_policy::ChangeKind::{Created, Deleted, Modified};
 pub(crate) use belay_policy::ToolKind::{FileDelete, FileRead, FileWrite, Other, Terminal};
@@ -52,6 +54,7 @@ pub(crate) fn intent(policy: &Policy, kind: ToolKind, command: &str, paths: &[&s
         working_directory: "",
         environment: &[],
         paths: &texts(paths),
+        network: None,
     };
     policy.intent(&intent)
 }
@@ -103,6 +106,24 @@ pub(crate) fn command_in(policy: &Policy, words: &str, directory: &str, environm
         working_directory: directory,
         environment: &environment,
         paths: &[],
+        network: None,
     };
     policy.intent(&intent)
+}
+
+/// A command that asks for a network profile with these hosts.
+pub(crate) fn connected(policy: &Policy, words: &str, profile: &str, hosts: &[&str]) -> (Decision, Vec<String>) {
+    let command: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+    let hosts = texts(hosts);
+    let intent = Intent {
+        tool: tool(Terminal),
+        kind: Terminal,
+        command: &command,
+        program: command.first().map(String::as_str).filter(|program| !program.contains('/')),
+        working_directory: "",
+        environment: &[],
+        paths: &[],
+        network: Some(NetworkAccess { profile, hosts: &hosts }),
+    };
+    (policy.intent(&intent), policy.rules_for_intent("s", &intent))
 }

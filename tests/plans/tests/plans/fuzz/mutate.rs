@@ -129,7 +129,7 @@ pub(super) enum TreeMutation {
 }
 
 /// Names of fields, and some that are none.
-const NAMES: [&str; 39] = [
+const NAMES: [&str; 40] = [
     "id",
     "stepId",
     "title",
@@ -151,6 +151,7 @@ const NAMES: [&str; 39] = [
     "timeout",
     "attempt_timeout",
     "exclusive",
+    "network",
     "verbatim",
     "retry",
     "max_attempts",

@@ -59,6 +59,7 @@ pub(crate) fn story(steps: &str) -> Story {
             timeout: None,
             attempt_timeout: None,
             exclusive: false,
+            network: None,
             verbatim: Vec::new(),
             retry: None,
             on_error: OnError::new(),

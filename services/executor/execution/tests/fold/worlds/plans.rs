@@ -230,6 +230,7 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             timeout: seed.timeout,
             attempt_timeout: seed.attempt_timeout,
             exclusive: false,
+            network: None,
             verbatim: Vec::new(),
             retry: seed.retry.clone(),
             on_error: seed.on_error.iter().copied().collect(),

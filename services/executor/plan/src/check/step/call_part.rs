@@ -17,7 +17,8 @@ impl CallPart {
     pub(super) fn planned<'a>(&'a self, step: usize, place: CallPlace, tool: &'a str) -> Option<PlanPart<'a>> {
         let step = outermost(step);
         let arguments = self.arguments_are_valid.then_some(&self.arguments);
-        self.has_tool.then_some(PlanPart::Call(PlannedCall { step, place, tool, arguments, allowed_commands: None }))
+        let call = PlannedCall { step, place, tool, arguments, allowed_commands: None, network: None };
+        self.has_tool.then_some(PlanPart::Call(call))
     }
 
     /// The call, after the whole plan has been checked.

@@ -4,7 +4,10 @@ use super::call_part::CallPart;
 use crate::{
     CallDraft, Effects, StepDraft, Template,
     check::Checker,
-    limits::{MAX_ARGUMENT_BYTES, MAX_CALLS, MAX_FALLBACKS, MAX_RESOURCE_CHARS, MAX_RESOURCES, MAX_TOOL_CHARS},
+    limits::{
+        MAX_ARGUMENT_BYTES, MAX_CALLS, MAX_FALLBACKS, MAX_NETWORK_CHARS, MAX_RESOURCE_CHARS, MAX_RESOURCES,
+        MAX_TOOL_CHARS,
+    },
     nearest,
     path::{FieldPath, look_alikes, shown},
     template::json_size,
@@ -145,6 +148,21 @@ impl Checker<'_> {
             self.refuse(&path.join(&error.field), || error.message);
         }
         (template, is_valid)
+    }
+
+    /// Checks the name of a network profile. Which profiles there are, only the runner's operator knows.
+    pub(super) fn network(&mut self, path: &FieldPath, network: Option<&str>) {
+        let Some(name) = network else { return };
+        let is_name = name.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+        if !is_name || name.len() > MAX_NETWORK_CHARS {
+            self.rule(path, || {
+                format!(
+                    "must be the name of a network profile, such as `registries`: 1 to {MAX_NETWORK_CHARS} letters, digits, `-`, `_` and `.`, \
+                     beginning with a letter or a digit"
+                )
+            });
+        }
     }
 
     pub(super) fn resources(&mut self, path: &FieldPath, resources: &[String]) {

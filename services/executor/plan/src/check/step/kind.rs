@@ -38,6 +38,7 @@ fn commit_of(step: usize) -> PlanPart<'static> {
         tool,
         arguments: Some(arguments),
         allowed_commands: None,
+        network: None,
     })
 }
 

@@ -204,6 +204,7 @@ impl Part {
             fail_fast_groups: draft.fail_fast_groups,
             attempt_timeout: draft.attempt_timeout,
             exclusive: draft.exclusive,
+            network: draft.network,
             verbatim: draft.verbatim,
             retry: draft.retry.unwrap_or_default(),
             on_error: draft.on_error,

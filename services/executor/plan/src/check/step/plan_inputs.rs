@@ -23,6 +23,7 @@ impl Checker<'_> {
             ("output_schema", step.output_schema.is_some()),
             ("verbatim", !step.verbatim.is_empty()),
             ("exclusive", step.exclusive),
+            ("network", step.network.is_some()),
         ];
         for (field, _) in only_for_tools.into_iter().filter(|(_, is_set)| *is_set) {
             let way_out = match field {

@@ -20,6 +20,7 @@ impl Checker<'_> {
             ("output_schema", step.output_schema.is_some()),
             ("verbatim", !step.verbatim.is_empty()),
             ("exclusive", step.exclusive),
+            ("network", step.network.is_some()),
             ("retry", step.retry.is_some()),
             ("attempt_timeout", step.attempt_timeout.is_some()),
             ("budget", step.budget.is_some()),

@@ -35,6 +35,7 @@ pub(super) fn step_with(id: &str, depends_on: &[&str], arguments: Value) -> Step
         timeout: None,
         attempt_timeout: None,
         exclusive: false,
+        network: None,
         verbatim: Vec::new(),
         retry: None,
         on_error: Default::default(),

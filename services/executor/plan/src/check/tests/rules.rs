@@ -308,6 +308,7 @@ fn a_wait_has_no_fields_of_a_call() {
     let retry = Some(RetryPolicy { max_attempts: 2, backoff: Backoff::List(Vec::new()), ..RetryPolicy::default() });
     for (step, refused) in [
         (StepDraft { exclusive: true, ..signal() }, "exclusive: is for steps that call a tool"),
+        (StepDraft { network: Some("ci".into()), ..signal() }, "network: is for steps that call a tool"),
         (StepDraft { retry, ..signal() }, "retry: is for steps that call a tool"),
         (StepDraft { verbatim: vec!["a".into()], ..signal() }, "verbatim: is for steps that call a tool"),
         (StepDraft { attempt_timeout: Some(Duration::from_secs(1)), ..signal() }, "attempt_timeout: is for steps"),
@@ -454,6 +455,7 @@ fn a_step_with_a_plan_has_nothing_that_is_for_calls() {
     let good = StepDraft { kind, ..step("child", &[]) };
     let wrong = StepDraft {
         exclusive: true,
+        network: Some("ci".into()),
         verbatim: vec!["x".into()],
         output_schema: Some(json!({})),
         preconditions: vec![CheckDraft { condition: "true".into(), ..CheckDraft::default() }],
@@ -462,7 +464,8 @@ fn a_step_with_a_plan_has_nothing_that_is_for_calls() {
     assert!(Plan::new(draft(vec![good])).is_ok());
     let refused = Plan::new(draft(vec![wrong])).unwrap_err().violations;
     let fields: Vec<&str> = refused.iter().map(|violation| violation.field.as_str()).collect();
-    let expected = ["preconditions", "output_schema", "verbatim", "exclusive"].map(|field| format!("steps[0].{field}"));
+    let expected =
+        ["preconditions", "output_schema", "verbatim", "exclusive", "network"].map(|field| format!("steps[0].{field}"));
     assert_eq!(fields, expected);
     assert!(refused.iter().all(|violation| violation.message.contains("this one carries out a plan")));
 }

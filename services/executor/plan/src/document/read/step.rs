@@ -122,6 +122,7 @@ impl<'n> Reader<'n> {
         draft.attempt_timeout =
             fields.take(&mut self.report, "attempt_timeout").and_then(|value| self.duration(&value));
         draft.exclusive = fields.take(&mut self.report, "exclusive").is_some_and(|value| value.flag(&mut self.report));
+        draft.network = fields.take_exactly("network").map(|value| value.text(&mut self.report));
         draft.retry = fields.take(&mut self.report, "retry").and_then(|value| self.retry(&value));
         if let Some(on_error) = fields.take_exactly("on_error") {
             draft.on_error = self.on_error(&on_error);
@@ -172,6 +173,7 @@ pub(super) fn blank() -> StepDraft {
         fail_fast_groups: Vec::new(),
         attempt_timeout: None,
         exclusive: false,
+        network: None,
         verbatim: Vec::new(),
         retry: None,
         on_error: OnError::new(),

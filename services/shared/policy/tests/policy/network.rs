@@ -1,0 +1,95 @@
+//! The network of commands, which is decided apart from what they run.
+
+use belay_policy::Policies;
+
+use crate::{properties::with_entries, support::*};
+
+#[test]
+fn a_network_requires_approval_until_the_setting_or_a_rule_allows_it() {
+    let hosts = ["registry.npmjs.org", "pypi.org"];
+    for (text, verdict, rule) in [
+        ("{}", Prompt, "network"),
+        ("network: deny", Deny, "network"),
+        ("network: auto", Preview, "terminal_commands"),
+        ("{network: auto, terminal_commands: deny}", Deny, "terminal_commands"),
+        ("{network: auto, file_delete: auto, terminal_commands: auto}", Auto, "network"),
+        // A rule about programs says nothing of the network, and one about the network nothing of programs.
+        ("rules: [{id: npm, on: intent, programs: [npm], decide: auto}]", Prompt, "network"),
+        ("rules: [{id: net, on: intent, networks: [registries], decide: auto}]", Preview, "terminal_commands"),
+        ("rules: [{id: net, on: intent, networks: [other], decide: auto}]", Prompt, "network"),
+        ("rules: [{id: net, on: intent, programs: [pip], networks: [registries], decide: auto}]", Prompt, "network"),
+        ("{network: auto, rules: [{id: net, on: intent, networks: [registries], decide: deny}]}", Deny, "net"),
+        // To allow, a rule names every host; to prompt or to deny, one is enough.
+        ("rules: [{id: net, on: intent, hosts: ['*.npmjs.org'], decide: auto}]", Prompt, "network"),
+        (
+            "rules: [{id: net, on: intent, hosts: ['*.npmjs.org', pypi.org], decide: auto}]",
+            Preview,
+            "terminal_commands",
+        ),
+        ("{network: auto, rules: [{id: net, on: intent, hosts: [pypi.org], decide: deny}]}", Deny, "net"),
+        (
+            "{network: auto, rules: [{id: net, on: intent, hosts: [example.com], decide: deny}]}",
+            Preview,
+            "terminal_commands",
+        ),
+    ] {
+        let (decision, _) = connected(&policy(text), "npm ci", "registries", &hosts);
+        assert_eq!(brief(&decision), (verdict, rule), "{text}");
+    }
+}
+
+#[test]
+fn a_command_without_a_network_meets_no_rule_about_networks() {
+    let denies = policy("{network: deny, rules: [{id: net, on: intent, networks: [registries], decide: deny}]}");
+    assert_eq!(brief(&command(&denies, "npm ci")), (Preview, "terminal_commands"));
+}
+
+#[test]
+fn the_rules_that_are_suggested_allow_this_program_this_profile() {
+    for text in [
+        "network: prompt\nrules:\n",
+        "terminal_commands: deny\nrules:\n",
+        "network: deny\nterminal_commands: deny\nrules:\n",
+    ] {
+        let (_, entries) =
+            connected(&policy(text.trim_end_matches("rules:\n")), "npm ci", "registries", &["registry.npmjs.org"]);
+        assert!(entries[0].contains("networks: [\"registries\"]"), "{entries:?}");
+        let after = with_entries(text, &entries);
+        let verdict = |words, profile| connected(&after, words, profile, &["registry.npmjs.org"]).0.verdict;
+        assert!(verdict("npm ci", "registries") < Prompt, "{text}: {entries:?}");
+        assert!(verdict("npm ci", "other") >= Prompt && verdict("pip install", "registries") >= Prompt);
+    }
+    // No rule helps where one decides against it, nor for a program of the workspace.
+    let against = policy("rules: [{id: net, on: intent, networks: [registries], decide: deny}]");
+    assert!(connected(&against, "npm ci", "registries", &["pypi.org"]).1.is_empty());
+    assert!(connected(&policy("{}"), "./build", "registries", &["pypi.org"]).1.is_empty());
+}
+
+#[test]
+fn rules_about_networks_have_examples_and_are_checked() {
+    let tried = "rules: [{id: net, on: intent, networks: [registries], hosts: ['*.npmjs.org'], decide: auto, \
+                 match: [{network: registries, hosts: [registry.npmjs.org]}], not_match: [{network: other}, {hosts: [pypi.org]}]}]";
+    drop(policy(tried));
+    for (text, expected) in [
+        (
+            "rules: [{id: n, on: intent, networks: [a], decide: preview}]",
+            "rules[0].decide: what a command does on a network",
+        ),
+        (
+            "rules: [{id: n, on: effect, networks: [a], decide: deny}]",
+            "rules[0].networks: belongs to rules `on: intent`",
+        ),
+        ("rules: [{id: n, on: effect, hosts: [a], decide: deny}]", "rules[0].hosts: belongs to rules `on: intent`"),
+        ("rules: [{id: n, on: intent, networks: [], decide: deny}]", "rules[0].networks"),
+        ("rules: [{id: n, on: intent, hosts: ['a[b'], decide: deny}]", "rules[0].hosts[0]: is not a valid glob"),
+        ("network: maybe", "network: "),
+        ("rules: [{id: network, on: intent, decide: deny}]", "rules[0].id: `network` is the id of a built-in rule"),
+        (
+            "rules: [{id: n, on: intent, networks: [a], decide: deny, match: [{network: b}]}]",
+            "rules[0].match[0]: the rule `n` does not match this example",
+        ),
+    ] {
+        let found: Vec<String> = Policies::from_yaml(text).unwrap_err().iter().map(ToString::to_string).collect();
+        assert!(found.iter().any(|line| line.contains(expected)), "{text}: {found:?}");
+    }
+}

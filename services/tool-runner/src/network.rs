@@ -1,0 +1,120 @@
+//! The network profiles that calls ask for. Pure.
+
+use std::sync::Arc;
+
+use belay_network::{HostPattern, Profile, Profiles};
+
+use crate::Recovery;
+
+/// Why a call cannot have the network that it asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NetworkProblem {
+    /// Its tool runs no command.
+    NoCommand,
+    /// There is no profile of this name.
+    NoProfile {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+}
+
+impl NetworkProblem {
+    /// The problem, and what to do, after the name of the field.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Self::NoCommand => "is for steps whose tool runs a command, and this one runs none: remove it".to_owned(),
+            Self::NoProfile { name, known } => format!(
+                "`{}` is not a network profile of the runner's settings: use one of {}, or ask the operator for another",
+                name.escape_debug(),
+                known.join(", ")
+            ),
+        }
+    }
+}
+
+/// The profile of this name; `None` when it has nothing beyond loopback.
+///
+/// # Errors
+/// [`NetworkProblem::NoProfile`].
+pub(crate) fn find(profiles: &Profiles, name: &str) -> Result<Option<Arc<Profile>>, NetworkProblem> {
+    match profiles.find(name) {
+        Some(profile) if profile.is_closed() => Ok(None),
+        Some(profile) => Ok(Some(Arc::new(profile.clone()))),
+        None => {
+            let known = profiles.iter().map(|profile| profile.name.clone()).collect();
+            Err(NetworkProblem::NoProfile { name: name.to_owned(), known })
+        }
+    }
+}
+
+/// The recovery of a call of a tool: what a command did on a network cannot be discarded, so it never runs again automatically, unless the operator says of the
+/// profile that commands only fetch.
+pub(crate) fn recovery(of_tool: Recovery, network: Option<&Profile>) -> Recovery {
+    match network {
+        Some(profile) if !profile.fetch_only => Recovery::Manual,
+        Some(_) | None => of_tool,
+    }
+}
+
+/// The hosts of a profile, as policies see them: each once, in the order of its rules, then the services of this machine.
+pub(crate) fn hosts(profile: &Profile) -> Vec<String> {
+    let mut hosts: Vec<String> = Vec::new();
+    let named = profile.rules.iter().map(|rule| HostPattern::to_string(&rule.host));
+    let services = profile.host_services.iter().map(|(address, _)| address.to_string());
+    for host in named.chain(services) {
+        if !hosts.contains(&host) {
+            hosts.push(host);
+        }
+    }
+    hosts
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_network::{DraftProfile, DraftRule};
+
+    use super::*;
+
+    fn profiles() -> Profiles {
+        let rule = |host: &str| DraftRule { host: host.to_owned(), ..DraftRule::default() };
+        let draft = DraftProfile {
+            name: "ci".to_owned(),
+            rules: vec![rule("a.example.com"), rule("*.b.example.com"), rule("a.example.com")],
+            host_services: vec!["127.0.0.1:5432".to_owned()],
+            ..DraftProfile::default()
+        };
+        Profiles::new(&[draft]).unwrap()
+    }
+
+    // B-33: a call that had a network is never run again automatically, unless its profile only fetches.
+    #[test]
+    fn a_call_with_a_network_is_not_repeated_unless_its_profile_only_fetches() {
+        let profiles = profiles();
+        let (ci, registries) = (profiles.find("ci").unwrap(), profiles.find("registries").unwrap());
+        for of_tool in [Recovery::ReadOnly, Recovery::Idempotent, Recovery::Transactional, Recovery::Manual] {
+            assert_eq!(recovery(of_tool, None), of_tool);
+            assert_eq!(recovery(of_tool, Some(ci)), Recovery::Manual);
+            assert_eq!(recovery(of_tool, Some(registries)), of_tool);
+        }
+    }
+
+    #[test]
+    fn a_profile_is_found_by_its_name_and_a_closed_one_is_no_network() {
+        let profiles = profiles();
+        assert_eq!(find(&profiles, "ci").unwrap().unwrap().name, "ci");
+        assert_eq!((find(&profiles, "none"), find(&profiles, "loopback")), (Ok(None), Ok(None)));
+        let problem = find(&profiles, "cii").unwrap_err().message();
+        assert!(
+            problem.contains("`cii`") && problem.contains("ci, git-https, loopback, none, registries"),
+            "{problem}"
+        );
+    }
+
+    #[test]
+    fn a_policy_sees_each_host_once() {
+        let profiles = profiles();
+        assert_eq!(hosts(profiles.find("ci").unwrap()), ["a.example.com", "*.b.example.com", "127.0.0.1:5432"]);
+    }
+}
