@@ -8,6 +8,7 @@ use crate::{
     layer::Layer,
     limits::Limits,
     mounts::Mount,
+    network::SocketAddresses,
     scratch::Scratch,
     wire::{wire_enum, wire_struct},
 };
@@ -70,6 +71,8 @@ pub(crate) struct Invocation {
     pub(crate) asks: bool,
     /// Whether it gets a file for its outputs, which [`Message::Outputs`] hands to the runner.
     pub(crate) outputs: bool,
+    /// The addresses of the sockets in its network namespace, which [`Message::Socket`] hands to the runner. `None`: it has no network.
+    pub(crate) network: Option<SocketAddresses>,
 }
 
 wire_struct!(Invocation {
@@ -86,6 +89,7 @@ wire_struct!(Invocation {
     timeout,
     asks,
     outputs,
+    network,
 });
 
 /// A command with the sandbox that it runs in.
@@ -151,6 +155,8 @@ pub(crate) enum Message {
     Probed(Vec<LayerProbe>),
     /// The file for the outputs of the command is attached.
     Outputs,
+    /// The next socket of the command's network is attached.
+    Socket,
 }
 
 wire_enum!(Message {
@@ -161,6 +167,7 @@ wire_enum!(Message {
     4 = Probed(layers),
     5 = Outputs,
     6 = Armed,
+    7 = Socket,
 });
 
 /// A probed layer.

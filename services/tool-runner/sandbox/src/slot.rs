@@ -128,6 +128,7 @@ impl Slot {
     pub(crate) fn run(mut self, call: Invocation, released: ReleasedOnExit) -> Result<RunningCommand, NotStarted> {
         let control = &mut self.control;
         self.launched.release_on_exit(released);
+        let addresses = call.network.clone();
         let pipe = || io::pipe().map_err(|source| LaunchError::launcher("creating a pipe", source));
         let asking = if call.asks { Some((pipe()?, pipe()?)) } else { None };
         tell(control, &Request::Run(call), None)?;
@@ -144,12 +145,15 @@ impl Slot {
         // Launcher and init write concurrently, so the messages of init, even its last, may arrive before its pidfd.
         let was_armed = self.ready.is_some();
         let (mut init, mut enforced, mut ended, mut outputs) = (self.ready.map(|ready| ready.init), None, None, None);
+        let mut sockets = Vec::new();
         while init.is_none() || enforced.is_none() {
             match receive(control).map_err(|source| LaunchError::launcher("reading from the launcher", source))? {
                 Some((Message::Init, Some(pidfd))) => init = Some(KillHandle::new(pidfd)),
                 Some((Message::Armed, _)) => {}
                 Some((Message::Started(what), _)) => enforced = Some(what),
                 Some((Message::Outputs, Some(file))) => outputs = Some(File::from(file)),
+                // Without a descriptor it was lost on the way: this process has none left.
+                Some((Message::Socket, Some(socket))) => sockets.push(socket),
                 Some((Message::Ended(how), _)) => ended = Some(how),
                 Some((Message::Failed(failure), _)) => {
                     // Its mounts are removed with it, so the caller can retry at once.
@@ -163,12 +167,14 @@ impl Slot {
             }
         }
         let (Some(kill), Some(enforced)) = (init, enforced) else { return Err(NotStarted::Lost) };
+        let network = addresses.map(|addresses| addresses.sort(sockets).ok_or(NotStarted::Lost)).transpose()?;
         Ok(RunningCommand {
             stdout: Some(self.stdout),
             stderr: Some(self.stderr),
             questions,
             answers,
             outputs,
+            network,
             enforced,
             was_armed,
             kill,

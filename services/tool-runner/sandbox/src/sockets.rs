@@ -1,0 +1,48 @@
+//! Init's part in the network of a command: makes its sockets, and hands them to the runner.
+
+use std::{
+    io,
+    net::SocketAddr,
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::net::UnixStream,
+    },
+};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
+
+use crate::{
+    connection::send_message,
+    layer::Layer,
+    network::SocketAddresses,
+    protocol::{Context as _, Failure, Message},
+};
+
+/// How many connections may wait until they are accepted.
+const BACKLOG: i32 = 1024;
+
+/// Makes each socket, in the order that [`SocketAddresses::sort`] expects, and hands it to the runner. This process keeps none, so the command cannot inherit any.
+pub(crate) fn hand_over(addresses: &SocketAddresses, runner: &UnixStream) -> Result<(), Failure> {
+    let hand = |address: SocketAddr, kind: SocketType| -> Result<(), Failure> {
+        let socket = open(address, kind)
+            .at(Layer::Network, || format!("making the socket at {address} in the namespace of the command"))?;
+        send_message(runner, &Message::Socket, socket.as_fd())
+            .at(Layer::Network, || format!("handing the socket at {address} to the runner"))
+    };
+    addresses.listen.iter().try_for_each(|address| hand(*address, SocketType::STREAM))?;
+    addresses.name_server.iter().try_for_each(|address| {
+        hand(*address, SocketType::DGRAM)?;
+        hand(*address, SocketType::STREAM)
+    })
+}
+
+/// A socket at this address, which listens if it is one of TCP. Without SO_REUSEADDR and SO_REUSEPORT no socket of the command gets the address as well.
+fn open(address: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    bind(&socket, &address)?;
+    if kind == SocketType::STREAM {
+        listen(&socket, BACKLOG)?;
+    }
+    Ok(socket)
+}
