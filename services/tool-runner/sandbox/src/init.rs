@@ -22,7 +22,7 @@ use crate::{
     connection::send_message,
     ended::{CommandEnd, End, Usage},
     error::KILLED,
-    handover::{self, Handover},
+    handover::{self, CallPipes, Handover},
     host_ids::HostIds,
     layer::Layer,
     protocol::{Armed, Command, Context as _, Failure, Message},
@@ -106,7 +106,9 @@ fn start(
 
     let handed_over = handover::receive(&mut link).at(Layer::Launcher, || "reading the command".to_owned())?;
     drop(link);
-    let Some(Handover { call, mut sources, asking }) = handed_over else { return Ok(None) };
+    let Some(Handover { call, mut sources, pipes: CallPipes { asking, received } }) = handed_over else {
+        return Ok(None);
+    };
     if takes_all {
         sources = sources::take_for_call(&call, &mut owners)?;
     }
@@ -117,9 +119,9 @@ fn start(
         hand_over_outputs(runner).at(Layer::View, || "making the file for outputs".to_owned())?;
     }
     let has_loopback = loopback.is_ok();
-    if let Some(addresses) = &call.network {
+    if let Some((addresses, received)) = call.sockets.as_ref().zip(received) {
         loopback.at(Layer::Network, || "bringing up the loopback interface".to_owned())?;
-        sockets::hand_over(addresses, runner)?;
+        sockets::hand_over(addresses, runner, PipeReader::from(received))?;
     }
     let process_limit = limit_processes(armed.limits.processes);
 

@@ -128,7 +128,7 @@ impl NamespaceLauncher {
         if let Some(network) = &network {
             network.check_mounts(settings.mounts.iter().chain(&mounts))?;
         }
-        let network = network.map(|network| {
+        let sockets = network.map(|network| {
             let (addresses, variables) = network.into_parts();
             env.extend(variables);
             addresses
@@ -183,7 +183,7 @@ impl NamespaceLauncher {
             timeout,
             asks,
             outputs,
-            network,
+            sockets,
         };
         Ok((armed, call))
     }

@@ -54,6 +54,7 @@ mod seccomp;
 mod self_test;
 mod settings;
 mod slot;
+mod socket_receipt;
 mod sockets;
 mod sources;
 mod spec;

@@ -56,7 +56,7 @@ pub(crate) const RESOLVER_FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/nsswitch
 impl CommandNetwork {
     /// Checks the addresses.
     pub(crate) fn check(&self) -> Result<(), LaunchError> {
-        let sockets = self.listen.len() + if self.name_server.is_some() { 2 } else { 0 };
+        let sockets = count(&self.listen, self.name_server);
         if sockets > MAX_SOCKETS {
             let problem =
                 format!("needs {sockets} sockets: at most {MAX_SOCKETS} are made, two of them for a name server");
@@ -110,6 +110,11 @@ impl CommandNetwork {
 }
 
 impl SocketAddresses {
+    /// How many sockets they take.
+    pub(crate) fn count(&self) -> usize {
+        count(&self.listen, self.name_server)
+    }
+
     /// The sockets by their purpose, from all of them in the order in which they are made: the listeners, then those of the name server, UDP first. `None`: there
     /// are too few or too many.
     pub(crate) fn sort(&self, sockets: Vec<OwnedFd>) -> Option<NetworkSockets> {
@@ -122,6 +127,10 @@ impl SocketAddresses {
         let complete = listeners.len() == self.listen.len() && sockets.next().is_none();
         complete.then_some(NetworkSockets { listeners, name_server })
     }
+}
+
+fn count(listen: &[SocketAddr], name_server: Option<SocketAddr>) -> usize {
+    listen.len() + if name_server.is_some() { 2 } else { 0 }
 }
 
 /// Whether an address stands for all of IPv4.

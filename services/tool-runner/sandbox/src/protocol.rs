@@ -21,7 +21,8 @@ pub(crate) enum Request {
     Run(Invocation),
     /// Probe each layer, for a service user with these ids.
     Probe(u32, u32),
-    /// An end of a pipe over which the command asks, which comes with it: that of the answers, then that of the questions.
+    /// An end of a pipe, which comes with it: for a command that asks that of the answers, then that of the questions; for one with sockets that of their
+    /// receipt.
     Pipe,
     /// The command's time limit stands still from now on.
     StopTimer,
@@ -71,8 +72,9 @@ pub(crate) struct Invocation {
     pub(crate) asks: bool,
     /// Whether it gets a file for its outputs, which [`Message::Outputs`] hands to the runner.
     pub(crate) outputs: bool,
-    /// The addresses of the sockets in its network namespace, which [`Message::Socket`] hands to the runner. `None`: it has no network.
-    pub(crate) network: Option<SocketAddresses>,
+    /// The addresses of the sockets in its network namespace, which [`Message::Socket`] hands to the runner: a request with the end of a pipe follows, from
+    /// which init reads a byte once all are received. `None`: there are none.
+    pub(crate) sockets: Option<SocketAddresses>,
 }
 
 wire_struct!(Invocation {
@@ -89,7 +91,7 @@ wire_struct!(Invocation {
     timeout,
     asks,
     outputs,
-    network,
+    sockets,
 });
 
 /// A command with the sandbox that it runs in.
@@ -110,7 +112,7 @@ impl<'a> Command<'a> {
 pub(crate) enum ToInit {
     /// A mount that the launcher has taken as root, which comes with it.
     Mount(TakenMount),
-    /// An end of a pipe over which the command asks, as in [`Request::Pipe`].
+    /// An end of a pipe, as in [`Request::Pipe`].
     Pipe,
     Go,
 }

@@ -184,7 +184,7 @@ pub struct RunningCommand {
     pub answers: Option<PipeWriter>,
     /// The file with its outputs, until it is taken; `None` for one that may not have any. It is complete once no process of the command is left.
     pub outputs: Option<File>,
-    pub(crate) network: Option<NetworkSockets>,
+    pub(crate) sockets: Option<NetworkSockets>,
     pub(crate) enforced: EnforcedParts,
     pub(crate) was_armed: bool,
     pub(crate) kill: KillHandle,
@@ -217,7 +217,7 @@ impl RunningCommand {
     /// The sockets in its network namespace, once; `None` for a command without a network.
     #[must_use]
     pub fn take_sockets(&mut self) -> Option<NetworkSockets> {
-        self.network.take()
+        self.sockets.take()
     }
 
     /// A handle to kill it.

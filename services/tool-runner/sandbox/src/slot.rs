@@ -18,10 +18,12 @@ use crate::{
     ended::{CommandEnd, End},
     error::LaunchError,
     freshness::Fingerprint,
+    layer::Layer,
     protocol::{Armed, Failure, Invocation, Message, Request},
     role,
     running::{KillHandle, LauncherProcess, ReleasedOnExit, RunningCommand},
     settings::Settings,
+    socket_receipt::SocketReceipt,
     spec::TIMEOUT_EXPIRED,
     sys::SignalsBlocked,
     wire::frame,
@@ -128,9 +130,11 @@ impl Slot {
     pub(crate) fn run(mut self, call: Invocation, released: ReleasedOnExit) -> Result<RunningCommand, NotStarted> {
         let control = &mut self.control;
         self.launched.release_on_exit(released);
-        let addresses = call.network.clone();
         let pipe = || io::pipe().map_err(|source| LaunchError::launcher("creating a pipe", source));
         let asking = if call.asks { Some((pipe()?, pipe()?)) } else { None };
+        let receipt = call.sockets.clone().map(SocketReceipt::new).transpose();
+        let (mut receipt, received) =
+            receipt.map_err(|source| LaunchError::launcher("creating a pipe", source))?.unzip();
         tell(control, &Request::Run(call), None)?;
         let (answers, questions) = match asking {
             None => (None, None),
@@ -141,19 +145,27 @@ impl Slot {
                 (Some(answers), Some(questions))
             }
         };
+        if let Some(received) = received {
+            tell(control, &Request::Pipe, Some(received.as_fd()))?;
+        }
 
         // Launcher and init write concurrently, so the messages of init, even its last, may arrive before its pidfd.
         let was_armed = self.ready.is_some();
         let (mut init, mut enforced, mut ended, mut outputs) = (self.ready.map(|ready| ready.init), None, None, None);
-        let mut sockets = Vec::new();
         while init.is_none() || enforced.is_none() {
             match receive(control).map_err(|source| LaunchError::launcher("reading from the launcher", source))? {
                 Some((Message::Init, Some(pidfd))) => init = Some(KillHandle::new(pidfd)),
                 Some((Message::Armed, _)) => {}
                 Some((Message::Started(what), _)) => enforced = Some(what),
                 Some((Message::Outputs, Some(file))) => outputs = Some(File::from(file)),
-                // Without a descriptor it was lost on the way: this process has none left.
-                Some((Message::Socket, Some(socket))) => sockets.push(socket),
+                Some((Message::Socket, socket)) => {
+                    let receipt = receipt.as_mut().ok_or(NotStarted::Lost)?;
+                    receipt.take(socket).map_err(|source| LaunchError::Layer {
+                        layer: Layer::Network,
+                        doing: "receiving a socket of the command".to_owned(),
+                        source,
+                    })?;
+                }
                 Some((Message::Ended(how), _)) => ended = Some(how),
                 Some((Message::Failed(failure), _)) => {
                     // Its mounts are removed with it, so the caller can retry at once.
@@ -167,14 +179,14 @@ impl Slot {
             }
         }
         let (Some(kill), Some(enforced)) = (init, enforced) else { return Err(NotStarted::Lost) };
-        let network = addresses.map(|addresses| addresses.sort(sockets).ok_or(NotStarted::Lost)).transpose()?;
+        let sockets = receipt.map(|receipt| receipt.into_sockets().ok_or(NotStarted::Lost)).transpose()?;
         Ok(RunningCommand {
             stdout: Some(self.stdout),
             stderr: Some(self.stderr),
             questions,
             answers,
             outputs,
-            network,
+            sockets,
             enforced,
             was_armed,
             kill,

@@ -1,7 +1,9 @@
 //! Init's part in the network of a command: makes its sockets, and hands them to the runner.
+//!
+//! Init has all capabilities in the namespace, so ports below 1024 are no exception. The command has none.
 
 use std::{
-    io,
+    io::{self, PipeReader, Read as _},
     net::SocketAddr,
     os::{
         fd::{AsFd as _, OwnedFd},
@@ -13,6 +15,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_w
 
 use crate::{
     connection::send_message,
+    error::KILLED,
     layer::Layer,
     network::SocketAddresses,
     protocol::{Context as _, Failure, Message},
@@ -21,8 +24,13 @@ use crate::{
 /// How many connections may wait until they are accepted.
 const BACKLOG: i32 = 1024;
 
-/// Makes each socket, in the order that [`SocketAddresses::sort`] expects, and hands it to the runner. This process keeps none, so the command cannot inherit any.
-pub(crate) fn hand_over(addresses: &SocketAddresses, runner: &UnixStream) -> Result<(), Failure> {
+/// Makes each socket, in the order that [`SocketAddresses::sort`] expects, hands it to the runner, and waits until the runner has all. This process keeps none,
+/// so the command cannot inherit any.
+pub(crate) fn hand_over(
+    addresses: &SocketAddresses,
+    runner: &UnixStream,
+    mut received: PipeReader,
+) -> Result<(), Failure> {
     let hand = |address: SocketAddr, kind: SocketType| -> Result<(), Failure> {
         let socket = open(address, kind)
             .at(Layer::Network, || format!("making the socket at {address} in the namespace of the command"))?;
@@ -33,7 +41,15 @@ pub(crate) fn hand_over(addresses: &SocketAddresses, runner: &UnixStream) -> Res
     addresses.name_server.iter().try_for_each(|address| {
         hand(*address, SocketType::DGRAM)?;
         hand(*address, SocketType::STREAM)
-    })
+    })?;
+    if addresses.count() == 0 {
+        return Ok(());
+    }
+    match received.read(&mut [0]).at(Layer::Network, || "waiting for the receipt of the sockets".to_owned())? {
+        // The runner has given up, or is gone.
+        0 => Err(Failure::Layer(Layer::Network, "the sockets were not received".to_owned(), KILLED)),
+        _ => Ok(()),
+    }
 }
 
 /// A socket at this address, which listens if it is one of TCP. Without SO_REUSEADDR and SO_REUSEPORT no socket of the command gets the address as well.

@@ -120,7 +120,7 @@ impl BaseView {
                 .at(Layer::Workspace, || "mounting the staging directory".to_owned())?;
         }
         folders::mount_all(scaffold, root, self.mounted, &sources.mounts)?;
-        if let Some(server) = command.call.network.as_ref().and_then(|network| network.name_server) {
+        if let Some(server) = command.call.sockets.as_ref().and_then(|sockets| sockets.name_server) {
             names::ask(root, server.ip()).at(Layer::View, || format!("naming the name server {}", server.ip()))?;
         }
 
