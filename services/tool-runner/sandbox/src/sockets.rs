@@ -4,7 +4,7 @@
 
 use std::{
     io::{self, PipeReader, Read as _},
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     os::{
         fd::{AsFd as _, OwnedFd},
         unix::net::UnixStream,
@@ -19,6 +19,7 @@ use crate::{
     layer::Layer,
     network::SocketAddresses,
     protocol::{Context as _, Failure, Message},
+    sys,
 };
 
 /// How many connections may wait until they are accepted.
@@ -37,6 +38,14 @@ pub(crate) fn hand_over(
         send_message(runner, &Message::Socket, socket.as_fd())
             .at(Layer::Network, || format!("handing the socket at {address} to the runner"))
     };
+    if let Some(IpAddr::V4(address)) = addresses.name_server.map(|server| server.ip())
+        && address != Ipv4Addr::LOCALHOST
+    {
+        // The C library regards 127.0.0.1 as no address of an interface. With that alone it resolves nothing for a program that asks for addresses of
+        // IPv4 where the machine has such a one (AI_ADDRCONFIG).
+        sys::add_loopback_address(address)
+            .at(Layer::Network, || format!("giving the loopback interface the address {address}"))?;
+    }
     addresses.listen.iter().try_for_each(|address| hand(*address, SocketType::STREAM))?;
     addresses.name_server.iter().try_for_each(|address| {
         hand(*address, SocketType::DGRAM)?;

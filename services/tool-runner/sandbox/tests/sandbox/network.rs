@@ -66,6 +66,7 @@ fn sockets(running: &mut RunningCommand) -> NetworkSockets {
 fn output(mut running: RunningCommand) -> String {
     let (outcome, output) = running.collect(OutputCaps::default()).unwrap();
     assert_eq!(outcome.status, Status::Exited(0), "{}{}", output.stdout.text(), output.stderr.text());
+    running.tear_down().unwrap();
     output.stdout.text()
 }
 
@@ -198,7 +199,7 @@ fn programs_resolve_names_by_the_name_server() {
     let fixture = Fixture::new();
     let script = format!(
         "cat /etc/resolv.conf; grep hosts: /etc/nsswitch.conf; getent ahostsv4 known.example; getent hosts other.example; echo $?; \
-         {PROGRAM} --in-the-network talk known.example:443 ask {NAME_SERVER} stop; : > /etc/resolv.conf || echo read-only"
+         {PROGRAM} --in-the-network talk known.example:443 ask {NAME_SERVER} stop; (: > /etc/resolv.conf) || echo read-only"
     );
     let mut spec = with_network(fixture.script(&script), &["0.0.0.0:443"], Some(NAME_SERVER));
     spec.mounts.push(program());
@@ -392,7 +393,8 @@ fn a_command_takes_no_address_and_changes_no_interface() {
     ];
     let listen = [PROXY, "0.0.0.0:8443", "0.0.0.0:443"];
     let mut running = launch(with_network(client(fixture.read_only(), &what), &listen, Some(NAME_SERVER)));
-    let answering = answer(sockets(&mut running).listeners.remove(0), "proxy");
+    let mut held = sockets(&mut running);
+    let answering = answer(held.listeners.remove(0), "proxy");
     let expected = [
         // TCP, then UDP: nothing but the name server has a socket of UDP.
         "EADDRINUSE bound",
