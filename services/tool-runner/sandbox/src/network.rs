@@ -93,9 +93,10 @@ impl CommandNetwork {
         let covers = |mount: &&Mount| RESOLVER_FILES.iter().any(|file| mount.target == Path::new(file));
         match mounts.find(covers).filter(|_| self.name_server.is_some()) {
             Some(mount) => Err(LaunchError::spec(
-                "mounts",
+                "network.name_server",
                 format!(
-                    "`{}` covers a file by which a command finds the name server of its network: remove that mount, or run the command without a network",
+                    "would not be asked, because `{}` of the host is mounted over `{}`: remove that mount, or run the command without a network",
+                    mount.source.display(),
                     mount.target.display()
                 ),
             )),
@@ -228,7 +229,7 @@ mod tests {
         let mounts = [at("/etc/hosts"), at("/etc/resolv.conf")];
         let with_server = network(&[], Some("127.77.0.1:53"));
         let why = with_server.check_mounts(mounts.iter()).unwrap_err().to_string();
-        assert!(why.starts_with("mounts: `/etc/resolv.conf`"), "{why}");
+        assert!(why.starts_with("network.name_server: ") && why.contains("`/etc/resolv.conf`"), "{why}");
         assert!(with_server.check_mounts(mounts[..1].iter()).is_ok());
         assert!(network(&["0.0.0.0:80"], None).check_mounts(mounts.iter()).is_ok());
     }

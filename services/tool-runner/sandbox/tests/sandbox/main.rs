@@ -12,6 +12,7 @@ mod isolation;
 mod machine;
 mod network;
 mod network_client;
+mod network_names;
 mod offline;
 mod outputs;
 mod overlay;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         outputs::TESTS,
         isolation::TESTS,
         network::TESTS,
+        network_names::TESTS,
         overlay::TESTS,
         endings::TESTS,
         slots::TESTS,

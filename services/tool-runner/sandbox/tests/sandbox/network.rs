@@ -24,8 +24,6 @@ pub(crate) const TESTS: &[Test] = tests![
     a_command_talks_to_each_listener,
     a_listener_of_ipv6_is_reached,
     eighty_sockets_arrive_in_their_order,
-    the_name_server_is_asked_by_udp_and_tcp,
-    programs_resolve_names_by_the_name_server,
     no_socket_is_inherited,
     nothing_else_is_reached,
     a_command_without_a_network_sees_none,
@@ -37,16 +35,15 @@ pub(crate) const TESTS: &[Test] = tests![
     sandboxes_that_wait_serve_commands_with_a_network,
     its_variables_take_precedence,
     wrong_addresses_are_refused_by_field,
-    a_mount_cannot_choose_the_name_server,
     a_runner_without_descriptors_starts_nothing,
     the_certificates_of_the_host_are_shown,
 ];
 
-const PROXY: &str = "127.77.0.1:21080";
+pub(crate) const PROXY: &str = "127.77.0.1:21080";
 
-const NAME_SERVER: &str = "127.77.0.1:53";
+pub(crate) const NAME_SERVER: &str = "127.77.0.1:53";
 
-fn network(listen: &[&str], name_server: Option<&str>) -> CommandNetwork {
+pub(crate) fn network(listen: &[&str], name_server: Option<&str>) -> CommandNetwork {
     CommandNetwork {
         listen: listen.iter().map(|address| address.parse().unwrap()).collect(),
         name_server: name_server.map(|address| address.parse().unwrap()),
@@ -54,16 +51,16 @@ fn network(listen: &[&str], name_server: Option<&str>) -> CommandNetwork {
     }
 }
 
-fn with_network(spec: Spec, listen: &[&str], name_server: Option<&str>) -> Spec {
+pub(crate) fn with_network(spec: Spec, listen: &[&str], name_server: Option<&str>) -> Spec {
     Spec { network: Some(network(listen, name_server)), ..spec }
 }
 
-fn sockets(running: &mut RunningCommand) -> NetworkSockets {
+pub(crate) fn sockets(running: &mut RunningCommand) -> NetworkSockets {
     running.take_sockets().expect("the command has a network")
 }
 
 /// Expects success, and returns the output.
-fn output(mut running: RunningCommand) -> String {
+pub(crate) fn output(mut running: RunningCommand) -> String {
     let (outcome, output) = running.collect(OutputCaps::default()).unwrap();
     assert_eq!(outcome.status, Status::Exited(0), "{}{}", output.stdout.text(), output.stderr.text());
     running.tear_down().unwrap();
@@ -72,11 +69,11 @@ fn output(mut running: RunningCommand) -> String {
 
 /// Accepts one connection, reads what it says, and answers with the local address of the connection, this name, and what was said. A thread accepts, so that
 /// a command that does not connect fails its test.
-fn answer(listener: TcpListener, name: &'static str) -> thread::JoinHandle<()> {
+pub(crate) fn answer(listener: TcpListener, name: &'static str) -> thread::JoinHandle<()> {
     thread::spawn(move || answer_one(&listener, name))
 }
 
-fn answer_one(listener: &TcpListener, name: &str) {
+pub(crate) fn answer_one(listener: &TcpListener, name: &str) {
     let (mut stream, _) = listener.accept().unwrap();
     let mut said = String::new();
     stream.read_to_string(&mut said).unwrap();
@@ -130,90 +127,6 @@ fn eighty_sockets_arrive_in_their_order() {
     let answering = thread::spawn(move || sockets.listeners.iter().for_each(|listener| answer_one(listener, "n")));
     let expected: String = addresses.iter().map(|address| format!("{address} n {address}\n")).collect();
     assert_eq!(output(running), expected);
-    answering.join().unwrap();
-}
-
-fn the_name_server_is_asked_by_udp_and_tcp() {
-    let fixture = Fixture::new();
-    let spec = client(fixture.read_only(), &["ask", NAME_SERVER, "question", "talk", NAME_SERVER]);
-    let mut running = launch(with_network(spec, &[], Some(NAME_SERVER)));
-    let NetworkSockets { listeners, name_server } = sockets(&mut running);
-    assert!(listeners.is_empty());
-    let (udp, tcp) = name_server.unwrap();
-    let answering = thread::spawn(move || {
-        let mut question = [0; 512];
-        let (length, from) = udp.recv_from(&mut question).unwrap();
-        assert!(from.ip().is_loopback(), "{from}");
-        udp.send_to(&[&question[..length], b" answered"].concat(), from).unwrap();
-        answer_one(&tcp, "tcp");
-    });
-    assert_eq!(output(running), format!("question answered\n{NAME_SERVER} tcp {NAME_SERVER}\n"));
-    answering.join().unwrap();
-}
-
-/// Answers questions for the address of `known.example` with 127.78.0.5, and says of other names that they do not exist, until it is told to stop. Returns
-/// the names that were asked for.
-fn name_server(socket: UdpSocket) -> thread::JoinHandle<Vec<String>> {
-    thread::spawn(move || {
-        let mut names = Vec::new();
-        loop {
-            let mut question = [0; 512];
-            let (length, from) = socket.recv_from(&mut question).unwrap();
-            if &question[..length] == b"stop" {
-                socket.send_to(b"stopped", from).unwrap();
-                return names;
-            }
-            let (name, answer) = reply(&question[..length]);
-            names.push(name);
-            socket.send_to(&answer, from).unwrap();
-        }
-    })
-}
-
-/// The name that a question asks for, and the answer.
-fn reply(question: &[u8]) -> (String, Vec<u8>) {
-    let mut labels = Vec::new();
-    let mut at = 12;
-    while question[at] != 0 {
-        let end = at + 1 + usize::from(question[at]);
-        labels.push(String::from_utf8_lossy(&question[at + 1..end]).into_owned());
-        at = end;
-    }
-    let name = labels.join(".");
-    // The last label, which is empty, then the type and the class.
-    let asked = &question[12..at + 5];
-    let is_known = name == "known.example";
-    let is_for_ipv4 = asked[asked.len() - 4..] == [0, 1, 0, 1];
-    let answers = u8::from(is_known && is_for_ipv4);
-    // A response with recursion available; the code is that of success, or that there is no such name.
-    let header = [0x81, if is_known { 0x80 } else { 0x83 }, 0, 1, 0, answers, 0, 0, 0, 0];
-    let mut message = [&question[..2], &header, asked].concat();
-    if answers == 1 {
-        // The name of the question, an address of the internet, valid for 5 seconds, four bytes.
-        message.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 5, 0, 4, 127, 78, 0, 5]);
-    }
-    (name, message)
-}
-
-fn programs_resolve_names_by_the_name_server() {
-    let fixture = Fixture::new();
-    let script = format!(
-        "cat /etc/resolv.conf; grep hosts: /etc/nsswitch.conf; getent ahostsv4 known.example; getent hosts other.example; echo $?; \
-         {PROGRAM} --in-the-network talk known.example:443 ask {NAME_SERVER} stop; (: > /etc/resolv.conf) || echo read-only"
-    );
-    let mut spec = with_network(fixture.script(&script), &["0.0.0.0:443"], Some(NAME_SERVER));
-    spec.mounts.push(program());
-    let mut running = launch(spec);
-    let NetworkSockets { mut listeners, name_server: server } = sockets(&mut running);
-    let asked = name_server(server.unwrap().0);
-    let answering = answer(listeners.remove(0), "web");
-    let output = output(running);
-    let lines: Vec<&str> = output.lines().collect();
-    assert!(lines[0] == "nameserver 127.77.0.1" && lines[2] == "hosts: files dns", "{output}");
-    assert!(lines[3..6].iter().all(|line| line.starts_with("127.78.0.5 ")), "{output}");
-    assert_eq!(lines[6..], ["2", "127.78.0.5:443 web known.example:443", "stopped", "read-only"], "{output}");
-    let names = asked.join().unwrap();
-    assert!(names.iter().any(|name| name == "known.example") && names.iter().any(|name| name == "other.example"));
     answering.join().unwrap();
 }
 
@@ -485,22 +398,6 @@ fn wrong_addresses_are_refused_by_field() {
         let env = vec![(name.to_owned(), value.into())];
         assert!(field(CommandNetwork { env, ..CommandNetwork::default() }).starts_with("network.env."), "{name:?}");
     }
-}
-
-fn a_mount_cannot_choose_the_name_server() {
-    let fixture = Fixture::new();
-    std::fs::write(fixture.workspace.join("mine"), "nameserver 192.0.2.1\n").unwrap();
-    let mount =
-        Mount { source: fixture.workspace.join("mine"), target: "/etc/resolv.conf".into(), kind: MountKind::ReadOnly };
-    let spec = || with_network(fixture.script("cat /etc/resolv.conf"), &[], Some(NAME_SERVER));
-    let why = refusal(Spec { mounts: vec![mount.clone()], ..spec() }).to_string();
-    assert!(why.starts_with("mounts: `/etc/resolv.conf`"), "{why}");
-    let launcher = NamespaceLauncher::new(Settings { mounts: vec![mount], ..Settings::default() }).unwrap();
-    let why = launcher.launch(spec()).map(|_| "it was started").unwrap_err().to_string();
-    assert!(why.starts_with("mounts: `/etc/resolv.conf`"), "{why}");
-    // Without a name server there is nothing to choose.
-    let without = with_network(fixture.script("cat /etc/resolv.conf"), &[PROXY], None);
-    assert_eq!(succeed_by(&launcher, without), "nameserver 192.0.2.1\n");
 }
 
 /// The argument with which this binary runs [`without_descriptors`].
