@@ -2,20 +2,20 @@
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},
-    net::{SocketAddr, TcpListener, UdpSocket},
+    net::{SocketAddr, TcpListener},
     process::{Command, ExitCode},
     thread,
 };
 
 use belay_sandbox::{
-    CommandNetwork, LaunchError, Launcher as _, Mount, MountKind, NamespaceLauncher, NetworkSockets, OutputCaps,
-    RunningCommand, Settings, Spec, Status, self_test,
+    CommandNetwork, LaunchError, Launcher as _, NamespaceLauncher, NetworkSockets, OutputCaps, RunningCommand,
+    Settings, Spec, Status, self_test,
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::{
     harness::{Test, Verdict, tests},
-    network_client::{PROGRAM, client, program},
+    network_client::client,
     slots::{wait_for_sandboxes, warm},
     support::{Fixture, launch, launcher, refusal, succeed, succeed_by},
 };
