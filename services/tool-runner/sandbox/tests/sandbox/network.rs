@@ -415,12 +415,30 @@ pub(crate) fn without_descriptors() -> ExitCode {
     let fixture = Fixture::new();
     let addresses: Vec<String> = (1..=80).map(|port| format!("127.0.0.1:{port}")).collect();
     let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
-    let (workspace, upper) = fixture.staged();
-    let spec = Spec::new("sh", ["-c", "echo started > started"], workspace);
-    let error = launcher().launch(with_network(spec, &addresses, None)).map(|_| "it was started").unwrap_err();
-    assert!(error.is_lost() && error.to_string().contains("RLIMIT_NOFILE"), "{error}");
-    assert!(!upper.join("started").exists(), "no part of it has run");
-    assert_eq!(succeed(with_network(fixture.script("echo fewer"), &addresses[..20], None)), "fewer\n");
+    let start = |sockets: usize| {
+        let (workspace, upper) = fixture.staged();
+        let spec = Spec::new("sh", ["-c", "echo started > started"], workspace);
+        (launcher().launch(with_network(spec, &addresses[..sockets], None)), upper.join("started"))
+    };
+    // Somewhere in between only the last socket has no room.
+    let mut failed = 0;
+    for sockets in 20..=80 {
+        match start(sockets) {
+            (Ok(mut running), started) => {
+                assert_eq!(running.wait().unwrap().status, Status::Exited(0));
+                running.tear_down().unwrap();
+                assert!(started.exists());
+            }
+            (Err(error), started) => {
+                assert!(error.is_lost(), "{error}");
+                assert!(!started.exists(), "with {sockets} sockets no part of it has run");
+                failed += 1;
+            }
+        }
+    }
+    assert!((1..60).contains(&failed), "{failed} of them have failed");
+    let error = start(80).0.map(|_| "it was started").unwrap_err();
+    assert!(error.to_string().contains("RLIMIT_NOFILE"), "{error}");
     ExitCode::SUCCESS
 }
 
