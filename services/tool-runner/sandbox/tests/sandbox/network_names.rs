@@ -1,19 +1,24 @@
 //! Commands that ask a name server in their network namespace, which this side answers for.
 
-use std::{net::UdpSocket, thread};
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::{TcpListener, UdpSocket},
+    thread,
+};
 
-use belay_sandbox::{Launcher as _, Mount, MountKind, NamespaceLauncher, NetworkSockets, Settings, Spec};
+use belay_sandbox::{Launcher as _, Mount, MountKind, NamespaceLauncher, NetworkSockets, Settings, Spec, Status};
 
 use crate::{
     harness::{Test, tests},
     network::{NAME_SERVER, PROXY, answer, answer_one, output, sockets, with_network},
     network_client::{PROGRAM, client, program},
-    support::{Fixture, launch, refusal, succeed_by},
+    support::{Fixture, launch, refusal, run, succeed_by},
 };
 
 pub(crate) const TESTS: &[Test] = tests![
     the_name_server_is_asked_by_udp_and_tcp,
     programs_resolve_names_by_the_name_server,
+    common_programs_reach_a_listener_by_name,
     a_mount_cannot_choose_the_name_server,
 ];
 
@@ -102,6 +107,46 @@ fn programs_resolve_names_by_the_name_server() {
     }
     assert!(names.iter().all(|name| name.matches('.').count() == 1), "no name is completed: {names:?}");
     answering.join().unwrap();
+}
+
+fn common_programs_reach_a_listener_by_name() {
+    let fixture = Fixture::new();
+    let programs = [
+        ("curl", "curl -sS http://known.example:443/"),
+        ("curl", "curl -sS -4 http://known.example:443/"),
+        (
+            "python3",
+            "python3 -c 'import urllib.request as r; print(r.urlopen(\"http://known.example:443/\").read().decode(), end=\"\")'",
+        ),
+        (
+            "node",
+            "node -e 'require(\"http\").get(\"http://known.example:443/\", r => r.on(\"data\", d => process.stdout.write(d)))'",
+        ),
+    ];
+    let is_there = |program: &&str| run(fixture.script(&format!("command -v {program}"))).0.status == Status::Exited(0);
+    let scripts: Vec<&str> =
+        programs.iter().filter(|(program, _)| is_there(program)).map(|(_, script)| *script).collect();
+    let script = format!("{}; {PROGRAM} --in-the-network ask {NAME_SERVER} stop", scripts.join("; "));
+    let mut spec = with_network(fixture.script(&format!("set -e; {script}")), &["0.0.0.0:443"], Some(NAME_SERVER));
+    spec.mounts.push(program());
+    let mut running = launch(spec);
+    let NetworkSockets { mut listeners, name_server: server } = sockets(&mut running);
+    let asked = name_server(server.unwrap().0);
+    let (listener, count) = (listeners.remove(0), scripts.len());
+    let answering = thread::spawn(move || (0..count).for_each(|_| answer_http(&listener)));
+    assert_eq!(output(running), format!("{}stopped\n", "reached 127.78.0.5:443\n".repeat(count)));
+    asked.join().unwrap();
+    answering.join().unwrap();
+}
+
+/// Answers one request with the local address of its connection.
+fn answer_http(listener: &TcpListener) {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    while !lines.next().unwrap().unwrap().is_empty() {}
+    let text = format!("reached {}\n", stream.local_addr().unwrap());
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", text.len());
+    stream.write_all(format!("{head}{text}").as_bytes()).unwrap();
 }
 
 fn a_mount_cannot_choose_the_name_server() {
