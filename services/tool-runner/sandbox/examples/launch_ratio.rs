@@ -1,5 +1,5 @@
 //! The cost of the sandbox: the median time of `/bin/true` in it relative to that of `/bin/true` spawned directly, measured alternately; in a sandbox that
-//! was set up before, and in one that was not. Beside it that of bubblewrap, where it is installed.
+//! was set up before, and in one that was not; and of one with a network. Beside it that of bubblewrap, where it is installed.
 //!
 //! `cargo run --release -p belay-sandbox --example launch_ratio [-- rounds [launcher]]`: the launcher is this program, or another one, such as `belay`.
 
@@ -13,7 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use belay_sandbox::{Launcher as _, NamespaceLauncher, Settings, Spec, WorkspaceMount, take_over_if_asked};
+use belay_sandbox::{
+    CommandNetwork, Launcher as _, NamespaceLauncher, Settings, Spec, WorkspaceMount, take_over_if_asked,
+};
 
 fn main() -> Result<(), Box<dyn Error>> {
     take_over_if_asked();
@@ -46,6 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "anew, staged, torn down",
         "armed, read-only",
         "armed, staged",
+        "armed, staged, 12 sockets",
     ];
     let mut times: Vec<Vec<Duration>> = rows.iter().map(|_| Vec::new()).collect();
     for _ in 0..rounds {
@@ -59,8 +62,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         let of_whole = spec(true)?;
         times[4].push(time(|| Ok(anew.launch(of_whole)?.tear_down().map(drop)?))?);
-        for (row, is_staged) in [(5, false), (6, true)] {
-            let spec = spec(is_staged)?;
+        for (row, is_staged, network) in [(5, false, None), (6, true, None), (7, true, Some(network()))] {
+            let spec = Spec { network, ..spec(is_staged)? };
             while ahead.armed() < settings.armed_sandboxes {
                 std::thread::yield_now();
             }
@@ -79,6 +82,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     Ok(())
+}
+
+/// Ten listeners, and a name server with two sockets.
+fn network() -> CommandNetwork {
+    let listen = (443..453).map(|port| ([0, 0, 0, 0], port).into()).collect();
+    CommandNetwork { listen, name_server: Some(([127, 77, 0, 1], 53).into()), env: Vec::new() }
 }
 
 /// All namespaces, and a read-only root: without seccomp, Landlock, limits or a workspace.

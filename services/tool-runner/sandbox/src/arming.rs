@@ -20,7 +20,7 @@ use crate::{
     command_table::OwnRow,
     disk_watch::DiskWatch,
     error::KILLED,
-    handover::send_to_init,
+    handover::{CallPipes, send_to_init},
     host_ids::{HostIds, drop_root},
     init::{self, FromLauncher},
     layer::Layer,
@@ -124,7 +124,7 @@ impl ArmedSandbox {
         &mut self,
         command: Command<'_>,
         row: Option<OwnRow>,
-        asking: Option<[OwnedFd; 2]>,
+        pipes: CallPipes,
     ) -> Result<Option<DiskWatch>, Failure> {
         let host_ids = self.host_ids;
         make_scratch(command)?;
@@ -132,14 +132,14 @@ impl ArmedSandbox {
             None => None,
             Some(mut owners) => {
                 let sources = sources::take_for_call(command.call, &mut owners)?;
-                (asking.iter().flatten().try_for_each(|end| give(host_ids, end)))
+                (pipes.asking.iter().flatten().try_for_each(|end| give(host_ids, end)))
                     .at(Layer::ServiceUser, || "changing the owner of the pipes to the service user".to_owned())?;
                 drop_root(host_ids).at(Layer::ServiceUser, || format!("becoming user {}", host_ids.uid))?;
                 Some(sources)
             }
         };
         let disks = DiskWatch::open(command, sources.as_ref(), row)?;
-        let handed_over = send_to_init(&mut self.link, command.call, sources.as_ref(), asking.as_ref());
+        let handed_over = send_to_init(&mut self.link, command.call, sources.as_ref(), &pipes);
         handed_over
             .map_err(|error| match error.kind() {
                 // If it has failed to set up the sandbox, it has said so before.

@@ -183,6 +183,9 @@ mod tests {
             assert!(error.is_lost() && error.to_string().contains(limit), "{error}");
             assert!(!error.to_string().contains("to fix it"), "{error}");
         }
+        for error in [libc::ETOOMANYREFS, libc::EMFILE, libc::ENFILE] {
+            assert!(layer(Layer::Network, error).is_lost(), "{error}");
+        }
     }
 
     #[test]

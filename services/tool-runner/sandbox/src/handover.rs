@@ -1,5 +1,4 @@
-//! What the launcher hands over to init once it knows the command: the invocation, the mounts that it has taken as root, and the pipes over which the
-//! command asks.
+//! What the launcher hands over to init once it knows the command: the invocation, the mounts that it has taken as root, and the pipes of the command.
 
 use std::{
     io,
@@ -21,7 +20,25 @@ pub(crate) struct Handover {
     pub(crate) call: Invocation,
     /// Empty if init has to take them.
     pub(crate) sources: CallSources,
+    pub(crate) pipes: CallPipes,
+}
+
+/// The ends of the pipes of a command.
+#[derive(Default)]
+pub(crate) struct CallPipes {
+    /// Over which it asks: answers, then questions.
     pub(crate) asking: Option<[OwnedFd; 2]>,
+    /// From which init reads a byte once the runner has the sockets of the command.
+    pub(crate) received: Option<OwnedFd>,
+}
+
+impl CallPipes {
+    /// Takes the pipes of a call, in the order in which they are sent.
+    pub(crate) fn take(call: &Invocation, mut next: impl FnMut() -> io::Result<OwnedFd>) -> io::Result<Self> {
+        let asking = if call.asks { Some([next()?, next()?]) } else { None };
+        let received = if call.sockets.is_some() { Some(next()?) } else { None };
+        Ok(Self { asking, received })
+    }
 }
 
 /// Hands over a command. Without `sources` init takes them.
@@ -29,7 +46,7 @@ pub(crate) fn send_to_init(
     link: &mut UnixStream,
     call: &Invocation,
     sources: Option<&CallSources>,
-    asking: Option<&[OwnedFd; 2]>,
+    pipes: &CallPipes,
 ) -> io::Result<()> {
     send(link, &frame(call), None)?;
     let mut mount = |what, mount: &OwnedFd| send(link, &frame(&ToInit::Mount(what)), Some(mount.as_fd()));
@@ -41,7 +58,7 @@ pub(crate) fn send_to_init(
             mount(TakenMount::Configured(piece.folder), &piece.mount)?;
         }
     }
-    for end in asking.into_iter().flatten() {
+    for end in pipes.asking.iter().flatten().chain(&pipes.received) {
         send(link, &frame(&ToInit::Pipe), Some(end.as_fd()))?;
     }
     send(link, &frame(&ToInit::Go), None)
@@ -50,13 +67,13 @@ pub(crate) fn send_to_init(
 /// Receives a command. `None`: there will be none.
 pub(crate) fn receive(link: &mut UnixStream) -> io::Result<Option<Handover>> {
     let Some((call, _)) = receive_message::<Invocation>(link)? else { return Ok(None) };
-    let (mut sources, mut asking) = (CallSources::default(), Vec::new());
+    let (mut sources, mut ends) = (CallSources::default(), Vec::new());
     let mut configured = call.mounts.iter();
     loop {
         match receive_message(link)? {
             None => return Ok(None),
             Some((ToInit::Go, None)) => break,
-            Some((ToInit::Pipe, Some(end))) => asking.push(end),
+            Some((ToInit::Pipe, Some(end))) => ends.push(end),
             Some((ToInit::Mount(what), Some(mount))) => match what {
                 TakenMount::Lower => sources.lower.push(mount),
                 TakenMount::Staging => sources.staging = Some(mount),
@@ -72,5 +89,8 @@ pub(crate) fn receive(link: &mut UnixStream) -> io::Result<Option<Handover>> {
             Some(_) => return Err(io::Error::other("the launcher has sent a message without its descriptor")),
         }
     }
-    Ok(Some(Handover { call, sources, asking: asking.try_into().ok() }))
+    let mut ends = ends.into_iter();
+    let pipes =
+        CallPipes::take(&call, || ends.next().ok_or_else(|| io::Error::other("the launcher has sent too few pipes")))?;
+    Ok(Some(Handover { call, sources, pipes }))
 }

@@ -22,11 +22,11 @@ use crate::{
     connection::send_message,
     ended::{CommandEnd, End, Usage},
     error::KILLED,
-    handover::{self, Handover},
+    handover::{self, CallPipes, Handover},
     host_ids::HostIds,
     layer::Layer,
     protocol::{Armed, Command, Context as _, Failure, Message},
-    seccomp,
+    seccomp, sockets,
     sources::{self, BaseSources, MountAuthority, Owners},
     spec::OUTPUT_PATH,
     sys::{self, Side, SingleThreaded},
@@ -100,13 +100,15 @@ fn start(
     };
     let view = BaseView::build(&base, armed)?;
     drop(base);
-    // If it fails, the seccomp filter refuses the sockets that would need it.
-    let loopback = sys::bring_up_loopback().is_ok();
+    // If it fails, the seccomp filter refuses the sockets that would need it, and a command with a network is not started.
+    let loopback = sys::bring_up_loopback();
     report(runner, &Message::Armed);
 
     let handed_over = handover::receive(&mut link).at(Layer::Launcher, || "reading the command".to_owned())?;
     drop(link);
-    let Some(Handover { call, mut sources, asking }) = handed_over else { return Ok(None) };
+    let Some(Handover { call, mut sources, pipes: CallPipes { asking, received } }) = handed_over else {
+        return Ok(None);
+    };
     if takes_all {
         sources = sources::take_for_call(&call, &mut owners)?;
     }
@@ -116,11 +118,16 @@ fn start(
     if call.outputs {
         hand_over_outputs(runner).at(Layer::View, || "making the file for outputs".to_owned())?;
     }
+    let has_loopback = loopback.is_ok();
+    if let Some((addresses, received)) = call.sockets.as_ref().zip(received) {
+        loopback.at(Layer::Network, || "bringing up the loopback interface".to_owned())?;
+        sockets::hand_over(addresses, runner, PipeReader::from(received))?;
+    }
     let process_limit = limit_processes(armed.limits.processes);
 
     let (mut messages, sender) = io::pipe().at(Layer::Launcher, || "making a pipe".to_owned())?;
     let command_pid = match sys::clone(one, 0).at(Layer::Limits, || "forking the command".to_owned())? {
-        Side::Child => command_process::become_command(command, process_limit, loopback, asking, sender),
+        Side::Child => command_process::become_command(command, process_limit, has_loopback, asking, sender),
         Side::Parent { pid, .. } => pid,
     };
     drop((sender, asking));

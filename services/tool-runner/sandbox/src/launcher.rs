@@ -124,7 +124,15 @@ impl NamespaceLauncher {
     ) -> Result<(Armed, Invocation), LaunchError> {
         spec.check(&self.settings.calls_may_set)?;
         let settings = &self.settings;
-        let Spec { program, args, env, cwd, workspace, mounts, timeout, limits, asks, outputs } = spec;
+        let Spec { program, args, mut env, cwd, workspace, mounts, timeout, limits, asks, outputs, network } = spec;
+        if let Some(network) = &network {
+            network.check_mounts(settings.mounts.iter().chain(&mounts))?;
+        }
+        let sockets = network.map(|network| {
+            let (addresses, variables) = network.into_parts();
+            env.extend(variables);
+            addresses
+        });
         let mut env = environment(settings, env);
         // Neither a call nor the operator can set them: they say what the command has.
         env.retain(|(name, _)| name != ASK_VARIABLE && name != OUTPUT_VARIABLE);
@@ -175,6 +183,7 @@ impl NamespaceLauncher {
             timeout,
             asks,
             outputs,
+            sockets,
         };
         Ok((armed, call))
     }

@@ -17,6 +17,8 @@ pub enum Layer {
     Namespaces,
     /// The command's own root: a tmpfs with read-only mounts.
     View,
+    /// The sockets of a command with a network, on the loopback interface of its namespace.
+    Network,
     /// A new `/proc` with only the processes of the command.
     Proc,
     /// The workspace mount with its owner mapped to the service user (only if the runner is root).
@@ -49,6 +51,7 @@ wire_enum!(Layer {
     10 = Limits,
     11 = Landlock,
     12 = Seccomp,
+    13 = Network,
 });
 
 impl Layer {
@@ -61,6 +64,7 @@ impl Layer {
             Self::UserNamespace => "user namespace",
             Self::Namespaces => "namespaces",
             Self::View => "root view",
+            Self::Network => "network sockets",
             Self::Proc => "fresh /proc",
             Self::IdMappedWorkspace => "id-mapped workspace",
             Self::Workspace => "workspace mount",
@@ -85,6 +89,10 @@ impl Layer {
             }
             Self::UserNamespace | Self::Namespaces => user_namespace_fix(),
             Self::View => "use Linux 5.12 or newer, and a container seccomp profile that allows the mount calls",
+            Self::Network => {
+                "allow a new network namespace to bring up its loopback interface and to listen on it (a container's seccomp profile \
+                 or a security module may forbid it; an IPv6 address needs a kernel with IPv6)"
+            }
             Self::Proc => {
                 "the container masks parts of /proc: set `procMount: Unmasked` with `hostUsers: false` (Kubernetes), or \
                  `--security-opt systempaths=unconfined` (Docker)"

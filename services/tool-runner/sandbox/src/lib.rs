@@ -1,4 +1,5 @@
-//! Runs a command in a sandbox that the kernel enforces: namespaces, its own root, Landlock, seccomp, limits, no network.
+//! Runs a command in a sandbox that the kernel enforces: namespaces, its own root, Landlock, seccomp, limits, no network beyond its own
+//! loopback interface.
 //!
 //! The command is an argument vector; there is no shell. It sees `/usr`, a generated `/etc`, a few devices, an empty `/tmp` and the
 //! workspace at [`WORKSPACE`]; its changes go to an upper directory that the caller names, or nowhere. A layer that the kernel does not
@@ -38,6 +39,7 @@ mod layer;
 mod limits;
 mod monitor;
 mod mounts;
+mod network;
 mod output;
 mod pool;
 mod probe;
@@ -52,6 +54,8 @@ mod seccomp;
 mod self_test;
 mod settings;
 mod slot;
+mod socket_receipt;
+mod sockets;
 mod sources;
 mod spec;
 mod sys;
@@ -67,6 +71,7 @@ pub use launcher::{Launcher, NamespaceLauncher};
 pub use layer::Layer;
 pub use limits::Limits;
 pub use mounts::{Mount, MountKind};
+pub use network::{CommandNetwork, NetworkSockets};
 pub use output::{Output, OutputCaps, RetainedOutput};
 pub use probe::{LayerReport, LayerState, Report, Tier, probe};
 pub use reserved::{RESERVED_VARIABLES, ReservedVariables, is_reserved, reserved_variable_problem};

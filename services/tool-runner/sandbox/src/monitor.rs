@@ -23,6 +23,7 @@ use crate::{
     connection::{receive, send_message},
     disk_watch::DiskWatch,
     ended::{CommandEnd, End},
+    handover::CallPipes,
     layer::Layer,
     probe_layers,
     protocol::{Armed, Command, Failure, Invocation, Message, Request},
@@ -55,7 +56,7 @@ fn serve_order() -> io::Result<()> {
     }
 }
 
-/// The command's end of a pipe over which it asks.
+/// The next end of a pipe of the command.
 fn pipe_end(runner: &mut UnixStream) -> io::Result<OwnedFd> {
     match receive(runner)? {
         Some((Request::Pipe, Some(end))) => Ok(end),
@@ -84,9 +85,9 @@ fn serve_command(
         return runner.write_all(&frame(&Message::Failed(failure)));
     }
     let Some(call) = next_call(&sandbox.init, &mut runner)? else { return kill(&sandbox.init) };
-    let asking = if call.asks { Some([pipe_end(&mut runner)?, pipe_end(&mut runner)?]) } else { None };
+    let pipes = CallPipes::take(&call, || pipe_end(&mut runner))?;
     let row = table.zip(call.row).map(|(table, row)| OwnRow::new(table, row));
-    let mut disks = match sandbox.hand_over(Command { armed, call: &call }, row, asking) {
+    let mut disks = match sandbox.hand_over(Command { armed, call: &call }, row, pipes) {
         Ok(disks) => disks,
         Err(failure) => {
             kill(&sandbox.init)?;

@@ -8,6 +8,7 @@ use crate::{
     layer::Layer,
     limits::Limits,
     mounts::Mount,
+    network::SocketAddresses,
     scratch::Scratch,
     wire::{wire_enum, wire_struct},
 };
@@ -20,7 +21,8 @@ pub(crate) enum Request {
     Run(Invocation),
     /// Probe each layer, for a service user with these ids.
     Probe(u32, u32),
-    /// An end of a pipe over which the command asks, which comes with it: that of the answers, then that of the questions.
+    /// An end of a pipe, which comes with it: for a command that asks that of the answers, then that of the questions; for one with sockets that of their
+    /// receipt.
     Pipe,
     /// The command's time limit stands still from now on.
     StopTimer,
@@ -70,6 +72,9 @@ pub(crate) struct Invocation {
     pub(crate) asks: bool,
     /// Whether it gets a file for its outputs, which [`Message::Outputs`] hands to the runner.
     pub(crate) outputs: bool,
+    /// The addresses of the sockets in its network namespace, which [`Message::Socket`] hands to the runner: a request with the end of a pipe follows, from
+    /// which init reads a byte once all are received. `None`: there are none.
+    pub(crate) sockets: Option<SocketAddresses>,
 }
 
 wire_struct!(Invocation {
@@ -86,6 +91,7 @@ wire_struct!(Invocation {
     timeout,
     asks,
     outputs,
+    sockets,
 });
 
 /// A command with the sandbox that it runs in.
@@ -106,7 +112,7 @@ impl<'a> Command<'a> {
 pub(crate) enum ToInit {
     /// A mount that the launcher has taken as root, which comes with it.
     Mount(TakenMount),
-    /// An end of a pipe over which the command asks, as in [`Request::Pipe`].
+    /// An end of a pipe, as in [`Request::Pipe`].
     Pipe,
     Go,
 }
@@ -151,6 +157,8 @@ pub(crate) enum Message {
     Probed(Vec<LayerProbe>),
     /// The file for the outputs of the command is attached.
     Outputs,
+    /// The next socket of the command's network is attached.
+    Socket,
 }
 
 wire_enum!(Message {
@@ -161,6 +169,7 @@ wire_enum!(Message {
     4 = Probed(layers),
     5 = Outputs,
     6 = Armed,
+    7 = Socket,
 });
 
 /// A probed layer.

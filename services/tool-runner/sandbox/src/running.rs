@@ -28,6 +28,7 @@ use crate::{
     connection::read,
     ended::{CommandEnd, End, EnforcedParts, Usage},
     layer::Layer,
+    network::NetworkSockets,
     protocol::{Message, Request},
     wire::frame,
 };
@@ -183,6 +184,7 @@ pub struct RunningCommand {
     pub answers: Option<PipeWriter>,
     /// The file with its outputs, until it is taken; `None` for one that may not have any. It is complete once no process of the command is left.
     pub outputs: Option<File>,
+    pub(crate) sockets: Option<NetworkSockets>,
     pub(crate) enforced: EnforcedParts,
     pub(crate) was_armed: bool,
     pub(crate) kill: KillHandle,
@@ -210,6 +212,12 @@ impl RunningCommand {
     #[must_use]
     pub fn layers(&self) -> Vec<Layer> {
         self.enforced.layers(rustix::process::geteuid().is_root())
+    }
+
+    /// The sockets in its network namespace, once; `None` for a command without a network.
+    #[must_use]
+    pub fn take_sockets(&mut self) -> Option<NetworkSockets> {
+        self.sockets.take()
     }
 
     /// A handle to kill it.

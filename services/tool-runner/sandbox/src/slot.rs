@@ -18,10 +18,12 @@ use crate::{
     ended::{CommandEnd, End},
     error::LaunchError,
     freshness::Fingerprint,
+    layer::Layer,
     protocol::{Armed, Failure, Invocation, Message, Request},
     role,
     running::{KillHandle, LauncherProcess, ReleasedOnExit, RunningCommand},
     settings::Settings,
+    socket_receipt::SocketReceipt,
     spec::TIMEOUT_EXPIRED,
     sys::SignalsBlocked,
     wire::frame,
@@ -130,6 +132,9 @@ impl Slot {
         self.launched.release_on_exit(released);
         let pipe = || io::pipe().map_err(|source| LaunchError::launcher("creating a pipe", source));
         let asking = if call.asks { Some((pipe()?, pipe()?)) } else { None };
+        let receipt = call.sockets.clone().map(SocketReceipt::new).transpose();
+        let (mut receipt, received) =
+            receipt.map_err(|source| LaunchError::launcher("creating a pipe", source))?.unzip();
         tell(control, &Request::Run(call), None)?;
         let (answers, questions) = match asking {
             None => (None, None),
@@ -140,6 +145,9 @@ impl Slot {
                 (Some(answers), Some(questions))
             }
         };
+        if let Some(received) = received {
+            tell(control, &Request::Pipe, Some(received.as_fd()))?;
+        }
 
         // Launcher and init write concurrently, so the messages of init, even its last, may arrive before its pidfd.
         let was_armed = self.ready.is_some();
@@ -150,6 +158,14 @@ impl Slot {
                 Some((Message::Armed, _)) => {}
                 Some((Message::Started(what), _)) => enforced = Some(what),
                 Some((Message::Outputs, Some(file))) => outputs = Some(File::from(file)),
+                Some((Message::Socket, socket)) => {
+                    let receipt = receipt.as_mut().ok_or(NotStarted::Lost)?;
+                    receipt.take(socket).map_err(|source| LaunchError::Layer {
+                        layer: Layer::Network,
+                        doing: "receiving a socket of the command".to_owned(),
+                        source,
+                    })?;
+                }
                 Some((Message::Ended(how), _)) => ended = Some(how),
                 Some((Message::Failed(failure), _)) => {
                     // Its mounts are removed with it, so the caller can retry at once.
@@ -163,12 +179,14 @@ impl Slot {
             }
         }
         let (Some(kill), Some(enforced)) = (init, enforced) else { return Err(NotStarted::Lost) };
+        let sockets = receipt.map(|receipt| receipt.into_sockets().ok_or(NotStarted::Lost)).transpose()?;
         Ok(RunningCommand {
             stdout: Some(self.stdout),
             stderr: Some(self.stderr),
             questions,
             answers,
             outputs,
+            sockets,
             enforced,
             was_armed,
             kill,

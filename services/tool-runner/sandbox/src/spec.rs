@@ -11,6 +11,7 @@ use crate::{
     error::LaunchError,
     limits::Limits,
     mounts::{self, Mount},
+    network::CommandNetwork,
     reserved::{is_reserved, reserved_variable_problem},
 };
 
@@ -55,6 +56,9 @@ pub struct Spec {
     pub asks: bool,
     /// Whether it may have outputs: it gets an empty file, which [`OUTPUT_VARIABLE`] names, and which [`crate::RunningCommand::outputs`] reads.
     pub outputs: bool,
+    /// Its network: sockets in its network namespace, which [`crate::RunningCommand::take_sockets`] hands out. `None`: nothing but its own programs
+    /// listens there.
+    pub network: Option<CommandNetwork>,
 }
 
 impl Spec {
@@ -75,6 +79,7 @@ impl Spec {
             limits: None,
             asks: false,
             outputs: false,
+            network: None,
         }
     }
 }
@@ -116,7 +121,16 @@ impl Spec {
             without_nul(&format!("args[{n}]"), arg)?;
         }
         for (name, value) in &self.env {
-            check_variable(name, value, may_set)?;
+            check_variable("env", name, value)?;
+            if is_reserved(name) && !may_set.iter().any(|allowed| allowed == name) {
+                return Err(LaunchError::spec(format!("env.{name}"), reserved_variable_problem(name)));
+            }
+        }
+        if let Some(network) = &self.network {
+            network.check()?;
+            for (name, value) in &network.env {
+                check_variable("network.env", name, value)?;
+            }
         }
         if !stays_inside(&self.cwd) {
             return Err(LaunchError::spec("cwd", format!("`{}` is outside workspace", self.cwd.display())));
@@ -160,13 +174,10 @@ impl WorkspaceMount {
     }
 }
 
-fn check_variable(name: &str, value: &OsStr, may_set: &[String]) -> Result<(), LaunchError> {
-    let field = format!("env.{}", name.escape_debug());
+fn check_variable(variables: &str, name: &str, value: &OsStr) -> Result<(), LaunchError> {
+    let field = format!("{variables}.{}", name.escape_debug());
     if name.is_empty() || name.contains(['=', '\0']) {
         return Err(LaunchError::spec(field, "is not a valid variable name"));
-    }
-    if is_reserved(name) && !may_set.iter().any(|allowed| allowed == name) {
-        return Err(LaunchError::spec(field, reserved_variable_problem(name)));
     }
     without_nul(&field, value)
 }

@@ -4,6 +4,7 @@
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_long, c_uint, c_ulong},
     io,
+    net::Ipv4Addr,
     os::{
         fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
         unix::fs::MetadataExt as _,
@@ -175,20 +176,46 @@ pub(crate) fn mount_setattr(
 
 /// Brings up the loopback interface of this network namespace; the kernel adds its addresses.
 pub(crate) fn bring_up_loopback() -> io::Result<()> {
+    let mut request = interface(b"lo");
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as _;
+    set_interface(libc::SIOCSIFFLAGS as _, &request)
+}
+
+/// Gives the loopback interface of this network namespace one more address.
+pub(crate) fn add_loopback_address(address: Ipv4Addr) -> io::Result<()> {
+    let address = libc::sockaddr_in {
+        sin_family: libc::AF_INET as _,
+        sin_port: 0,
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.octets()) },
+        sin_zero: [0; 8],
+    };
+    // An interface has one address per label.
+    let mut request = interface(b"lo:1");
+    // SAFETY: an address of the internet is a socket address of the same size, made of integers.
+    request.ifr_ifru.ifru_addr = unsafe { std::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(address) };
+    set_interface(libc::SIOCSIFADDR as _, &request)
+}
+
+/// A request about this interface.
+fn interface(name: &[u8]) -> libc::ifreq {
+    // SAFETY: all zeroes is a valid ifreq: a name without letters, and a union of integers and addresses.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name) {
+        *to = *from as c_char;
+    }
+    request
+}
+
+/// Changes an interface of this network namespace.
+fn set_interface(what: libc::Ioctl, request: &libc::ifreq) -> io::Result<()> {
     let socket = rustix::net::socket_with(
         rustix::net::AddressFamily::INET,
         rustix::net::SocketType::DGRAM,
         rustix::net::SocketFlags::CLOEXEC,
         None,
     )?;
-    // SAFETY: all zeroes is a valid ifreq: a name without letters, and a union of integers and addresses.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
-        *to = *from as c_char;
-    }
-    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as _;
-    // SAFETY: the request is an ifreq that outlives the call, which is what this ioctl reads.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
+    // SAFETY: the request is an ifreq that outlives the call, which is what such an ioctl reads.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), what, std::ptr::from_ref(request)) };
     done(result.into())
 }
 

@@ -29,6 +29,7 @@ use crate::{
 };
 
 mod folders;
+mod names;
 mod places;
 
 use places::{EMPTY, ROOT, SCAFFOLD, SCRATCH, STAGING, attach, folders_above, inside, show};
@@ -119,6 +120,9 @@ impl BaseView {
                 .at(Layer::Workspace, || "mounting the staging directory".to_owned())?;
         }
         folders::mount_all(scaffold, root, self.mounted, &sources.mounts)?;
+        if let Some(server) = command.call.sockets.as_ref().and_then(|sockets| sockets.name_server) {
+            names::ask(root, server.ip()).at(Layer::View, || format!("naming the name server {}", server.ip()))?;
+        }
 
         mount_workspace(scaffold, sources)?;
         for folder in &command.call.hidden {

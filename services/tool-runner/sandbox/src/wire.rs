@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    net::{IpAddr, SocketAddr},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::PathBuf,
     time::Duration,
@@ -48,7 +49,7 @@ macro_rules! integers {
         }
     )*};
 }
-integers!(u8, u32, u64, i32);
+integers!(u8, u16, u32, u64, u128, i32);
 
 impl Wire for bool {
     fn put(&self, out: &mut Vec<u8>) {
@@ -97,6 +98,24 @@ impl Wire for String {
     }
     fn take(from: &mut &[u8]) -> Option<Self> {
         OsString::take(from)?.into_string().ok()
+    }
+}
+
+impl Wire for SocketAddr {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.is_ipv4().put(out);
+        match self.ip() {
+            IpAddr::V4(address) => address.to_bits().put(out),
+            IpAddr::V6(address) => address.to_bits().put(out),
+        }
+        self.port().put(out);
+    }
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let address = match bool::take(from)? {
+            true => IpAddr::V4(u32::take(from)?.into()),
+            false => IpAddr::V6(u128::take(from)?.into()),
+        };
+        Some(Self::new(address, u16::take(from)?))
     }
 }
 

@@ -14,8 +14,8 @@ use std::{
 
 use belay_defects::{Defect, assert_attack_needs};
 use belay_sandbox::{
-    LaunchError, Launcher as _, Layer, Limits, Mount, MountKind, NamespaceLauncher, OutputCaps, Scratch, ScratchPlace,
-    Settings, Spec, Status, WorkspaceMount, WriteBudget, self_test,
+    CommandNetwork, LaunchError, Launcher as _, Layer, Limits, Mount, MountKind, NamespaceLauncher, OutputCaps,
+    Scratch, ScratchPlace, Settings, Spec, Status, WorkspaceMount, WriteBudget, self_test,
 };
 use rustix::{
     mount::{MountFlags, UnmountFlags, mount, unmount},
@@ -212,12 +212,17 @@ time.sleep(100000)
     attacker.stdout.as_mut().unwrap().read_exact(&mut error).unwrap();
     // ETOOMANYREFS: there is no room for more.
     assert_eq!(&error, b"109\n");
-    let others = (0..3).try_for_each(|_| match launcher().launch(fixture.script("echo started")) {
-        Ok(mut running) => {
-            assert_eq!(running.collect(OutputCaps::default()).unwrap().1.stdout.text(), "started\n");
-            Ok(())
+    // The sockets of a network are in flight for a moment too.
+    let listen = (0..80).map(|port| ([127, 77, 0, 1], 21000 + port).into()).collect();
+    let network = Some(CommandNetwork { listen, ..CommandNetwork::default() });
+    let others = [None, network.clone(), network].into_iter().try_for_each(|network| {
+        match launcher().launch(Spec { network, ..fixture.script("echo started") }) {
+            Ok(mut running) => {
+                assert_eq!(running.collect(OutputCaps::default()).unwrap().1.stdout.text(), "started\n");
+                Ok(())
+            }
+            Err(error) => Err(format!("another command was not started: {error}")),
         }
-        Err(error) => Err(format!("another command was not started: {error}")),
     });
     attacker.kill_handle().kill().unwrap();
     attacker.wait().unwrap();

@@ -10,6 +10,9 @@ mod endings;
 mod harness;
 mod isolation;
 mod machine;
+mod network;
+mod network_client;
+mod network_names;
 mod offline;
 mod outputs;
 mod overlay;
@@ -42,6 +45,16 @@ fn main() -> ExitCode {
     {
         return isolation::with_few_open_files();
     }
+    if let [role] = &args[..]
+        && role == network::WITHOUT_DESCRIPTORS
+    {
+        return network::without_descriptors();
+    }
+    if let [role, what @ ..] = &args[..]
+        && role == network_client::CLIENT
+    {
+        return network_client::run(what);
+    }
     let tests = [
         commands::TESTS,
         asking::TESTS,
@@ -50,6 +63,8 @@ fn main() -> ExitCode {
         offline::TESTS,
         outputs::TESTS,
         isolation::TESTS,
+        network::TESTS,
+        network_names::TESTS,
         overlay::TESTS,
         endings::TESTS,
         slots::TESTS,

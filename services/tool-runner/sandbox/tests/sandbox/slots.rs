@@ -44,14 +44,14 @@ pub(crate) const TESTS: &[Test] = tests![
 pub(crate) const RUNNER: &str = "--run-with-waiting-sandboxes";
 
 /// Waits until the launcher has all its sandboxes.
-fn wait_for_sandboxes(launcher: &NamespaceLauncher) {
+pub(crate) fn wait_for_sandboxes(launcher: &NamespaceLauncher) {
     while launcher.armed() < Settings::default().armed_sandboxes {
         thread::yield_now();
     }
 }
 
 /// Runs a command, so that sandboxes are set up for the next.
-fn warm(launcher: &NamespaceLauncher, fixture: &Fixture) {
+pub(crate) fn warm(launcher: &NamespaceLauncher, fixture: &Fixture) {
     launcher.launch(fixture.script("true")).unwrap().tear_down().unwrap();
     wait_for_sandboxes(launcher);
 }
