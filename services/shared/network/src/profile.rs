@@ -278,6 +278,15 @@ impl Profiles {
         self.by_name.get(name)
     }
 
+    /// The other profiles whose rules or services this one has, and that may do more than fetch: for their sake it may as well.
+    pub fn beyond_fetching(&self, profile: &Profile) -> BTreeSet<&str> {
+        let origins = profile.rules.iter().map(|rule| &rule.origin);
+        let origins = origins.chain(profile.host_services.iter().map(|(_, origin)| origin));
+        let others =
+            origins.filter(|origin| origin.profile != profile.name).filter_map(|origin| self.find(&origin.profile));
+        others.filter(|other| !other.fetch_only).map(|other| other.name.as_str()).collect()
+    }
+
     /// All of them, by name.
     pub fn iter(&self) -> impl Iterator<Item = &Profile> {
         self.by_name.values()

@@ -55,6 +55,22 @@ fn a_profile_has_the_rules_of_what_it_includes_once_with_their_origins() {
 }
 
 #[test]
+fn what_does_more_than_fetch_is_named() {
+    let mut ci = draft("ci", &["api.example.com"]);
+    (ci.include, ci.fetch_only) = (words(&["registries", "git-https"]), true);
+    let mut fetching = draft("fetching", &["api.example.com"]);
+    (fetching.include, fetching.fetch_only) = (words(&["registries"]), true);
+    let profiles = Profiles::new(&[ci, fetching, draft("own", &["api.example.com"])]).unwrap();
+    let why = |name: &str| {
+        let profile = profiles.find(name).unwrap();
+        (profile.fetch_only, profiles.beyond_fetching(profile).into_iter().collect::<Vec<_>>())
+    };
+    assert_eq!(why("ci"), (false, vec!["git-https"]));
+    assert_eq!(why("fetching"), (true, vec![]));
+    assert_eq!(why("own"), (false, vec![]));
+}
+
+#[test]
 fn a_profile_that_has_no_rule_of_its_own_is_what_it_includes() {
     let mut alias = draft("alias", &[]);
     alias.include = words(&["registries"]);
