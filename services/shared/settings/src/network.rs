@@ -15,6 +15,13 @@ pub struct Network {
     pub(crate) lines: BTreeMap<String, ProfileLines>,
 }
 
+impl Network {
+    /// The origin of a profile: its line, or the default of a built-in one.
+    pub fn origin_of(&self, profile: &str) -> Origin {
+        self.lines.get(profile).map_or(Origin::Default, |lines| Origin::Line(lines.profile))
+    }
+}
+
 /// The lines of a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProfileLines {

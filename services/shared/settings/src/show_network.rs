@@ -11,7 +11,7 @@ pub(crate) fn rows(network: &Network) -> impl Iterator<Item = Row> {
 
 fn of_profile(network: &Network, profile: &Profile) -> Vec<Row> {
     let lines = network.lines.get(&profile.name);
-    let of_profile = lines.map_or(Origin::Default, |lines| Origin::Line(lines.profile));
+    let of_profile = network.origin_of(&profile.name);
     let row = |key: &str, value: String, origin: Origin| Row {
         key: format!("network.profiles.{}.{key}", profile.name),
         value,
