@@ -230,3 +230,124 @@ fn word(kind: RefusalKind) -> &'static str {
         RefusalKind::Path => "PATH",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use belay_all_in_one::network::{DraftProfile, DraftRule, Profiles};
+
+    use super::*;
+
+    fn settings() -> LoadedSettings {
+        let rule =
+            |host: &str| DraftRule { host: host.to_owned(), place: "c.yaml:4".to_owned(), ..DraftRule::default() };
+        let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let ci = DraftProfile {
+            name: "ci".to_owned(),
+            include: words(&["registries"]),
+            rules: vec![
+                DraftRule { methods: words(&["GET"]), ..rule("tls.example.com") },
+                DraftRule {
+                    ports: words(&["80"]),
+                    methods: words(&["GET"]),
+                    paths: words(&["/debian/"]),
+                    ..rule("mirror.example.com")
+                },
+                DraftRule {
+                    ports: words(&["5432"]),
+                    protocol: "tcp".to_owned(),
+                    private_addresses: true,
+                    ..rule("db.example.com")
+                },
+            ],
+            host_services: words(&["127.0.0.1:5432"]),
+            place: "c.yaml:3".to_owned(),
+            ..DraftProfile::default()
+        };
+        let mut loaded = LoadedSettings { file: Some("c.yaml".into()), ..LoadedSettings::default() };
+        loaded.settings.network.profiles = Profiles::new(&[ci]).unwrap();
+        loaded
+    }
+
+    /// The screen, and whether it is allowed.
+    fn checked(profile: &str, url: &str, method: &str) -> (bool, String) {
+        let loaded = settings();
+        let profile = find(&loaded, profile).unwrap();
+        let target = target(url).unwrap();
+        let answer = Answer::new(profile, &target, method);
+        let lines: Vec<String> = lines(&loaded, profile, &answer).iter().map(|line| line.render(false)).collect();
+        (answer.is_allowed(), lines.join("\n"))
+    }
+
+    #[test]
+    fn the_rule_that_allows_a_url_is_named() {
+        for (url, says) in [
+            ("https://pypi.org/simple/", "allowed by https://pypi.org:443  registries, built in\n"),
+            ("https://tls.example.com", "methods and paths of this rule are not enforced inside TLS"),
+            (
+                "http://mirror.example.com/debian/x?y",
+                "allowed by http://mirror.example.com:80 GET /debian/  ci, c.yaml:4",
+            ),
+            ("db.example.com:5432", "allowed by tcp://db.example.com:5432 (private addresses too)  ci, c.yaml:4"),
+            ("127.0.0.1:5432", "allowed: this machine's 127.0.0.1:5432  ci, c.yaml:3"),
+            ("http://localhost:5432/", "allowed: this machine's 127.0.0.1:5432"),
+        ] {
+            let (is_allowed, screen) = checked("ci", url, "GET");
+            assert!(is_allowed && screen.contains(says), "{url}: {screen}");
+        }
+        assert!(checked("ci", "https://pypi.org", "GET").1.contains("must not lead to an address of this machine"));
+        assert!(!checked("ci", "db.example.com:5432", "GET").1.contains("note"));
+    }
+
+    #[test]
+    fn a_refusal_has_the_line_to_add() {
+        for (profile, url, method, says) in [
+            ("ci", "https://x.example.com", "GET", "add  - {host: x.example.com}\n"),
+            ("ci", "http://mirror.example.com/debian/", "POST", "methods: [POST], paths: ['/debian/']}\n"),
+            ("ci", "http://mirror.example.com/x", "GET", "methods: [GET], paths: ['/x']}\n"),
+            (
+                "ci",
+                "https://mirror.example.com:80/",
+                "GET",
+                "- {host: mirror.example.com, ports: [80], protocol: https}\n",
+            ),
+            ("ci", "http://pypi.org/", "GET", "its rule `https://pypi.org:443` has other ports"),
+            (
+                "registries",
+                "https://x.example.com",
+                "GET",
+                "to   network.profiles.NAME.rules in c.yaml, with `include: [registries]`: `registries` is built in",
+            ),
+            ("none", "https://x.example.com", "GET", "to   network.profiles.NAME.rules in c.yaml: `none` is built in"),
+            ("ci", "127.0.0.1:80", "GET", "add  host_services: ['127.0.0.1:80']\n"),
+            ("ci", "https://10.0.0.1/", "GET", "refused: `10.0.0.1` is an address, and no network profile allows one"),
+            ("ci", "https://127.1/", "GET", "refused: `127.1` is an address"),
+            ("ci", "[::1]:80", "GET", "is the command's own loopback"),
+        ] {
+            let (is_allowed, screen) = checked(profile, url, method);
+            assert!(!is_allowed && screen.starts_with("refused: ") && screen.contains(says), "{url}: {screen}");
+        }
+    }
+
+    #[test]
+    fn programs_get_the_same() {
+        let loaded = settings();
+        let profile = find(&loaded, "ci").unwrap();
+        let value = |url: &str| as_json(&Answer::new(profile, &target(url).unwrap(), "GET"));
+        let allowed = value("https://pypi.org");
+        assert_eq!((&allowed["allowed"], &allowed["rule"]["profile"]), (&json!(true), &json!("registries")));
+        assert_eq!(allowed["rule"]["place"], Value::Null);
+        let refused = value("https://pypi.org:8443");
+        assert_eq!((&refused["refusedFor"], &refused["nearestRule"]), (&json!("PORT"), &json!("https://pypi.org:443")));
+        assert_eq!(refused["lineToAdd"], "- {host: pypi.org, ports: [8443]}");
+        assert_eq!(value("https://10.0.0.1")["refusedFor"], "ADDRESS");
+        assert_eq!(value("127.0.0.1:5432")["hostService"], "127.0.0.1:5432");
+    }
+
+    #[test]
+    fn an_unknown_profile_is_answered_with_those_that_exist() {
+        let report = find(&settings(), "registreis").unwrap_err().report();
+        assert_eq!((report.exit, report.next.as_deref()), (Exit::REFUSED, Some("belay network list")));
+        assert_eq!(report.message, "there is no network profile `registreis`; did you mean `registries`?");
+        assert_eq!(report.details, ["there are ci, git-https, loopback, none, registries"]);
+    }
+}
