@@ -1,6 +1,7 @@
 //! The addresses that no name may lead to: those of this machine, its networks, and what stands for them.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+// Of `core`: addresses are values, and what `std::net` adds are sockets.
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The ranges of IPv4: first address, length of the prefix, name.
 const V4: &[(Ipv4Addr, u32, &str)] = &[

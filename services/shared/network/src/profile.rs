@@ -1,9 +1,9 @@
 //! Profiles: drafts, checked and with what they include.
 
+use core::net::{IpAddr, SocketAddr};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    net::{IpAddr, SocketAddr},
 };
 
 use serde::{Deserialize, Serialize};

@@ -25,7 +25,8 @@ fn profiles_are_listed_with_what_they_have() {
     let home = home();
     let listed = home.run(["network", "list", "--config", "config.yaml"]);
     assert_eq!(listed.code, 0, "{listed:?}");
-    let line = |name: &str| listed.out.lines().find(|line| line.trim().starts_with(name)).unwrap_or_default().to_owned();
+    let line =
+        |name: &str| listed.out.lines().find(|line| line.trim().starts_with(name)).unwrap_or_default().to_owned();
     assert!(line("ci").contains("1 service of this machine") && line("ci").ends_with("config.yaml:4"), "{listed:?}");
     assert!(line("registries").contains("only fetches") && line("registries").ends_with("built in"), "{listed:?}");
     assert!(line("none").contains("nothing but its own loopback"), "{listed:?}");
@@ -85,8 +86,7 @@ fn a_url_is_checked_against_a_profile() {
     assert!(method.code == 33 && method.out.contains("methods: [PUT], paths: ['/debian/']"), "{method:?}");
     let wrong = check(&["https://x.example.com./"]);
     assert!(wrong.code == 2 && wrong.talk.contains("without the final dot"), "{wrong:?}");
-    let (code, json) =
-        home.json(&["network", "check", "none", "https://x.example.com", "--config", "config.yaml"]);
+    let (code, json) = home.json(&["network", "check", "none", "https://x.example.com", "--config", "config.yaml"]);
     assert_eq!((code, json["allowed"].as_bool(), json["refusedFor"].as_str()), (33, Some(false), Some("HOST")));
 
     // The line that a refusal has is one that the settings take, and that allows it.

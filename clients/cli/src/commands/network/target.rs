@@ -146,7 +146,7 @@ mod tests {
             ("example.com/x", "has a path, but no https://"),
             ("ftp://example.com", "must begin with https:// or http://"),
             ("HTTPS://example.com", "must begin with https:// or http://"),
-            ("git@github.com:a/b", "has a path"),
+            ("git@github.com:a/b", "has a user name"),
             ("git@github.com:22", "has a user name"),
             ("https://me:pass@example.com/", "has a user name"),
             ("https://example.com:/", "must have a port"),
