@@ -7,8 +7,8 @@ use belay_all_in_one::PolicyChoice;
 use crate::{
     args::{Format, GlobalArgs, execution_help},
     commands::{
-        approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, namespaces, plan, policy,
-        principals, prune, run, schedules, serve, stats, store, tools, why,
+        approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, namespaces, network, plan,
+        policy, principals, prune, run, schedules, serve, stats, store, tools, why,
     },
 };
 
@@ -71,6 +71,8 @@ pub(crate) enum Command {
     Tools(Tools),
     #[command(subcommand)]
     Policy(Policy),
+    #[command(subcommand)]
+    Network(Network),
     #[command(subcommand)]
     Config(Config),
     Principals(principals::Principals),
@@ -161,6 +163,14 @@ pub(crate) enum Store {
     Check(store::Check),
     Prune(prune::Prune),
     Stats(stats::Stats),
+}
+
+/// Show which hosts commands may reach, by network profile
+#[derive(Debug, Subcommand)]
+pub(crate) enum Network {
+    List(network::list::List),
+    Show(network::show::Show),
+    Check(network::check::Check),
 }
 
 /// Check and draw plans without running them

@@ -3,10 +3,13 @@
 use clap::CommandFactory as _;
 
 use crate::{
-    cli::{Approvals, Artifacts, Cli, Command, Config, Executions, Namespaces, Plan, Policy, Schedules, Store, Tools},
+    cli::{
+        Approvals, Artifacts, Cli, Command, Config, Executions, Namespaces, Network, Plan, Policy, Schedules, Store,
+        Tools,
+    },
     commands::{
-        approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, namespaces, plan, policy,
-        principals, prune, run, schedules, serve, stats, store, tools, why,
+        approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, namespaces, network, plan,
+        policy, principals, prune, run, schedules, serve, stats, store, tools, why,
     },
     context::Context,
     exit::Exit,
@@ -72,6 +75,9 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
         Command::Approvals(Approvals::Skip(verb)) => approvals::decide::skip(context, verb).await,
         Command::Approvals(Approvals::Answer(verb)) => approvals::answer::answer(context, verb).await,
         Command::Policy(Policy::Check(verb)) => policy::check(context, verb).await,
+        Command::Network(Network::List(verb)) => network::list::list(context, verb).await,
+        Command::Network(Network::Show(verb)) => network::show::show(context, verb).await,
+        Command::Network(Network::Check(verb)) => network::check::check(context, verb).await,
         Command::Config(Config::Show(verb)) => config::show(context, verb).await,
         Command::Principals(verb) => principals::principals(context, &verb),
         Command::Store(Store::Check(verb)) => store::check(context, verb).await,

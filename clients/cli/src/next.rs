@@ -62,7 +62,7 @@ fn needs(words: &[String]) -> &'static [&'static str] {
             "run" | "executions" | "approvals" | "approve" | "deny" | "plan" | "tools" | "why" | "logs" | "artifacts"
             | "audit",
         ) => SERVICES,
-        Some("serve" | "principals" | "doctor" | "config") => STATE,
+        Some("serve" | "principals" | "doctor" | "config" | "network") => STATE,
         _ => &[],
     }
 }

@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
 use belay_settings::{
-    LoadedSettings, ResolvedCommands,
+    ResolvedCommands,
     toolchains::{Caller, Host, VARIABLES},
 };
 
 // Re-exported for clients that show settings.
-pub use belay_settings::{ConfigError, Origin, Row, Violation};
+pub use belay_settings::{ConfigError, LoadedSettings, Origin, Row, Violation};
 
 /// Variables that locate the settings and the toolchains, besides those that name toolchains.
 const LOCATIONS: [&str; 3] = ["HOME", "PATH", "XDG_CONFIG_HOME"];

@@ -20,7 +20,7 @@ mod stores;
 
 pub use belay_tool_runner::take_over_if_asked;
 pub use check::{CheckedStore, check_stores};
-pub use config::{Config, ConfigError, ConfigSource, Origin, Row, Violation};
+pub use config::{Config, ConfigError, ConfigSource, LoadedSettings, Origin, Row, Violation};
 pub use doctor::{Diagnosis, Folder, Probe, Program, doctor};
 pub use endpoint::Endpoint;
 pub use error::StartError;
@@ -39,6 +39,8 @@ use belay_grant::{Keys, SigningKey};
 use belay_policy::Policies;
 // Re-exported for clients that read JSON as the services do.
 pub use belay_json as json;
+// Re-exported for clients that show network profiles.
+pub use belay_network as network;
 // Re-exported for clients that read a plan with the files that its steps name.
 pub use belay_plan::{
     ComposedDocument, Format as PlanTextFormat, PlanText, Violation as PlanTextViolation, limits::MAX_NESTED_PLANS,

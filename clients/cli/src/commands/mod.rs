@@ -11,6 +11,7 @@ pub(crate) mod explain;
 mod listing;
 pub(crate) mod logs;
 pub(crate) mod namespaces;
+pub(crate) mod network;
 pub(crate) mod plan;
 pub(crate) mod policy;
 pub(crate) mod principals;

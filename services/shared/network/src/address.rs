@@ -1,6 +1,7 @@
 //! The addresses that no name may lead to: those of this machine, its networks, and what stands for them.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+// Of `core`: addresses are values, and what `std::net` adds are sockets.
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The ranges of IPv4: first address, length of the prefix, name.
 const V4: &[(Ipv4Addr, u32, &str)] = &[
@@ -10,8 +11,13 @@ const V4: &[(Ipv4Addr, u32, &str)] = &[
     (Ipv4Addr::new(127, 0, 0, 0), 8, "loopback"),
     // The metadata services of clouds are here.
     (Ipv4Addr::new(169, 254, 0, 0), 16, "link-local"),
+    // Azure's, where its machines ask for their settings.
+    (Ipv4Addr::new(168, 63, 129, 16), 32, "a cloud's own service"),
     (Ipv4Addr::new(172, 16, 0, 0), 12, "a private network"),
+    // Oracle's cloud has its metadata service here, too.
+    (Ipv4Addr::new(192, 0, 0, 0), 24, "protocol assignments"),
     (Ipv4Addr::new(192, 168, 0, 0), 16, "a private network"),
+    (Ipv4Addr::new(198, 18, 0, 0), 15, "a network for benchmarks"),
     (Ipv4Addr::new(224, 0, 0, 0), 4, "multicast"),
     (Ipv4Addr::new(240, 0, 0, 0), 4, "reserved or broadcast"),
 ];
@@ -78,6 +84,9 @@ mod tests {
             "127.0.0.1",
             "127.77.0.1",
             "169.254.169.254",
+            "168.63.129.16",
+            "192.0.0.192",
+            "198.19.255.255",
             "172.16.0.1",
             "172.31.255.255",
             "192.168.1.1",
@@ -118,7 +127,11 @@ mod tests {
             "169.253.255.255",
             "172.15.255.255",
             "172.32.0.1",
+            "168.63.129.17",
+            "192.0.1.1",
             "192.0.2.1",
+            "198.17.0.1",
+            "198.20.0.1",
             "198.51.100.1",
             "203.0.113.80",
             "223.255.255.255",

@@ -4,8 +4,12 @@ use std::fmt;
 
 use crate::{
     host::Host,
-    profile::{Profile, Protocol, Rule},
+    path::{is_path, reads_in_one_way},
+    profile::{METHODS, Profile, Protocol, Rule},
 };
+
+/// The longest path that a refusal repeats, in bytes.
+const MAX_SHOWN_PATH: usize = 200;
 
 /// A connection, or a request, that is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -73,19 +77,40 @@ pub struct Refusal {
     pub port: u16,
     /// The rule that comes nearest, if one has the host.
     pub nearest: Option<String>,
+    /// What was spoken, as far as that is known.
+    pub protocol: Option<Protocol>,
+    /// The method and the path of a request that a rule with methods or paths does not allow; each only where a rule may name it.
+    pub request: (Option<String>, Option<String>),
 }
 
 impl Refusal {
-    /// The line to add to the operator's settings.
+    /// The line to add to the operator's settings: a rule that allows this, and little else.
     pub fn line(&self) -> String {
-        let ports = if self.port == 443 { String::new() } else { format!(", ports: [{}]", self.port) };
-        format!("{{host: {}{ports}}}", self.host)
+        let Self { host, port, protocol, request: (method, path), .. } = self;
+        let mut line = format!("{{host: {host}");
+        // Without `protocol`, a rule of port 80 alone has `http`, any other `https`.
+        let default = if *port == 80 { Protocol::Http } else { Protocol::Https };
+        let protocol = protocol.unwrap_or(default);
+        if *port != 443 || protocol != default {
+            line += &format!(", ports: [{port}]");
+        }
+        if protocol != default {
+            line += &format!(", protocol: {}", protocol.word());
+        }
+        for (key, value) in [("methods", method), ("paths", path)] {
+            if let Some(value) = value {
+                // Quoted, because a path may have what YAML reads as more than text.
+                let quoted = if key == "paths" { format!("'{}'", value.replace('\'', "''")) } else { value.clone() };
+                line += &format!(", {key}: [{quoted}]");
+            }
+        }
+        line + "}"
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, profile, host, port, nearest } = self;
+        let Self { kind, profile, host, port, nearest, .. } = self;
         write!(f, "{host}:{port} is not in the network profile `{profile}`")?;
         let nearest = nearest.as_deref().unwrap_or_default();
         match kind {
@@ -99,9 +124,21 @@ impl fmt::Display for Refusal {
                 ": its rule `{nearest}` has other ports; to allow it, the operator adds the rule `{}`",
                 self.line()
             ),
-            RefusalKind::Protocol => write!(f, " for what was sent: its rule is `{nearest}`"),
-            RefusalKind::Method => write!(f, " with this method: its rule is `{nearest}`"),
-            RefusalKind::Path => write!(f, " with this path: its rule is `{nearest}`"),
+            RefusalKind::Protocol => write!(
+                f,
+                " for what was sent: its rule is `{nearest}`; to allow it, the operator adds the rule `{}`",
+                self.line()
+            ),
+            RefusalKind::Method => write!(
+                f,
+                " with this method: its rule is `{nearest}`; to allow it, the operator adds the rule `{}`",
+                self.line()
+            ),
+            RefusalKind::Path => write!(
+                f,
+                " with this path: its rule is `{nearest}`; to allow it, the operator adds the rule `{}`",
+                self.line()
+            ),
         }
     }
 }
@@ -119,12 +156,27 @@ impl Profile {
                 Some(_) => {}
             }
         }
+        let kind = refused.map_or(RefusalKind::Host, |(kind, _)| kind);
+        let request = match (kind, asked.traffic) {
+            (RefusalKind::Method | RefusalKind::Path, Traffic::Request { method, path }) => (
+                METHODS.contains(&method).then(|| method.to_owned()),
+                (path.len() <= MAX_SHOWN_PATH && is_path(path)).then(|| path.to_owned()),
+            ),
+            _ => (None, None),
+        };
         AccessDecision::Refused(Refusal {
-            kind: refused.map_or(RefusalKind::Host, |(kind, _)| kind),
+            kind,
             profile: self.name.clone(),
             host: asked.host.clone(),
             port: asked.port,
             nearest: refused.map(|(_, rule)| rule.to_string()),
+            protocol: match asked.traffic {
+                Traffic::Nothing => None,
+                Traffic::Tls => Some(Protocol::Https),
+                Traffic::Request { .. } => Some(Protocol::Http),
+                Traffic::Other => Some(Protocol::Tcp),
+            },
+            request,
         })
     }
 
@@ -171,10 +223,7 @@ fn misfit(rule: &Rule, asked: AccessRequest<'_>) -> Option<RefusalKind> {
 /// Whether a path begins with a prefix, at the border of a part. A path that servers may read in another way (escapes, `.` and `..`, `//`, `\`) has none: what
 /// is not read in one way only is not allowed by a part of it.
 fn has_prefix(path: &str, prefix: &str) -> bool {
-    let is_plain = !path.contains(['%', '\\', ';'])
-        && !path.contains("//")
-        && path.split('/').all(|part| part != "." && part != "..");
-    is_plain
+    reads_in_one_way(path)
         && path
             .strip_prefix(prefix)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || prefix.ends_with('/'))
@@ -276,5 +325,60 @@ mod tests {
             again.decide(AccessRequest { host: &host, port: 8443, traffic: Traffic::Tls }),
             AccessDecision::Allowed(_)
         ));
+    }
+
+    /// Each line is a rule that is valid, and allows what was refused.
+    #[test]
+    fn the_line_of_a_refusal_allows_what_was_sent() {
+        let plain = DraftRule {
+            ports: words(&["80", "8080"]),
+            protocol: "http".to_owned(),
+            methods: words(&["GET"]),
+            paths: words(&["/v1"]),
+            ..rule("plain.example.com")
+        };
+        let profile = profile(vec![rule("api.example.com"), plain]);
+        let request = |method, path| Traffic::Request { method, path };
+        for (host, port, traffic, line) in [
+            ("x.example.com", 443, Traffic::Tls, "{host: x.example.com}"),
+            ("x.example.com", 80, request("GET", "/"), "{host: x.example.com, ports: [80]}"),
+            ("x.example.com", 80, Traffic::Nothing, "{host: x.example.com, ports: [80]}"),
+            ("x.example.com", 80, Traffic::Tls, "{host: x.example.com, ports: [80], protocol: https}"),
+            ("x.example.com", 8080, request("GET", "/"), "{host: x.example.com, ports: [8080], protocol: http}"),
+            ("x.example.com", 5432, Traffic::Other, "{host: x.example.com, ports: [5432], protocol: tcp}"),
+            ("api.example.com", 443, request("GET", "/"), "{host: api.example.com, ports: [443], protocol: http}"),
+            (
+                "plain.example.com",
+                80,
+                request("POST", "/v1/x"),
+                "{host: plain.example.com, ports: [80], methods: [POST], paths: ['/v1/x']}",
+            ),
+            (
+                "plain.example.com",
+                8080,
+                request("GET", "/it's"),
+                "{host: plain.example.com, ports: [8080], protocol: http, methods: [GET], paths: ['/it''s']}",
+            ),
+            // No rule can name these.
+            ("plain.example.com", 80, request("get", "/%2e"), "{host: plain.example.com, ports: [80]}"),
+        ] {
+            let host = Host::parse(host).unwrap();
+            let AccessDecision::Refused(refusal) = profile.decide(AccessRequest { host: &host, port, traffic }) else {
+                panic!("{host}:{port} is allowed");
+            };
+            assert_eq!(refusal.line(), line);
+            assert!(refusal.to_string().contains(line), "{refusal}");
+            let (method, path) = refusal.request.clone();
+            let allowing = DraftRule {
+                ports: vec![port.to_string()],
+                protocol: refusal.protocol.map_or(String::new(), |protocol| protocol.word().to_owned()),
+                methods: method.into_iter().collect(),
+                paths: path.into_iter().collect(),
+                ..rule(host.as_str())
+            };
+            let again = super::tests::profile(vec![allowing]);
+            let decision = again.decide(AccessRequest { host: &host, port, traffic });
+            assert!(matches!(decision, AccessDecision::Allowed(_)), "{line}: {decision:?}");
+        }
     }
 }

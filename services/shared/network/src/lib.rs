@@ -10,6 +10,7 @@ mod built_in;
 mod decide;
 mod draft;
 mod host;
+mod path;
 mod profile;
 
 pub use address::closed_range;

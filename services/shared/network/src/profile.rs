@@ -1,9 +1,9 @@
 //! Profiles: drafts, checked and with what they include.
 
+use core::net::{IpAddr, SocketAddr};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    net::SocketAddr,
 };
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,7 @@ use crate::{
     built_in::{BUILT_IN, BuiltIn},
     draft::{DraftProfile, DraftRule, Problem},
     host::HostPattern,
+    path::is_path,
 };
 
 /// The profile of a command that asks for none: its own loopback, and nothing else.
@@ -29,7 +30,7 @@ const MAX_NAME: usize = 64;
 /// The most methods and paths of a rule.
 const MAX_LIST: usize = 100;
 /// The methods that a rule may name (RFC 9110, RFC 5789).
-const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"];
+pub(crate) const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"];
 
 /// What may be spoken with a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -153,6 +154,12 @@ impl fmt::Display for Rule {
         if !self.paths.is_empty() {
             write!(f, " {}", self.paths.join(","))?;
         }
+        if self.is_unenforced_inside_tls() {
+            f.write_str(" (not enforced inside TLS)")?;
+        }
+        if self.private_addresses {
+            f.write_str(" (private addresses too)")?;
+        }
         Ok(())
     }
 }
@@ -271,6 +278,15 @@ impl Profiles {
         self.by_name.get(name)
     }
 
+    /// The other profiles whose rules or services this one has, and that may do more than fetch: for their sake it may as well.
+    pub fn beyond_fetching(&self, profile: &Profile) -> BTreeSet<&str> {
+        let origins = profile.rules.iter().map(|rule| &rule.origin);
+        let origins = origins.chain(profile.host_services.iter().map(|(_, origin)| origin));
+        let others =
+            origins.filter(|origin| origin.profile != profile.name).filter_map(|origin| self.find(&origin.profile));
+        others.filter(|other| !other.fetch_only).map(|other| other.name.as_str()).collect()
+    }
+
     /// All of them, by name.
     pub fn iter(&self) -> impl Iterator<Item = &Profile> {
         self.by_name.values()
@@ -347,9 +363,17 @@ fn host_service(text: &str) -> Result<SocketAddr, &'static str> {
         Ok(address) if !address.is_ipv4() || !address.ip().is_loopback() => Err(
             "must be an address of this machine's loopback, such as 127.0.0.1:5432: write a rule for any other host",
         ),
+        Ok(address) if is_taken(address) => Err(
+            "is an address that stands for hosts, or for the proxy, in a command: have the service listen on another, such as 127.0.0.1",
+        ),
         Ok(address) => Ok(address),
         Err(_) => Err("must be an address with a port, such as 127.0.0.1:5432"),
     }
+}
+
+/// Whether commands find something of Belay's at this address: the proxy (127.77.0.0/16), or a host that a name stands for (127.78.0.0/15).
+fn is_taken(address: SocketAddr) -> bool {
+    matches!(address.ip(), IpAddr::V4(address) if matches!(address.octets(), [127, 77..=79, ..]))
 }
 
 /// Checks a rule. `None` if it has a problem.
@@ -377,6 +401,8 @@ fn rule(written: &DraftRule, field: &str, any_host: bool, origin: Origin, proble
             Err(message) => refuse(&format!("ports[{place}]"), message),
         }
     }
+    ports.sort_unstable();
+    ports.dedup();
     let protocol = match written.protocol.as_str() {
         "" if ports == [Ports::one(80)] => Some(Protocol::Http),
         "" => Some(Protocol::Https),
@@ -392,7 +418,6 @@ fn rule(written: &DraftRule, field: &str, any_host: bool, origin: Origin, proble
             Some(Protocol::Https) | None => ports.push(Ports::one(443)),
         }
     }
-    ports.sort_unstable();
     for (key, list) in [("methods", &written.methods), ("paths", &written.paths)] {
         if list.len() > MAX_LIST {
             refuse(key, format!("has {} entries, but the limit is {MAX_LIST}", list.len()));
@@ -406,12 +431,10 @@ fn rule(written: &DraftRule, field: &str, any_host: bool, origin: Origin, proble
         }
     }
     for (place, path) in written.paths.iter().enumerate() {
-        let is_plain =
-            path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#%\\".contains(&byte));
-        if !is_plain || path.split('/').any(|part| part == "." || part == "..") {
+        if !is_path(path) {
             refuse(
                 &format!("paths[{place}]"),
-                "must begin with `/`, and have no `..`, `%`, `?` or `#`: it is the beginning of a decoded path"
+                "must begin with `/`, and have no `..`, `//`, `%`, `;`, `?`, `#` or `\\`: it is the beginning of a path that servers read in one way"
                     .to_owned(),
             );
         }

@@ -36,8 +36,8 @@ pub const EXIT_CODES: &[ExitCode] = &[
     },
     ExitCode {
         code: 33,
-        what: "The execution failed: the policy or a person denied a call.",
-        advice: "`belay executions get @last` has the rule or the person's words. Change the plan or the policy.",
+        what: "The execution failed: the policy or a person denied a call. Of `belay network check`: the profile refuses what was asked for.",
+        advice: "`belay executions get @last` has the rule or the person's words. Change the plan or the policy. `belay network check` has the line that allows it.",
     },
     ExitCode {
         code: 34,

@@ -54,6 +54,10 @@ table! {
     "The settings file cannot be used: it cannot be read, has an unknown key or a value out of bounds, or others may write it. Nothing was started, and no other settings are used instead."
     "Correct the lines that are named, then check with `belay config show`. docs/user-guide/settings.md has every key."
 
+    NETWORK_PROFILE_NOT_FOUND Input 2 false [] []
+    "The settings have no network profile of this name, and none is built in."
+    "`belay network list` shows all of them. docs/user-guide/network.md says how to write one."
+
     WORKSPACE_INVALID Input 2 false [SandboxViolation] [InvalidArgument]
     "The folder cannot be a workspace: it does not exist, is a file or `/`, cannot be written, overlaps a state directory, or its file system cannot hold isolated changes. Nothing was started."
     "Name an existing folder of your own with `--workspace`; an absolute path for a server over TCP."

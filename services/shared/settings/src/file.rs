@@ -20,12 +20,20 @@ impl File {
     /// # Errors
     /// All violations, in the order of the lines; never empty.
     pub fn parse(text: &str, home: Option<&Path>) -> Result<Settings, Vec<Violation>> {
+        Self::parse_from(text, home, None)
+    }
+
+    /// Parses the settings of this file, which the origins of the network's rules name.
+    ///
+    /// # Errors
+    /// As those of [`File::parse`].
+    pub fn parse_from(text: &str, home: Option<&Path>, file: Option<&Path>) -> Result<Settings, Vec<Violation>> {
         let root = belay_yaml::parse(text, &BOUNDS).map_err(|violation| vec![violation])?;
         let mut reader = Reader::default();
         let mut settings = Settings::default();
         // A file with only comments is valid: every value is the default.
         if !matches!(root.value, Value::Null) {
-            read::settings(&mut reader, &root, home, &mut settings);
+            read::settings(&mut reader, &root, home, file, &mut settings);
         }
         let mut violations = reader.into_violations();
         if violations.is_empty() {

@@ -172,7 +172,7 @@ fn read(path: &Path, home: Option<&Path>) -> Result<(Settings, Redactor), Config
     }
     let text = io::read_to_string(file).map_err(|error| unreadable(error.to_string()))?;
     let refused = |text: String, violations| ConfigError::Refused { path: path.to_owned(), text, violations };
-    let mut settings = match File::parse(&text, home) {
+    let mut settings = match File::parse_from(&text, home, Some(path)) {
         Ok(settings) => settings,
         Err(violations) => return Err(refused(text, violations)),
     };

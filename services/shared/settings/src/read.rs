@@ -9,7 +9,7 @@ use crate::{
     ValueWithOrigin, VisiblePath,
     paths::{self, absolute, is_system},
     read_env::{MAX_ENTRIES, env, is_name},
-    size,
+    read_values::{bytes, bytes_or_none, number, set},
 };
 
 /// The longest retention, in seconds: a hundred years.
@@ -18,7 +18,7 @@ const MAX_RETENTION: u64 = 36_500 * 86_400;
 /// The longest time that a cancelled command has to end, in seconds.
 const MAX_STOP_GRACE: u64 = 3600;
 
-const SECTIONS: &str = "log commands services retention budgets secrets tools webhooks";
+const SECTIONS: &str = "log commands services retention budgets secrets tools webhooks network";
 const LOG: &str = "level format";
 const COMMANDS: &str =
     "find_toolchains read_only path env plans_may_set view scratch reserve limits stop_grace asking_calls caches";
@@ -33,7 +33,16 @@ const RETENTION: &str = "finished_for keep_last";
 const USES: &[(&str, CacheUse)] = &[("off", CacheUse::Off), ("read", CacheUse::Read), ("keep", CacheUse::Keep)];
 
 /// Reads all sections. An invalid value adds a violation and keeps the default.
-pub(crate) fn settings(reader: &mut Reader, root: &Node, home: Option<&Path>, settings: &mut Settings) {
+///
+/// `file` is the file of the settings, which the places of rules name.
+pub(crate) fn settings(
+    reader: &mut Reader,
+    root: &Node,
+    home: Option<&Path>,
+    file: Option<&Path>,
+    settings: &mut Settings,
+) {
+    let mut profiles_are_known = true;
     reader.map(root, "", |reader, key, field, node| {
         match key {
             "log" => reader.map(node, field, |reader, key, field, node| {
@@ -61,10 +70,19 @@ pub(crate) fn settings(reader: &mut Reader, root: &Node, home: Option<&Path>, se
             }),
             "tools" => settings.tools = crate::read_tools::tools(reader, node, field),
             "webhooks" => settings.webhooks = crate::read_webhooks::webhooks(reader, node, field),
+            "network" => {
+                let network = crate::read_network::network(reader, node, field, file);
+                profiles_are_known = network.is_some();
+                settings.network = network.unwrap_or_default();
+            }
             _ => return Err(SECTIONS),
         }
         Ok(())
     });
+    // Checked last, because `tools` may come before `network`.
+    if profiles_are_known {
+        crate::read_network::profiles_of_tools(reader, &settings.tools, &settings.network.profiles);
+    }
 }
 
 fn retention(reader: &mut Reader, node: &Node, field: &str, to: &mut Retention) {
@@ -124,12 +142,6 @@ fn services(reader: &mut Reader, node: &Node, field: &str, to: &mut Services) {
         });
         Ok(())
     });
-}
-
-fn set<T>(to: &mut ValueWithOrigin<T>, value: Option<T>, node: &Node) {
-    if let Some(value) = value {
-        *to = ValueWithOrigin::on_line(value, node.line);
-    }
 }
 
 fn commands(reader: &mut Reader, node: &Node, field: &str, home: Option<&Path>, to: &mut Commands) {
@@ -274,52 +286,6 @@ fn variable_name(reader: &mut Reader, node: &Node, field: &str) -> Option<String
         format!("`{}` is not a valid variable name: use letters, digits and `_`, such as PYTHONPATH", shown(&name)),
     );
     None
-}
-
-/// Reads a size between two bounds.
-fn bytes(reader: &mut Reader, node: &Node, field: &str, least: u64) -> Option<u64> {
-    let bytes = match &node.value {
-        Value::Text(text) => size::bytes(text),
-        Value::Number(number) => number.as_u64(),
-        _ => None,
-    };
-    match bytes {
-        None => {
-            reader.refuse(field, node.line, "must be a size: a whole number with KiB, MiB, GiB or TiB, such as 8GiB")
-        }
-        Some(bytes) if bytes < least => {
-            reader.refuse(field, node.line, format!("must be at least {}", size::shown(least)));
-            return None;
-        }
-        Some(bytes) if bytes > i64::MAX as u64 => {
-            reader.refuse(field, node.line, "is larger than the kernel supports");
-            return None;
-        }
-        Some(_) => {}
-    }
-    bytes
-}
-
-/// Reads a size between two bounds, or `unlimited`.
-fn bytes_or_none(reader: &mut Reader, node: &Node, field: &str, least: u64) -> Option<Option<u64>> {
-    match &node.value {
-        Value::Text(text) if text == "unlimited" => Some(None),
-        _ => bytes(reader, node, field, least).map(Some),
-    }
-}
-
-fn number(reader: &mut Reader, node: &Node, field: &str, least: u64, most: u64) -> Option<u64> {
-    let found = match &node.value {
-        Value::Number(number) => number.as_u64(),
-        _ => None,
-    };
-    match found {
-        Some(number) if (least..=most).contains(&number) => Some(number),
-        Some(_) | None => {
-            reader.refuse(field, node.line, format!("must be a whole number between {least} and {most}"));
-            None
-        }
-    }
 }
 
 fn view(reader: &mut Reader, node: &Node, field: &str, to: &mut Commands) {

@@ -12,7 +12,7 @@ use crate::{
     tools::{Piece, Word, Words, pieces},
 };
 
-const TOOL: &str = "aliases title description command cwd env parameters result preconditions postconditions output recovery annotations asks timeout";
+const TOOL: &str = "aliases title description command cwd env parameters result preconditions postconditions output recovery annotations asks network timeout";
 const ANNOTATIONS: &str = "destructive idempotent open_world";
 
 /// How many conditions a tool may have before its program, and after it, as a step.
@@ -77,6 +77,7 @@ fn tool(reader: &mut Reader, node: &Node, field: &str, name: &str) -> Option<Com
         idempotent: false,
         open_world: false,
         asks: false,
+        network: None,
         timeout: Duration::from_secs(TIMEOUT),
     };
     let mut output = None;
@@ -108,6 +109,7 @@ fn tool(reader: &mut Reader, node: &Node, field: &str, name: &str) -> Option<Com
                 Ok(())
             }),
             "asks" => reader.switch(node, field, &mut tool.asks),
+            "network" => tool.network = reader.text(node, field),
             "timeout" => match timeout(node) {
                 Some(timeout) => tool.timeout = timeout,
                 None => reader.refuse(

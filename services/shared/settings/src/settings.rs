@@ -1,6 +1,8 @@
 //! All settings.
 
-use crate::{CommandTool, Commands, NamespaceBudgets, Origin, Retention, Secrets, Services, ValueWithOrigin, Webhook};
+use crate::{
+    CommandTool, Commands, NamespaceBudgets, Network, Origin, Retention, Secrets, Services, ValueWithOrigin, Webhook,
+};
 
 /// The log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,4 +109,6 @@ pub struct Settings {
     pub secrets: Secrets,
     /// The receivers that are told what happens to executions.
     pub webhooks: Vec<Webhook>,
+    /// The hosts that commands may reach, by profile.
+    pub network: Network,
 }

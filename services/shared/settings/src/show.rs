@@ -3,19 +3,9 @@
 use std::{ffi::OsString, path::Path};
 
 use crate::{
-    CacheUse, NamespaceBudget, Origin, Place, ResolvedCommands, SYSTEM_PATH, Settings, ValueWithOrigin, Webhook, size,
+    CacheUse, CommandTool, NamespaceBudget, Origin, Place, ResolvedCommands, Row, SYSTEM_PATH, Settings,
+    ValueWithOrigin, Webhook, show_network, size,
 };
-
-/// A setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
-    /// Its name, as in the file: `commands.limits.processes`.
-    pub key: String,
-    /// Its value, as written in the file.
-    pub value: String,
-    /// Its origin.
-    pub origin: Origin,
-}
 
 fn row<T>(key: impl Into<String>, from: &ValueWithOrigin<T>, value: impl Into<String>) -> Row {
     Row { key: key.into(), value: value.into(), origin: from.origin.clone() }
@@ -142,8 +132,9 @@ pub fn rows(settings: &Settings, here: &ResolvedCommands, env: &dyn Fn(&str) -> 
         }
         None => none("secrets.rules_file"),
     });
-    rows.extend(settings.tools.iter().map(|tool| row(format!("tools.{}", tool.value.name), tool, tool.value.shown())));
+    rows.extend(settings.tools.iter().flat_map(of_tool));
     rows.extend(settings.webhooks.iter().flat_map(of_webhook));
+    rows.extend(show_network::rows(&settings.network));
     rows
 }
 
@@ -155,6 +146,12 @@ fn of_budget(budget: &NamespaceBudget) -> Vec<Row> {
     };
     let window = row(key("window"), window, window.value.word().to_owned());
     [Some(window), limit("calls", calls), limit("output_bytes", output_bytes)].into_iter().flatten().collect()
+}
+
+fn of_tool(tool: &ValueWithOrigin<CommandTool>) -> impl Iterator<Item = Row> {
+    let CommandTool { name, network, .. } = &tool.value;
+    let network = network.as_ref().map(|network| row(format!("tools.{name}.network"), tool, network.clone()));
+    std::iter::once(row(format!("tools.{name}"), tool, tool.value.shown())).chain(network)
 }
 
 fn of_webhook(webhook: &Webhook) -> [Row; 5] {

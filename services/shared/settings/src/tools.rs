@@ -102,6 +102,8 @@ pub struct CommandTool {
     pub open_world: bool,
     /// Whether its program may ask while it runs, over the descriptors that `BELAY_ASK` names.
     pub asks: bool,
+    /// The network profile of its program; `None`: its own loopback alone.
+    pub network: Option<String>,
     /// The time limit of a call when the plan sets none.
     pub timeout: Duration,
 }

@@ -55,6 +55,22 @@ fn a_profile_has_the_rules_of_what_it_includes_once_with_their_origins() {
 }
 
 #[test]
+fn what_does_more_than_fetch_is_named() {
+    let mut ci = draft("ci", &["api.example.com"]);
+    (ci.include, ci.fetch_only) = (words(&["registries", "git-https"]), true);
+    let mut fetching = draft("fetching", &["api.example.com"]);
+    (fetching.include, fetching.fetch_only) = (words(&["registries"]), true);
+    let profiles = Profiles::new(&[ci, fetching, draft("own", &["api.example.com"])]).unwrap();
+    let why = |name: &str| {
+        let profile = profiles.find(name).unwrap();
+        (profile.fetch_only, profiles.beyond_fetching(profile).into_iter().collect::<Vec<_>>())
+    };
+    assert_eq!(why("ci"), (false, vec!["git-https"]));
+    assert_eq!(why("fetching"), (true, vec![]));
+    assert_eq!(why("own"), (false, vec![]));
+}
+
+#[test]
 fn a_profile_that_has_no_rule_of_its_own_is_what_it_includes() {
     let mut alias = draft("alias", &[]);
     alias.include = words(&["registries"]);
@@ -100,7 +116,12 @@ fn bad_profiles_are_refused() {
         (rule(|rule| rule.methods = words(&["GET", "get"])), "p.rules[0].methods[1]: must be one of GET, HEAD"),
         (rule(|rule| rule.paths = words(&["v1"])), "p.rules[0].paths[0]: must begin with `/`"),
         (rule(|rule| rule.paths = words(&["/v1/../v2"])), "p.rules[0].paths[0]: must begin with `/`, and have no `..`"),
-        (rule(|rule| rule.paths = words(&["/%2e"])), "p.rules[0].paths[0]: must begin with `/`, and have no `..`, `%`"),
+        (rule(|rule| rule.paths = words(&["/v1/;x"])), "p.rules[0].paths[0]: must begin with `/`, and have no"),
+        (rule(|rule| rule.paths = words(&["/v1//x"])), "p.rules[0].paths[0]: must begin with `/`, and have no"),
+        (
+            rule(|rule| rule.paths = words(&["/%2e"])),
+            "p.rules[0].paths[0]: must begin with `/`, and have no `..`, `//`, `%`",
+        ),
         (problems(&[draft("", &[])]), ": is not a profile's name"),
         (problems(&[draft("a b", &[])]), "a b: is not a profile's name"),
         (problems(&[draft("registries", &[])]), "registries: is the name of a built-in profile"),
@@ -124,6 +145,14 @@ fn bad_profiles_are_refused() {
             problems(&[DraftProfile { host_services: words(&["127.0.0.1:0"]), ..draft("a", &[]) }]),
             "a.host_services[0]: must have a port",
         ),
+        (
+            problems(&[DraftProfile { host_services: words(&["127.77.0.1:21080"]), ..draft("a", &[]) }]),
+            "a.host_services[0]: is an address that stands for hosts, or for the proxy",
+        ),
+        (
+            problems(&[DraftProfile { host_services: words(&["127.79.3.4:80"]), ..draft("a", &[]) }]),
+            "a.host_services[0]: is an address that stands for hosts, or for the proxy",
+        ),
     ] {
         assert!(found.iter().any(|problem| problem.starts_with(expected)), "{expected}: {found:?}");
     }
@@ -139,4 +168,23 @@ fn limits_inside_tls_are_said_to_be_unenforced() {
     let profiles = Profiles::new(&[profile]).unwrap();
     let unenforced: Vec<bool> = profiles.find("p").unwrap().rules.iter().map(Rule::is_unenforced_inside_tls).collect();
     assert_eq!(unenforced, [true, false]);
+}
+
+#[test]
+fn a_rule_is_shown_with_all_that_it_opens() {
+    let mut profile = draft("p", &["a.example.com", "b.example.com", "c.example.com"]);
+    (profile.rules[0].methods, profile.rules[0].paths) = (words(&["GET"]), words(&["/v1/"]));
+    (profile.rules[1].ports, profile.rules[1].private_addresses) = (words(&["443", "8000-8010", "443"]), true);
+    // One port, however often it is written.
+    profile.rules[2].ports = words(&["80", "80"]);
+    profile.host_services = words(&["127.0.0.1:5432"]);
+    assert_eq!(
+        Profiles::new(&[profile]).unwrap().find("p").unwrap().lines(),
+        [
+            "https://a.example.com:443 GET /v1/ (not enforced inside TLS)",
+            "https://b.example.com:443,8000-8010 (private addresses too)",
+            "http://c.example.com:80",
+            "this machine's 127.0.0.1:5432",
+        ]
+    );
 }

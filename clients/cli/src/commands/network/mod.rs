@@ -1,0 +1,99 @@
+//! `belay network …`: the profiles of the settings that services which start here would get.
+
+pub(crate) mod check;
+pub(crate) mod list;
+pub(crate) mod show;
+mod target;
+
+use belay_all_in_one::{
+    LoadedSettings, Origin,
+    network::{self, Profile, Rule},
+};
+use belay_reasons as reasons;
+use serde_json::{Value, json};
+
+use crate::{
+    context::Context,
+    failure::{Failure, Report},
+    lookup, next,
+    render::text::clean,
+};
+
+/// Reads the settings.
+async fn settings(context: &Context) -> Result<LoadedSettings, Failure> {
+    let source = context.target.config.clone();
+    let read = tokio::task::spawn_blocking(move || source.read()).await;
+    Ok(read.map_err(|error| Failure::internal(format!("the settings could not be read: {error}")))??)
+}
+
+/// Finds a profile.
+fn find<'a>(loaded: &'a LoadedSettings, name: &str) -> Result<&'a Profile, Failure> {
+    let profiles = &loaded.settings.network.profiles;
+    profiles.find(name).ok_or_else(|| {
+        let known: Vec<String> = profiles.iter().map(|profile| profile.name.clone()).collect();
+        let near = lookup::similar(name, &known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let message = format!("there is no network profile `{}`{near}", clean(name));
+        Report::new(reasons::NETWORK_PROFILE_NOT_FOUND, message)
+            .detail(format!("there are {}", known.join(", ")))
+            .next(next::command(&["network", "list"]))
+            .into()
+    })
+}
+
+/// The file and line of a profile; `None` of a built-in one.
+fn place(loaded: &LoadedSettings, profile: &Profile) -> Option<String> {
+    match loaded.settings.network.origin_of(&profile.name) {
+        Origin::Default => None,
+        origin => Some(origin.shown(loaded.file.as_deref())),
+    }
+}
+
+/// Whether a call under it that was lost runs again by itself, and because of which profiles it does not.
+fn fetching(loaded: &LoadedSettings, profile: &Profile) -> String {
+    let beyond: Vec<&str> = loaded.settings.network.profiles.beyond_fetching(profile).into_iter().collect();
+    match (profile.fetch_only, beyond.is_empty()) {
+        (true, _) => "yes: a call that was lost may run again by itself".to_owned(),
+        (false, true) => "no: a call that was lost does not run again by itself".to_owned(),
+        (false, false) => {
+            format!("no, because of {}: a call that was lost does not run again by itself", beyond.join(", "))
+        }
+    }
+}
+
+/// A profile for programs, with everything that it includes.
+fn as_json(loaded: &LoadedSettings, profile: &Profile) -> Value {
+    let place = place(loaded, profile);
+    let services = profile.host_services.iter();
+    json!({
+        "name": profile.name,
+        "builtIn": place.is_none(),
+        "place": place,
+        "rules": profile.rules.iter().map(rule_as_json).collect::<Vec<_>>(),
+        "hostServices": services
+            .map(|(address, origin)| with_origin(json!({ "address": address.to_string() }), origin))
+            .collect::<Vec<_>>(),
+        "fetchOnly": profile.fetch_only,
+        "notFetchOnlyBecauseOf": loaded.settings.network.profiles.beyond_fetching(profile),
+    })
+}
+
+/// A rule for programs.
+fn rule_as_json(rule: &Rule) -> Value {
+    let value = json!({
+        "rule": rule.to_string(),
+        "host": rule.host.to_string(),
+        "ports": rule.ports.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "protocol": rule.protocol.word(),
+        "methods": rule.methods,
+        "paths": rule.paths,
+        "notEnforcedInsideTls": rule.is_unenforced_inside_tls(),
+        "privateAddresses": rule.private_addresses,
+    });
+    with_origin(value, &rule.origin)
+}
+
+fn with_origin(mut value: Value, origin: &network::Origin) -> Value {
+    value["profile"] = origin.profile.as_str().into();
+    value["place"] = (!origin.place.is_empty()).then_some(origin.place.as_str()).into();
+    value
+}

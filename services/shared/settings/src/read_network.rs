@@ -1,0 +1,156 @@
+//! Reads the section `network`, and the profiles that tools name.
+
+use std::path::Path;
+
+use belay_network::{DraftProfile, DraftRule, Profiles};
+use belay_yaml::{Node, Reader, Value, nearest, shown};
+
+use crate::{
+    CommandTool, ValueWithOrigin,
+    network::{Network, ProfileLines, place},
+};
+
+const NETWORK: &str = "profiles";
+const PROFILE: &str = "include rules host_services fetch_only any_host";
+const RULE: &str = "host ports protocol methods paths private_addresses";
+const PROTOCOLS: &[(&str, &str)] = &[("https", "https"), ("http", "http"), ("tcp", "tcp")];
+
+/// The most profiles.
+const MAX_PROFILES: usize = 100;
+/// The most profiles that one includes by name.
+const MAX_INCLUDES: usize = 100;
+
+/// Reads all profiles, and adds the built-in ones. `None` where one is invalid, which adds violations.
+pub(crate) fn network(reader: &mut Reader, node: &Node, field: &str, file: Option<&Path>) -> Option<Network> {
+    let before = reader.violations().len();
+    let mut drafts = Vec::new();
+    let mut lines = std::collections::BTreeMap::new();
+    reader.map(node, field, |reader, key, field, node| {
+        let "profiles" = key else { return Err(NETWORK) };
+        reader.map(node, field, |reader, name, field, node| {
+            let line = reader.line_of(field);
+            let (draft, fetch_only) = profile(reader, node, field, name, line, file);
+            drafts.push(draft);
+            lines.insert(name.to_owned(), ProfileLines { profile: line, fetch_only });
+            Ok(())
+        });
+        Ok(())
+    });
+    let field = format!("{field}.profiles");
+    if drafts.len() > MAX_PROFILES {
+        let message = format!("has {} profiles, but the limit is {MAX_PROFILES}", drafts.len());
+        reader.refuse(&field, reader.line_of(&field), message);
+    }
+    // What could not be read would be missed, or counted wrongly, by the checks of the whole.
+    if reader.violations().len() > before {
+        return None;
+    }
+    match Profiles::new(&drafts) {
+        Ok(profiles) => Some(Network { profiles, lines }),
+        Err(problems) => {
+            for problem in problems {
+                let field = format!("{field}.{}", shown(&problem.field));
+                reader.refuse(&field, reader.line_of(&field), problem.message);
+            }
+            None
+        }
+    }
+}
+
+/// Reads a profile: the draft, and the line of its `fetch_only`.
+fn profile(
+    reader: &mut Reader,
+    node: &Node,
+    field: &str,
+    name: &str,
+    line: u32,
+    file: Option<&Path>,
+) -> (DraftProfile, Option<u32>) {
+    let mut draft = DraftProfile { name: name.to_owned(), place: place(file, line), ..DraftProfile::default() };
+    reader.map(node, field, |reader, key, field, node| {
+        match key {
+            "include" => draft.include = reader.list(node, field, Reader::text),
+            "rules" => draft.rules = reader.list(node, field, |reader, node, field| rule(reader, node, field, file)),
+            "host_services" => draft.host_services = reader.list(node, field, Reader::text),
+            "fetch_only" => reader.switch(node, field, &mut draft.fetch_only),
+            "any_host" => reader.switch(node, field, &mut draft.any_host),
+            _ => return Err(PROFILE),
+        }
+        Ok(())
+    });
+    if draft.include.len() > MAX_INCLUDES {
+        let message = format!("has {} profiles, but the limit is {MAX_INCLUDES}", draft.include.len());
+        let field = format!("{field}.include");
+        reader.refuse(&field, reader.line_of(&field), message);
+    }
+    let fetch_only = format!("{field}.fetch_only");
+    let fetch_only_line = reader.has_read(&fetch_only).then(|| reader.line_of(&fetch_only));
+    if let Some(line) = fetch_only_line
+        && !draft.fetch_only
+        && draft.rules.is_empty()
+        && draft.host_services.is_empty()
+    {
+        let message = "is about the rules of this profile, which has none of its own: remove it; the profiles that it includes have theirs";
+        reader.refuse(&fetch_only, line, message);
+    }
+    (draft, fetch_only_line)
+}
+
+fn rule(reader: &mut Reader, node: &Node, field: &str, file: Option<&Path>) -> Option<DraftRule> {
+    if let Value::Text(_) = &node.value {
+        reader.refuse(field, node.line, "is text, and must be a mapping, such as {host: api.example.com}");
+        return None;
+    }
+    let mut rule = DraftRule { place: place(file, node.line), ..DraftRule::default() };
+    reader.map(node, field, |reader, key, field, node| {
+        match key {
+            "host" => rule.host = text_or_number(reader, node, field).unwrap_or_default(),
+            "ports" => {
+                if is_empty_list(node) {
+                    reader.refuse(field, node.line, "is empty: name ports, or remove it for the port of the protocol");
+                }
+                rule.ports = reader.list(node, field, text_or_number);
+            }
+            "protocol" => rule.protocol = reader.one_of(node, field, PROTOCOLS).unwrap_or_default().to_owned(),
+            "methods" | "paths" => {
+                if is_empty_list(node) {
+                    reader.refuse(field, node.line, format!("is empty: remove it, which allows all {key}"));
+                }
+                let list = reader.list(node, field, Reader::text);
+                *(if key == "methods" { &mut rule.methods } else { &mut rule.paths }) = list;
+            }
+            "private_addresses" => reader.switch(node, field, &mut rule.private_addresses),
+            _ => return Err(RULE),
+        }
+        Ok(())
+    });
+    if matches!(node.value, Value::Map(_)) && !reader.has_read(&format!("{field}.host")) {
+        reader.refuse(field, node.line, "has no `host`: add it, such as {host: api.example.com}");
+    }
+    Some(rule)
+}
+
+fn is_empty_list(node: &Node) -> bool {
+    matches!(&node.value, Value::List(entries) if entries.is_empty())
+}
+
+/// A text, or a number as it is written: a port, or a host that YAML reads as a number (`127.1`).
+fn text_or_number(reader: &mut Reader, node: &Node, field: &str) -> Option<String> {
+    match &node.value {
+        Value::Number(number) => Some(number.to_string()),
+        _ => reader.text(node, field),
+    }
+}
+
+/// Refuses tools whose network profile does not exist.
+pub(crate) fn profiles_of_tools(reader: &mut Reader, tools: &[ValueWithOrigin<CommandTool>], profiles: &Profiles) {
+    for tool in tools.iter().map(|tool| &tool.value) {
+        let Some(name) = tool.network.as_deref().filter(|name| profiles.find(name).is_none()) else { continue };
+        let known: Vec<&str> = profiles.iter().map(|profile| profile.name.as_str()).collect();
+        let hint =
+            nearest(name, known.iter().copied()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let field = format!("tools.{}.network", tool.name);
+        let message = format!("there is no network profile `{}`: use one of {}{hint}", shown(name), known.join(", "));
+        reader.refuse(&field, reader.line_of(&field), message);
+    }
+}

@@ -1,0 +1,47 @@
+//! Lists the network profiles, each with all its rules.
+
+use belay_network::Profile;
+
+use crate::{Network, Origin, Row, network::origin};
+
+/// Each profile with its effective rules and services, those of what it includes too.
+pub(crate) fn rows(network: &Network) -> impl Iterator<Item = Row> {
+    network.profiles.iter().flat_map(|profile| of_profile(network, profile))
+}
+
+fn of_profile(network: &Network, profile: &Profile) -> Vec<Row> {
+    let lines = network.lines.get(&profile.name);
+    let of_profile = network.origin_of(&profile.name);
+    let row = |key: &str, value: String, origin: Origin| Row {
+        key: format!("network.profiles.{}.{key}", profile.name),
+        value,
+        origin,
+    };
+    // The number of a rule of its own is that in the file.
+    let mut own = 0..;
+    let mut rows: Vec<Row> = Vec::new();
+    for rule in &profile.rules {
+        rows.push(match rule.origin.profile == profile.name {
+            true => row(&format!("rules[{}]", own.next().unwrap_or(0)), rule.to_string(), origin(&rule.origin.place)),
+            false => row("rules", format!("{rule}, from {}", rule.origin.profile), origin(&rule.origin.place)),
+        });
+    }
+    for (address, from) in &profile.host_services {
+        let value = match from.profile == profile.name {
+            true => address.to_string(),
+            false => format!("{address}, from {}", from.profile),
+        };
+        rows.push(row("host_services", value, origin(&from.place)));
+    }
+    if rows.is_empty() {
+        return vec![row("rules", "none".to_owned(), of_profile)];
+    }
+    let fetch_only = lines.and_then(|lines| lines.fetch_only).map_or(of_profile, Origin::Line);
+    let beyond: Vec<&str> = network.profiles.beyond_fetching(profile).into_iter().collect();
+    let value = match beyond.is_empty() {
+        true => profile.fetch_only.to_string(),
+        false => format!("{} (because of {})", profile.fetch_only, beyond.join(", ")),
+    };
+    rows.push(row("fetch_only", value, fetch_only));
+    rows
+}
