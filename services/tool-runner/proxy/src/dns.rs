@@ -315,7 +315,7 @@ mod tests {
             assert_eq!(code(&message), Some(code::FORMAT), "{what}");
         }
         let mut dotted = good.clone();
-        dotted[14] = b'.';
+        dotted[15] = b'.';
         assert_eq!(question(&dotted).name, "a.\u{fffd}xample.com");
     }
 
