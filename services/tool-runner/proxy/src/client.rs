@@ -32,6 +32,9 @@ use crate::{
 /// The longest time until the process is ready, and until it has opened the network of a call.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The most sockets of a call: those of the proxy and the name server, and 64 ports and services.
+const MAX_SOCKETS: usize = 67;
+
 /// The user that the proxy becomes when the runner is root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceUser {
@@ -155,6 +158,10 @@ impl ProxyProcess {
         }
         fds.extend(sockets.ports.iter().map(|(_, listener)| listener.as_fd()));
         fds.extend(sockets.services.iter().map(|(_, listener)| listener.as_fd()));
+        if fds.len() > MAX_SOCKETS {
+            let message = format!("it has {} sockets, but the limit is {MAX_SOCKETS}", fds.len());
+            return Err(ProxyError::Refused { message });
+        }
         let call = self.connection.next_call.fetch_add(1, Ordering::Relaxed);
         let access = self.connection.expect(call);
         self.connection.send(&Request { call, body }, &fds)?;
@@ -180,6 +187,8 @@ fn first_message(control: &UnixStream) -> io::Result<Reply> {
     control.set_read_timeout(Some(PATIENCE))?;
     let first = wire::receive(control)?;
     control.set_read_timeout(None)?;
+    // A process that reads nothing any more holds no runner.
+    control.set_write_timeout(Some(PATIENCE))?;
     first.ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "the process has ended"))
 }
 
@@ -207,8 +216,9 @@ impl Connection {
     }
 
     fn send(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(), ProxyError> {
+        let frame = wire::encoded(request).map_err(|error| ProxyError::Refused { message: error.to_string() })?;
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        wire::send(&self.control, request, fds).map_err(|_| {
+        wire::send(&self.control, &frame, fds).map_err(|_| {
             // A frame that was sent in part makes the next ones unreadable.
             self.end();
             ProxyError::Lost

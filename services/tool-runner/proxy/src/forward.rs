@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    os::fd::AsFd as _,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, ready},
@@ -65,9 +66,18 @@ type Upgrade = Arc<Mutex<Option<(OnUpgrade, OnUpgrade)>>>;
 /// Passes on the request at the beginning of `inbound`, and the response; then closes both connections. After an upgrade to a WebSocket, passes bytes.
 pub(crate) async fn forward(inbound: Inbound, host: TcpStream, request: JudgedRequest, meter: &Meter) {
     let passing = async {
-        if let Some((client, host, rest)) = exchange(inbound, host, request, meter).await {
-            // How it ends is recorded by the counters.
-            let _ = splice(&client, &host, rest.0, rest.1, meter).await;
+        // Another descriptor of the connection, which stays when the first one is closed.
+        let lingering = inbound.stream.as_fd().try_clone_to_owned().map(std::net::TcpStream::from);
+        let upgraded = exchange(inbound, host, request, meter).await;
+        match (upgraded, lingering.and_then(TcpStream::from_std)) {
+            (Some((client, host, rest)), lingering) => {
+                drop(lingering);
+                // How it ends is recorded by the counters.
+                let _ = splice(&client, &host, rest.0, rest.1, meter).await;
+            }
+            // A client that sends requests one behind the other reads the end of the answer first.
+            (None, Ok(lingering)) => Inbound::new(lingering).linger().await,
+            (None, Err(_)) => {}
         }
     };
     tokio::select! {

@@ -187,11 +187,12 @@ fn fields<'a>(lines: Lines<'a>, max: usize) -> Result<Vec<(String, &'a [u8])>, H
         if !is_token {
             return Err(bad("the name of a header has a space or another character that is not allowed"));
         }
-        let value = value.get(1..).unwrap_or_default().trim_ascii();
+        let value = value.get(1..).unwrap_or_default();
         if value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
             return Err(bad("a header has a control character"));
         }
-        fields.push((String::from_utf8_lossy(name).to_ascii_lowercase(), value));
+        // Without control characters, this is the space around it.
+        fields.push((String::from_utf8_lossy(name).to_ascii_lowercase(), value.trim_ascii()));
     }
     Ok(fields)
 }

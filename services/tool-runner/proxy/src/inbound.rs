@@ -20,9 +20,9 @@ use crate::{
 
 /// The bytes that are read at a time.
 const CHUNK: usize = 16 << 10;
-/// The longest time for a refusal to be taken.
+/// The longest time for a refusal to be taken, and for a client to stop sending.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// The most bytes that are read and dropped after a refusal, so that the client reads the refusal before a reset.
+/// The most bytes that are read and dropped after the last answer.
 const MAX_DRAINED: usize = 1 << 20;
 /// The alert with which a TLS client is refused: fatal, `access_denied`.
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
@@ -129,9 +129,16 @@ impl Inbound {
         self.close_with(&ACCESS_DENIED).await;
     }
 
-    async fn close_with(mut self, bytes: &[u8]) {
-        let farewell = async {
-            write_all(&self.stream, bytes).await?;
+    async fn close_with(self, bytes: &[u8]) {
+        // That the client does not take it changes nothing.
+        if let Ok(Ok(())) = timeout(FAREWELL, write_all(&self.stream, bytes)).await {
+            self.linger().await;
+        }
+    }
+
+    /// Closes after what was written, and reads what the client still sends: closing before it is read would take back what was written.
+    pub(crate) async fn linger(mut self) {
+        let drain = async {
             rustix::net::shutdown(&self.stream, Shutdown::Write)?;
             let mut drained = 0;
             while drained < MAX_DRAINED {
@@ -143,8 +150,7 @@ impl Inbound {
             }
             io::Result::Ok(())
         };
-        // That the client does not take it changes nothing.
-        let _ = timeout(FAREWELL, farewell).await;
+        let _ = timeout(FAREWELL, drain).await;
     }
 }
 

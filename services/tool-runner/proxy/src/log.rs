@@ -14,6 +14,8 @@ use crate::report::{Connection, Report, Route};
 
 /// The most characters of a host in a report: a name has at most 253.
 const MAX_HOST: usize = 260;
+/// The most characters of a rule or a sentence in a report.
+const MAX_RULE: usize = 1_000;
 
 /// The bytes of a connection, and when the last of them passed.
 #[derive(Debug, Default)]
@@ -94,7 +96,7 @@ impl Log {
     fn connection(&self, route: Route, host: &str, port: u16, is_allowed: bool, rule: &str) -> Connection {
         let shown = host.chars().take(MAX_HOST).flat_map(|c| c.escape_debug()).collect();
         let (sent_bytes, received_bytes, duration) = (0, 0, Duration::ZERO);
-        let (rule, started_after) = (rule.to_owned(), self.begun.elapsed());
+        let (rule, started_after) = (rule.chars().take(MAX_RULE).collect(), self.begun.elapsed());
         Connection { host: shown, port, route, is_allowed, rule, sent_bytes, received_bytes, started_after, duration }
     }
 
@@ -160,7 +162,7 @@ impl OpenEntry {
         let mut state = self.log.state();
         if let Some(entry) = self.place.and_then(|place| state.entries.get_mut(place)) {
             entry.connection.is_allowed = false;
-            message.clone_into(&mut entry.connection.rule);
+            entry.connection.rule = message.chars().take(MAX_RULE).collect();
         }
     }
 }

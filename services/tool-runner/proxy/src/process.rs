@@ -29,7 +29,8 @@ pub(crate) fn run(args: env::Args) -> i32 {
         Err((control, error)) => {
             if let Some(control) = control {
                 // The runner reports it; if it is gone, there is no one to report it to.
-                let _ = wire::send(&control, &Reply::Failed { message: error.to_string() }, &[]);
+                let _ = wire::encoded(&Reply::Failed { message: error.to_string() })
+                    .and_then(|frame| wire::send(&control, &frame, &[]));
             }
             1
         }

@@ -60,7 +60,8 @@ pub(crate) enum Reply {
     Closed { call: u64, report: Report },
 }
 
-fn encoded(message: &impl Serialize) -> io::Result<Vec<u8>> {
+/// Writes a message as a frame.
+pub(crate) fn encoded(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; 4];
     serde_json::to_writer(&mut bytes, message)?;
     let length = bytes.len() - 4;
@@ -73,10 +74,9 @@ fn encoded(message: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Sends a message with descriptors. Blocks.
-pub(crate) fn send(to: &UnixStream, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let frame = encoded(message)?;
-    let (header, body) = frame.split_at(4);
+/// Sends a frame with descriptors. Blocks.
+pub(crate) fn send(to: &UnixStream, frame: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let (header, body) = frame.split_at(4.min(frame.len()));
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {

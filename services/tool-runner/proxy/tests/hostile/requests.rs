@@ -117,3 +117,15 @@ async fn half_closed_connections_pass_the_rest() {
     assert_eq!(report.connections[0].sent_bytes, body.len() as u64);
     assert_eq!(report.connections[0].received_bytes, body.len() as u64);
 }
+
+/// A client that sends requests one behind the other gets the first answer whole.
+#[tokio::test]
+async fn requests_behind_a_request_do_not_cut_its_answer() {
+    let world = World::new().await;
+    let request = b"GET http://plain.example.com/ HTTP/1.1\r\nHost: plain.example.com\r\n\r\n".repeat(200);
+    let mut stream = TcpStream::connect(world.proxy).await.unwrap();
+    stream.write_all(&request).await.unwrap();
+    let answer = String::from_utf8(read_all(&mut stream).await).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("\r\n\r\nok"), "{answer}");
+    assert_eq!(world.received().windows(5).filter(|bytes| bytes == b"GET /").count(), 1);
+}
