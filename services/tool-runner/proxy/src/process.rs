@@ -38,6 +38,7 @@ pub(crate) fn run(args: env::Args) -> i32 {
 }
 
 fn start(uid: u32, gid: u32) -> Result<(), (Option<UnixStream>, io::Error)> {
+    sys::ignore_requests_to_end();
     sys::close_inherited().map_err(|error| (None, error))?;
     let control = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).map_err(|error| (None, error))?;
     let prepared = prepare(uid, gid);

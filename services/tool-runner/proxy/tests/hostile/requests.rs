@@ -129,3 +129,26 @@ async fn requests_behind_a_request_do_not_cut_its_answer() {
     assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("\r\n\r\nok"), "{answer}");
     assert_eq!(world.received().windows(5).filter(|bytes| bytes == b"GET /").count(), 1);
 }
+
+#[tokio::test]
+async fn bad_answers_of_a_host_are_failures() {
+    let world = World::new().await;
+    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
+    for (path, headers, status, end) in [
+        ("/nothing", "", "502", "did not answer the request"),
+        ("/no-http", "", "502", "did not answer the request"),
+        ("/old", "", "502", "did not answer the request"),
+        ("/unasked", "", "502", "changed to a protocol that was not asked for"),
+        ("/other", upgrade, "502", "changed to a protocol that was not asked for"),
+        ("/two-lengths", "", "502", "did not answer the request"),
+        ("/second", "", "200", "\r\n\r\nok"),
+        ("/early", "", "200", "\r\n\r\nok"),
+        ("/until-end", "", "200", "all of it"),
+    ] {
+        let request =
+            format!("GET http://plain.example.com{path} HTTP/1.1\r\nHost: plain.example.com\r\n{headers}\r\n");
+        let answer = String::from_utf8(talk(world.proxy, &[request.as_bytes()]).await).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")) && answer.contains(end), "{path}: {answer}");
+        assert!(!answer.contains("bad") || status == "502", "{path}: {answer}");
+    }
+}

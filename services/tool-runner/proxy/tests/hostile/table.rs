@@ -304,6 +304,24 @@ fn tls(cases: &mut Vec<Case>) {
             tunnel("plain.example.com:80", &[b"GET / HTTP/1.1\r\nHost: plain.example.com\r\n\r\n"]),
             "established, 200",
         ),
+        allowed(
+            "a WebSocket in a tunnel for http",
+            tunnel(
+                "plain.example.com:80",
+                &[b"GET / HTTP/1.1\r\nHost: plain.example.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"],
+            ),
+            "established, 101",
+        ),
+        case(
+            "the preface of HTTP/2 in a tunnel for http",
+            tunnel("plain.example.com:80", &[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]),
+            "established, 505",
+        ),
+        case(
+            "LF alone in a tunnel for http",
+            tunnel("plain.example.com:80", &[b"GET / HTTP/1.1\nHost: plain.example.com\n\n"]),
+            "established, 400",
+        ),
         case(
             "a relay in a tunnel for http",
             tunnel("plain.example.com:80", &[b"GET / HTTP/1.1\r\nHost: evil.example.org\r\n\r\n"]),

@@ -163,6 +163,19 @@ pub(crate) const CLOSED: &[(&str, &[&str])] = &[
     ("sixtofour", &["2002:7f00:1::"]),
 ];
 
+/// Paths, and what the server answers before it closes.
+const BAD_ANSWERS: &[(&str, &[u8])] = &[
+    ("/nothing", b""),
+    ("/no-http", b"SSH-2.0-OpenSSH_9.9\r\n"),
+    ("/old", b"<html>no head</html>"),
+    ("/unasked", b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhi"),
+    ("/other", b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\nhi"),
+    ("/two-lengths", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc"),
+    ("/second", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad"),
+    ("/early", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
+    ("/until-end", b"HTTP/1.0 200 OK\r\n\r\nall of it"),
+];
+
 /// A server that answers requests like HTTP, WebSockets and everything else with what it receives.
 async fn serve(listener: TcpListener, received: Arc<Mutex<Vec<u8>>>) {
     loop {
@@ -182,7 +195,11 @@ async fn answer(mut stream: TcpStream, received: Arc<Mutex<Vec<u8>>>) {
             stream.write_all(&buffer[..length]).await.unwrap();
         } else if let Some(at) = all.windows(4).position(|four| four == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&all[..at]).to_ascii_lowercase();
-            if head.contains("upgrade: websocket") {
+            let path = head.split(' ').nth(1).unwrap_or_default();
+            if let Some((_, answer)) = BAD_ANSWERS.iter().find(|(known, _)| *known == path) {
+                stream.write_all(answer).await.unwrap();
+                break;
+            } else if head.contains("upgrade: websocket") {
                 let answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhi";
                 stream.write_all(answer).await.unwrap();
                 is_echo = true;

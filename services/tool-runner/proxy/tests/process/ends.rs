@@ -14,8 +14,12 @@ use crate::{
     support::{PATIENCE, echo_server, executable, is_closed, is_refused, profile, proxy, sockets, tunnel},
 };
 
-pub(crate) const TESTS: &[Test] =
-    tests![a_killed_process_leaves_nothing_open, a_dropped_proxy_ends, the_process_ends_with_its_runner];
+pub(crate) const TESTS: &[Test] = tests![
+    a_killed_process_leaves_nothing_open,
+    a_request_to_end_is_the_runners,
+    a_dropped_proxy_ends,
+    the_process_ends_with_its_runner
+];
 
 /// The argument of a runner that waits to be killed.
 pub(crate) const RUNNER: &str = "runner-that-waits";
@@ -41,6 +45,19 @@ fn a_killed_process_leaves_nothing_open() {
     let opened = proxy.open(&profile, second, Budget::default());
     assert!(matches!(opened, Err(ProxyError::Lost)), "{opened:?}");
     assert!(is_refused(at.proxy), "no socket of the call is open");
+}
+
+/// A service manager sends it to every process of the service; commands keep their network while the runner stops.
+fn a_request_to_end_is_the_runners() {
+    let (server, service) = (echo_server(), echo_server());
+    let proxy = proxy();
+    let (sockets, at) = sockets(server.port(), service);
+    let access = proxy.open(&profile(server.port(), service), sockets, Budget::default()).unwrap();
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        kill_process(Pid::from_raw(proxy.process_id() as i32).unwrap(), signal).unwrap();
+    }
+    tunnel(at.proxy, server.port());
+    assert!(!access.close(PATIENCE).is_lost);
 }
 
 fn a_dropped_proxy_ends() {
