@@ -43,6 +43,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("belay-journal-memory", Adapters),
     ("belay-journal-sqlite", Adapters),
     ("belay-json-schema", Adapters),
+    ("belay-proxy", Adapters),
     ("belay-sandbox", Adapters),
     ("belay-service-kit", Adapters),
     ("belay-settings", Adapters),

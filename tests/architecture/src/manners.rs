@@ -8,6 +8,7 @@ use crate::{house, source};
 const UNSAFE: &[(&str, &str)] = &[
     ("clients/cli/src/allocator.rs", "what the allocator is asked for has no safe interface"),
     ("services/shared/service-kit/src/peer_process.rs", "no crate asks for the process at the other end of a socket"),
+    ("services/tool-runner/proxy/src/sys.rs", "no crate closes descriptors that it does not own"),
     ("services/tool-runner/sandbox/", "it talks to the kernel: namespaces, Landlock, seccomp, limits"),
     ("tests/plans/tests/plans/fuzz/allocator.rs", "it counts what is allocated"),
     ("tests/simulation/", "it replaces libc's clock and randomness, and SQLite's disk"),

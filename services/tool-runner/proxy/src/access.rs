@@ -1,0 +1,156 @@
+//! The sockets of one call, served until it is closed.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr, TcpListener, UdpSocket},
+    sync::Arc,
+};
+
+use belay_network::Profile;
+use tokio::{
+    net::TcpStream,
+    sync::{mpsc, oneshot},
+    task::{JoinHandle, JoinSet},
+    time::{Duration, sleep},
+};
+
+use crate::{
+    budget::Budget,
+    grant::Grant,
+    name_server,
+    report::Report,
+    routes::{self, Entrance},
+    upstream::Upstream,
+};
+
+/// The sockets of one call, which listen in the network of the command.
+#[derive(Debug)]
+pub struct CommandSockets {
+    /// The HTTP proxy.
+    pub proxy: TcpListener,
+    /// The name server: UDP and TCP.
+    pub name_server: Option<(UdpSocket, TcpListener)>,
+    /// The ports of the profile, each on all addresses.
+    pub ports: Vec<(u16, TcpListener)>,
+    /// The services of this machine, each at its own address.
+    pub services: Vec<(SocketAddr, TcpListener)>,
+}
+
+/// The network of one call, served in this process. Dropping it closes everything.
+pub struct Access {
+    grant: Arc<Grant>,
+    stop: Option<oneshot::Sender<()>>,
+    served: JoinHandle<()>,
+}
+
+/// The pause after a failed accept, which is that of a process without free descriptors.
+const PAUSE: Duration = Duration::from_millis(50);
+
+impl Access {
+    /// Begins to serve the sockets, in tasks of the current runtime.
+    ///
+    /// # Errors
+    /// When a socket cannot be registered with the runtime.
+    pub fn open(
+        profile: Profile,
+        sockets: CommandSockets,
+        budget: Budget,
+        upstream: Arc<dyn Upstream>,
+        own_addresses: Arc<[IpAddr]>,
+    ) -> io::Result<Self> {
+        let grant = Grant::new(profile, budget, upstream, own_addresses);
+        let mut tasks = JoinSet::new();
+        let (accepted, connections) = mpsc::channel(1);
+        let CommandSockets { proxy, name_server, ports, services } = sockets;
+        let mut listeners = vec![(Entrance::Proxy, proxy)];
+        listeners.extend(ports.into_iter().map(|(port, listener)| (Entrance::Port(port), listener)));
+        listeners.extend(services.into_iter().map(|(address, listener)| (Entrance::Service(address), listener)));
+        if let Some((datagrams, listener)) = name_server {
+            datagrams.set_nonblocking(true)?;
+            let datagrams = tokio::net::UdpSocket::from_std(datagrams)?;
+            tasks.spawn(name_server::serve_datagrams(Arc::clone(&grant), datagrams));
+            listeners.push((Entrance::NameServer, listener));
+        }
+        for (entrance, listener) in listeners {
+            listener.set_nonblocking(true)?;
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            tasks.spawn(accept(entrance, listener, accepted.clone()));
+        }
+        let (stop, stopped) = oneshot::channel();
+        let served = tokio::spawn(serve(Arc::clone(&grant), tasks, connections, stopped));
+        Ok(Self { grant, stop: Some(stop), served })
+    }
+
+    /// Closes everything at once, and returns the account.
+    pub async fn close(mut self) -> Report {
+        drop(self.stop.take());
+        // A panic of the task has closed everything as well.
+        let _ = (&mut self.served).await;
+        self.grant.log.report()
+    }
+
+    /// Returns the account so far.
+    pub fn report(&self) -> Report {
+        self.grant.log.report()
+    }
+}
+
+impl Drop for Access {
+    fn drop(&mut self) {
+        // The tasks of the connections end with that of the listeners.
+        self.served.abort();
+    }
+}
+
+async fn accept(entrance: Entrance, listener: tokio::net::TcpListener, accepted: mpsc::Sender<(Entrance, TcpStream)>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                if accepted.send((entrance, stream)).await.is_err() {
+                    return;
+                }
+            }
+            Err(_) => sleep(PAUSE).await,
+        }
+    }
+}
+
+async fn serve(
+    grant: Arc<Grant>,
+    mut tasks: JoinSet<()>,
+    mut connections: mpsc::Receiver<(Entrance, TcpStream)>,
+    mut stopped: oneshot::Receiver<()>,
+) {
+    loop {
+        tokio::select! {
+            biased;
+            _ = &mut stopped => break,
+            Some(_) = tasks.join_next() => {}
+            accepted = connections.recv() => {
+                let Some((entrance, stream)) = accepted else { break };
+                begin(&grant, &mut tasks, entrance, stream);
+            }
+        }
+    }
+    drop(connections);
+    tasks.shutdown().await;
+}
+
+fn begin(grant: &Arc<Grant>, tasks: &mut JoinSet<()>, entrance: Entrance, stream: TcpStream) {
+    let place = match grant.take_place() {
+        Ok(place) => place,
+        Err(exhausted) => return routes::refuse_at_once(grant, entrance, &stream, exhausted),
+    };
+    // Interactive protocols wait for small packets.
+    let _ = stream.set_nodelay(true);
+    let grant = Arc::clone(grant);
+    tasks.spawn(async move {
+        match entrance {
+            Entrance::Proxy => routes::serve_proxy(grant, stream).await,
+            Entrance::Port(port) => routes::serve_port(grant, port, stream).await,
+            Entrance::Service(address) => routes::serve_service(grant, address, stream).await,
+            Entrance::NameServer => name_server::serve_connection(grant, stream).await,
+        }
+        drop(place);
+    });
+}

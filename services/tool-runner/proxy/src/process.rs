@@ -1,0 +1,130 @@
+//! The proxy's process: one thread, which confines itself and serves the sockets that the runner hands over.
+
+use std::{
+    collections::HashMap,
+    env, fs, io,
+    net::{IpAddr, TcpListener, UdpSocket},
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::net::UnixStream,
+    },
+    sync::Arc,
+};
+
+use crate::{
+    access::{Access, CommandSockets},
+    confinement,
+    host_upstream::HostUpstream,
+    sys,
+    upstream::Upstream,
+    wire::{self, Reply, Request, RequestBody},
+};
+
+/// Runs the proxy until the runner has closed its connection. Returns the exit code.
+pub(crate) fn run(args: env::Args) -> i32 {
+    let ids: Vec<u32> = args.filter_map(|arg| arg.parse().ok()).collect();
+    let [uid, gid] = ids[..] else { return 2 };
+    match start(uid, gid) {
+        Ok(()) => 0,
+        Err((control, error)) => {
+            if let Some(control) = control {
+                // The runner reports it; if it is gone, there is no one to report it to.
+                let _ = wire::encoded(&Reply::Failed { message: error.to_string() })
+                    .and_then(|frame| wire::send(&control, &frame, &[]));
+            }
+            1
+        }
+    }
+}
+
+fn start(uid: u32, gid: u32) -> Result<(), (Option<UnixStream>, io::Error)> {
+    sys::ignore_requests_to_end();
+    sys::close_inherited().map_err(|error| (None, error))?;
+    let control = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).map_err(|error| (None, error))?;
+    let prepared = prepare(uid, gid);
+    let (runtime, enforced, upstream, own_addresses) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return Err((Some(control), error)),
+    };
+    let served = runtime.block_on(async {
+        control.set_nonblocking(true)?;
+        let mut control = tokio::net::UnixStream::from_std(control)?;
+        wire::send_async(&mut control, &Reply::Ready { enforced }).await?;
+        serve(control, upstream, own_addresses).await
+    });
+    served.map_err(|error| (None, error))
+}
+
+type Prepared = (tokio::runtime::Runtime, Vec<String>, Arc<dyn Upstream>, Arc<[IpAddr]>);
+
+/// Reads what the process cannot read later, confines it, and attacks the confinement.
+fn prepare(uid: u32, gid: u32) -> io::Result<Prepared> {
+    // Files that are not there are empty ones for the C library as well.
+    let hosts = fs::read_to_string("/etc/hosts").unwrap_or_default();
+    let resolv_conf = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let upstream = Arc::new(HostUpstream::new(&hosts, &resolv_conf));
+    let own_addresses = if_addrs::get_if_addrs()?.iter().map(|interface| interface.ip()).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    let enforced = confinement::confine(uid, gid)?;
+    let succeeded = confinement::successful_attacks();
+    if !succeeded.is_empty() {
+        return Err(io::Error::other(format!("the proxy is not confined: it could {}", succeeded.join(", "))));
+    }
+    Ok((runtime, enforced, upstream, own_addresses))
+}
+
+async fn serve(
+    mut control: tokio::net::UnixStream,
+    upstream: Arc<dyn Upstream>,
+    own_addresses: Arc<[IpAddr]>,
+) -> io::Result<()> {
+    let mut calls: HashMap<u64, Access> = HashMap::new();
+    while let Some((Request { call, body }, fds)) = wire::receive_async(&mut control).await? {
+        let reply = match body {
+            RequestBody::Open { profile, budget, has_name_server, ports, services } => {
+                let opened = sockets(fds, has_name_server, ports, services).and_then(|sockets| {
+                    Access::open(*profile, sockets, budget, Arc::clone(&upstream), Arc::clone(&own_addresses))
+                });
+                match opened {
+                    Ok(access) => {
+                        calls.insert(call, access);
+                        Reply::Opened { call }
+                    }
+                    Err(error) => Reply::Refused { call, message: error.to_string() },
+                }
+            }
+            RequestBody::Close => {
+                let report = match calls.remove(&call) {
+                    Some(access) => access.close().await,
+                    None => Default::default(),
+                };
+                Reply::Closed { call, report }
+            }
+        };
+        wire::send_async(&mut control, &reply).await?;
+    }
+    Ok(())
+}
+
+/// Gives each descriptor its meaning, in the order in which the runner sends them.
+fn sockets(
+    fds: Vec<OwnedFd>,
+    has_name_server: bool,
+    ports: Vec<u16>,
+    services: Vec<std::net::SocketAddr>,
+) -> io::Result<CommandSockets> {
+    let mut fds = fds.into_iter();
+    let mut next = || fds.next().ok_or_else(|| io::Error::other("a socket is missing"));
+    let proxy = TcpListener::from(next()?);
+    let name_server = if has_name_server { Some((UdpSocket::from(next()?), TcpListener::from(next()?))) } else { None };
+    let ports: io::Result<Vec<_>> =
+        ports.into_iter().map(|port| next().map(|fd| (port, TcpListener::from(fd)))).collect();
+    let ports = ports?;
+    let services: io::Result<Vec<_>> =
+        services.into_iter().map(|address| next().map(|fd| (address, TcpListener::from(fd)))).collect();
+    let services = services?;
+    if fds.next().is_some() {
+        return Err(io::Error::other("there is a socket too many"));
+    }
+    Ok(CommandSockets { proxy, name_server, ports, services })
+}

@@ -1,0 +1,59 @@
+//! The account of one call.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// The account of one call's network.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// Connections and questions to the name server, in their order. A question that was asked before is listed once.
+    pub connections: Vec<Connection>,
+    /// The number of connections and questions beyond the listed ones.
+    pub unlisted: u64,
+    /// The number of questions to the name server, each repetition included.
+    pub questions: u64,
+    /// Whether connections were closed because the call had sent and received all its bytes.
+    pub is_over_budget: bool,
+    /// Whether the proxy ended before the call did: what it had recorded is lost.
+    pub is_lost: bool,
+}
+
+/// A connection, a refused one, or a question to the name server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Connection {
+    /// The host as it was asked for; control characters are escaped, and long texts are cut.
+    pub host: String,
+    /// The port; 0 if there was none.
+    pub port: u16,
+    /// The way in which it was asked for.
+    pub route: Route,
+    /// Whether it was allowed.
+    pub is_allowed: bool,
+    /// The rule that allowed it, or the sentence with which it was refused.
+    pub rule: String,
+    /// The bytes that the command sent to the host.
+    pub sent_bytes: u64,
+    /// The bytes that the host sent to the command.
+    pub received_bytes: u64,
+    /// When it began, since the call's network was opened.
+    pub started_after: Duration,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// The way in which a host was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Route {
+    /// The HTTP proxy.
+    Proxy,
+    /// A connection to the address that the name server had given.
+    Address,
+    /// A question to the name server.
+    NameServer,
+    /// A service of this machine.
+    Service,
+}

@@ -1,0 +1,104 @@
+//! What happens with an accepted connection, by the socket on which it arrived.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use tokio::{net::TcpStream, time::timeout};
+
+use crate::{
+    forward::JudgedRequest,
+    grant::{Exhausted, Grant},
+    head::{HeadProblem, Target},
+    inbound::{First, Inbound, refusal},
+    reach::Denial,
+    report::Route,
+    splice::{Meter, splice},
+    tunnel::{Tunnel, pass_request},
+};
+
+/// The socket on which a connection arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entrance {
+    /// The HTTP proxy.
+    Proxy,
+    /// A port of the profile.
+    Port(u16),
+    /// A service of this machine.
+    Service(SocketAddr),
+    /// The name server.
+    NameServer,
+}
+
+/// Refuses a connection beyond a bound, without waiting for anything.
+pub(crate) fn refuse_at_once(grant: &Grant, entrance: Entrance, stream: &TcpStream, exhausted: Exhausted) {
+    let message = grant.sentence(exhausted);
+    let (route, port) = match entrance {
+        Entrance::Proxy => (Route::Proxy, 0),
+        Entrance::Port(port) => (Route::Address, port),
+        Entrance::Service(address) => (Route::Service, address.port()),
+        Entrance::NameServer => (Route::NameServer, 0),
+    };
+    grant.log.refuse(route, "", port, &message);
+    if entrance == Entrance::Proxy {
+        let answer = refusal(&Denial { status: 503, message });
+        // The buffer of a new connection has space for it; a client that is gone does not need it.
+        let _ = stream.try_write(answer.as_bytes());
+    }
+}
+
+/// Serves a connection to the HTTP proxy.
+pub(crate) async fn serve_proxy(grant: Arc<Grant>, stream: TcpStream) {
+    let mut inbound = Inbound::new(stream);
+    let (head, length) = match inbound.head(&grant.budget).await {
+        First::Complete(complete) => complete,
+        First::Problem(HeadProblem { status, message, host }) => {
+            let (host, port) = host.unwrap_or_default();
+            grant.log.refuse(Route::Proxy, &host, port, &message);
+            return inbound.refuse(&Denial { status, message }).await;
+        }
+        First::Closed => return,
+    };
+    match head.target {
+        Target::Tunnel(host, port) => {
+            inbound.bytes.drain(..length);
+            Tunnel { grant, inbound, host, port, route: Route::Proxy }.run().await;
+        }
+        Target::Absolute(host, port, path) => {
+            let request = JudgedRequest { method: head.method, host, port, path, is_web_socket: head.is_web_socket };
+            pass_request(&grant, inbound, request, Route::Proxy).await;
+        }
+        Target::Path(_) => {
+            let message = "this is an HTTP proxy: ask for `http://host/path`, or use CONNECT".to_owned();
+            grant.log.refuse(Route::Proxy, "", 0, &message);
+            inbound.refuse(&Denial { status: 400, message }).await;
+        }
+    }
+}
+
+/// Serves a connection to a port of the profile, whose host is that of its local address.
+pub(crate) async fn serve_port(grant: Arc<Grant>, port: u16, stream: TcpStream) {
+    let Ok(local) = stream.local_addr() else { return };
+    let Some(host) = grant.host_at(local.ip().to_canonical()) else {
+        let message = format!("{} stands for no host: the name server gives addresses for names", local.ip());
+        grant.log.refuse(Route::Address, &local.ip().to_string(), port, &message);
+        return;
+    };
+    Tunnel { grant, inbound: Inbound::new(stream), host, port, route: Route::Address }.run().await;
+}
+
+/// Serves a connection to a service of this machine.
+pub(crate) async fn serve_service(grant: Arc<Grant>, address: SocketAddr, stream: TcpStream) {
+    let host = address.ip().to_string();
+    let dialled = timeout(grant.budget.connect_time, grant.upstream.dial(address)).await;
+    let service = match dialled {
+        Ok(Ok(service)) => service,
+        failed => {
+            let why = failed.err().map_or("it refused the connection", |_| "it did not answer in time");
+            let message = format!("this machine's {address} cannot be reached: {why}");
+            return grant.log.refuse(Route::Service, &host, address.port(), &message);
+        }
+    };
+    let entry = grant.log.open(Route::Service, &host, address.port(), &format!("this machine's {address}"));
+    let meter = Meter { grant, counters: Arc::clone(&entry.counters) };
+    // How it ends is recorded by the counters.
+    let _ = splice(&stream, &service, Vec::new(), Vec::new(), &meter).await;
+}

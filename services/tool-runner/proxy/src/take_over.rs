@@ -1,0 +1,20 @@
+//! Detects that this binary was executed again as the proxy.
+
+use std::env;
+
+use crate::{
+    process,
+    role::{self, PROXY},
+};
+
+/// Runs the proxy and does not return, if this process was executed as one.
+///
+/// Must be among the first calls of `main`, before any thread is started or descriptor opened. A program without this call cannot start a proxy: executing it
+/// again would run the whole program.
+pub fn take_over_if_asked() {
+    let mut args = env::args();
+    if args.next().as_deref() == Some(PROXY) {
+        std::process::exit(process::run(args));
+    }
+    role::is_runner();
+}

@@ -1,0 +1,50 @@
+//! What the process cannot do. The attacks themselves are carried out by the process at each start, which fails if one succeeds.
+
+use std::fs;
+
+use crate::{
+    harness::{Test, tests},
+    support::proxy,
+};
+
+pub(crate) const TESTS: &[Test] = tests![the_process_is_confined, it_has_no_descriptors_of_others_and_no_environment];
+
+fn the_process_is_confined() {
+    let proxy = proxy();
+    let enforced = proxy.enforced();
+    let has = |name: &str| enforced.iter().any(|part| part.starts_with(name));
+    assert!(has("proxy landlock") && has("proxy seccomp"), "{enforced:?}");
+    let status = fs::read_to_string(format!("/proc/{}/status", proxy.process_id())).unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {status}"));
+        line.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(field("NoNewPrivs:"), ["1"]);
+    assert_eq!(field("Seccomp:"), ["2"]);
+    assert_eq!(field("Threads:"), ["1"]);
+    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+        assert_eq!(field(set), ["0000000000000000"], "{set}");
+    }
+    if rustix::process::getuid().is_root() {
+        assert_eq!(field("Uid:"), ["65533"; 4]);
+        assert_eq!(field("Gid:"), ["65533"; 4]);
+        assert!(field("Groups:").is_empty() && has("proxy user 65533"));
+    }
+}
+
+fn it_has_no_descriptors_of_others_and_no_environment() {
+    // A descriptor that is inherited, as those of `make` are.
+    let file = fs::File::open("/proc/self/status").unwrap();
+    rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();
+    let proxy = proxy();
+    let folder = format!("/proc/{}", proxy.process_id());
+    // A process that is not dumpable shows these to root only.
+    let Ok(entries) = fs::read_dir(format!("{folder}/fd")) else { return };
+    let mut targets: Vec<String> = entries
+        .filter_map(|entry| fs::read_link(entry.unwrap().path()).ok())
+        .map(|target| target.to_string_lossy().into_owned())
+        .collect();
+    targets.sort();
+    assert!(!targets.iter().any(|target| target.contains("status")), "{targets:?}");
+    assert!(fs::read(format!("{folder}/environ")).unwrap_or_default().is_empty());
+}
