@@ -76,7 +76,7 @@ impl CommandSettings {
         };
         here.toolchains.shown.retain(|found| is_apart(&found.shown.from));
         here.caches.retain(|cache| cache.read_from.as_deref().is_none_or(is_apart));
-        Ok(Self::new(here, Some(own.join("caches"))))
+        Ok(Self::new(here, Some(own.join("caches"))).with_profiles(loaded.settings.network.profiles.clone()))
     }
 
     /// The settings that hold for every command. Toolchains and caches are added per command, so that one that disappears does not fail

@@ -24,6 +24,7 @@ mod network;
 mod output;
 mod policy;
 mod program;
+mod proxy;
 mod questions;
 mod registry;
 mod repository;
@@ -62,7 +63,15 @@ pub use workspace_directory::{HostDirectories, StagedEffect, WorkspaceDirectorie
 pub use workspaces::{AllowedWorkspaces, WorkspaceRefusal, Workspaces};
 
 // The host of the runner has to call `take_over_if_asked` first, and may widen what commands see.
-pub use belay_sandbox::{Settings as SandboxSettings, take_over_if_asked};
+pub use belay_sandbox::Settings as SandboxSettings;
+
+/// Becomes the launcher of a sandbox or the proxy of commands, if this process was executed as one: then it does not return.
+///
+/// Must be the first call of `main`, before any thread is started: the runner executes its own program again for both.
+pub fn take_over_if_asked() {
+    belay_sandbox::take_over_if_asked();
+    belay_proxy::take_over_if_asked();
+}
 
 use std::{sync::Arc, time::Duration};
 

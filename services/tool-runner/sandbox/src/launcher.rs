@@ -133,7 +133,7 @@ impl NamespaceLauncher {
             env.extend(variables);
             addresses
         });
-        let mut env = environment(settings, env);
+        let mut env = environment(settings, sockets.is_some(), env);
         // Neither a call nor the operator can set them: they say what the command has.
         env.retain(|(name, _)| name != ASK_VARIABLE && name != OUTPUT_VARIABLE);
         if outputs {

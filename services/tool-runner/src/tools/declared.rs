@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use belay_condition::Condition;
+use belay_network::Profile;
 use belay_policy::ToolKind;
 use belay_proto::v1::{ErrorClass, WriteBound};
 use belay_reasons as reasons;
@@ -16,7 +17,8 @@ use super::{
     judged,
 };
 use crate::{
-    Annotations, CallIntent, Invocation, PlannedProblem, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches,
+    Annotations, CallIntent, Invocation, NetworkProblem, PlannedProblem, Recovery, Tool, ToolFailure, ToolResult,
+    ToolSpec, Touches,
 };
 
 /// The longest word of a command, in bytes: `MAX_ARG_STRLEN` of Linux, without the NUL at its end.
@@ -306,6 +308,11 @@ impl Tool for DeclaredTool {
 
     fn kept_caches(&self, namespace: &str, workspace: &std::path::Path) -> std::io::Result<Vec<std::path::PathBuf>> {
         self.0.terminal.kept_caches(namespace, workspace)
+    }
+
+    fn network(&self, asked: Option<&str>) -> Result<Option<Arc<Profile>>, NetworkProblem> {
+        // A step may ask for another profile than the operator's default: the policy decides about either.
+        self.0.terminal.network(asked.or(self.0.declared.network.as_deref()))
     }
 
     fn asks(&self) -> bool {

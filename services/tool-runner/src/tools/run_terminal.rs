@@ -4,6 +4,7 @@
 
 mod ask;
 mod ending;
+mod network;
 mod outputs;
 mod process;
 mod program;
@@ -26,7 +27,7 @@ use tokio::sync::Semaphore;
 use super::files::{Work, no_view, read_arguments, stopped};
 use crate::{
     Annotations, CallIntent, CommandSettings, Enforcement, Invocation, NetworkProblem, PlannedProblem, Recovery, Tool,
-    ToolSpec, Touches, network,
+    ToolSpec, Touches, network as profiles, proxy::ProxyHolder,
 };
 use request::{Arguments, CommandRequest};
 
@@ -38,6 +39,7 @@ pub struct RunTerminal {
     lanes: process::Lanes,
     /// A permit for each call that may wait for answers.
     asking: Arc<Semaphore>,
+    proxy: Arc<ProxyHolder>,
 }
 
 impl RunTerminal {
@@ -45,7 +47,8 @@ impl RunTerminal {
     pub fn new(enforcement: &Enforcement) -> Self {
         let (enforcement, settings) = (enforcement.clone(), Arc::<CommandSettings>::default());
         let asking = Arc::new(Semaphore::new(settings.asking_calls()));
-        Self { enforcement, settings, lanes: process::Lanes::new(), asking }
+        let proxy = Arc::new(ProxyHolder::new(&settings.sandbox()));
+        Self { enforcement, settings, lanes: process::Lanes::new(), asking, proxy }
     }
 
     /// Sets the operator's settings of commands.
@@ -180,7 +183,7 @@ impl Tool for RunTerminal {
     }
 
     fn network(&self, asked: Option<&str>) -> Result<Option<Arc<Profile>>, NetworkProblem> {
-        asked.map_or(Ok(None), |name| network::find(self.settings.profiles(), name))
+        asked.map_or(Ok(None), |name| profiles::find(self.settings.profiles(), name))
     }
 
     fn stop_grace(&self) -> Duration {
@@ -190,9 +193,22 @@ impl Tool for RunTerminal {
     fn call(&self, invocation: Invocation) -> Work {
         let (launcher, settings, lanes) = (self.enforcement.launcher(), Arc::clone(&self.settings), self.lanes.clone());
         let (calls, enforcement) = (Arc::clone(&self.asking), self.enforcement.clone());
+        let proxy = Arc::clone(&self.proxy);
         Box::pin(async move {
             let Invocation {
-                name, arguments, view, output, trace, context, questions, enforced, limit, mut stop, ..
+                name,
+                arguments,
+                view,
+                output,
+                trace,
+                context,
+                questions,
+                enforced,
+                limit,
+                mut stop,
+                network,
+                network_use,
+                ..
             } = invocation;
             let launcher = launcher?;
             let view = view.ok_or_else(no_view)?;
@@ -203,10 +219,18 @@ impl Tool for RunTerminal {
             let view = view.hold().await.map_err(|_gone| stopped())?;
             let asking =
                 questions.map(|questions| ask::Asker { questions, calls, most_calls: settings.asking_calls() });
-            let asked = CommandRequest { name, arguments, trace, context, limit, asks: asking.is_some() };
+            let asked = CommandRequest {
+                name,
+                arguments,
+                trace,
+                context,
+                limit,
+                asks: asking.is_some(),
+                network: network.clone(),
+            };
             let (life, over) = process::Life::new();
             let guard = process::KillOnDrop(life.clone());
-            let host = process::Host { launcher, settings, lanes, enforcement, enforced };
+            let host = process::Host { launcher, settings, lanes, enforcement, enforced, proxy };
             // In a task of its own, which outlives this future: the view is released only after the last process of the command has ended.
             let mut command = tokio::spawn(process::run(view, host, asked, life.clone(), over, (output, asking)));
             let ended = tokio::select! {
@@ -217,7 +241,7 @@ impl Tool for RunTerminal {
                 }
             };
             drop(guard);
-            let process::CommandResult { outcome, output, outputs, loopback } = match ended {
+            let process::CommandResult { outcome, output, outputs, loopback, report } = match ended {
                 Ok(ended) => ended?,
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
@@ -225,7 +249,14 @@ impl Tool for RunTerminal {
                     Err(_) => return Err(stopped()),
                 },
             };
-            ending::judge(&program, outcome, (&output, &outputs), ending::RunConditions { check, limit, loopback })
+            let refusal = report.as_ref().and_then(network::refusal);
+            if let Some((profile, report)) = network.as_deref().zip(report) {
+                // Set only here.
+                let _ = network_use.set(network::account(profile, &report));
+            }
+            let has_network = network.is_some();
+            let ran = ending::RunConditions { check, limit, loopback, has_network, refusal };
+            ending::judge(&program, outcome, (&output, &outputs), &ran)
         })
     }
 }

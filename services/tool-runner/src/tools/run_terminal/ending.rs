@@ -23,13 +23,16 @@ const OUT_OF_CPU: i32 = 24;
 const FILE_TOO_LARGE: i32 = 25;
 
 /// The conditions that a command ran under.
-#[derive(Clone, Copy)]
 pub(super) struct RunConditions {
     /// Whether an exit code other than 0 is a failure.
     pub(super) check: bool,
     pub(super) limit: Duration,
     /// Whether it had its own loopback interface.
     pub(super) loopback: bool,
+    /// Whether it had a network beyond that.
+    pub(super) has_network: bool,
+    /// Why it may have failed on its network, after `it`.
+    pub(super) refusal: Option<String>,
 }
 
 /// The result of a command, or its failure. Every failure of a call also carries the end of the output.
@@ -38,9 +41,9 @@ pub(super) fn judge(
     program: &str,
     outcome: Outcome,
     (output, outputs): (&Output, &[u8]),
-    asked: RunConditions,
+    ran: &RunConditions,
 ) -> ToolResult {
-    let RunConditions { check, limit, loopback } = asked;
+    let RunConditions { check, limit, loopback, has_network, ref refusal } = *ran;
     let killed =
         |why: &str| ToolFailure::new(ErrorClass::Crash, reasons::COMMAND_KILLED, format!("`{program}` {why}."));
     match outcome.status {
@@ -81,7 +84,10 @@ pub(super) fn judge(
             Err(failure.with(facts::EXIT_CODE, 137).with(facts::HINT, hint))
         }
         Status::Exited(code) => {
-            let hint = wanted_network(output).then(|| no_network(loopback));
+            let hint = match has_network {
+                true => refusal.clone(),
+                false => wanted_network(output).then(|| no_network(loopback)),
+            };
             let more = hint.as_ref().map(|hint| format!(". It {hint}")).unwrap_or_default();
             let message = format!("`{program}` exited with code {code}{more}.");
             let failure = ToolFailure::new(ErrorClass::Transient, reasons::COMMAND_FAILED, message);
@@ -183,8 +189,8 @@ fn no_network(loopback: bool) -> String {
         false => "had no network, not even a loopback interface",
     };
     format!(
-        "seems to need the network, but it {had}: put what it downloads into the workspace, or into a cache that the \
-         operator's settings make visible"
+        "seems to need the network, but it {had}: add `network: PROFILE` to the step (`belay network list` has the profiles), or put \
+         what it downloads into the workspace, or into a cache that the operator's settings make visible"
     )
 }
 
@@ -250,6 +256,10 @@ pub(super) fn not_started(error: LaunchError, limit: Duration, settings: &Comman
         LaunchError::Spec { field, problem } if field.starts_with("mounts") => unavailable(&format!(
             "a source of `commands.read_only` or `commands.caches` in the operator's settings is not what it was when they were read: {problem}"
         )),
+        // The runner and the operator set it, not the call.
+        LaunchError::Spec { field, .. } if field.starts_with("network") => {
+            ToolFailure::new(ErrorClass::Internal, reasons::INTERNAL, format!("{error}. This is a bug in Belay."))
+        }
         LaunchError::Spec { field, problem } => invalid(format!("arguments/{}: {problem}", argument(field))),
         LaunchError::ProgramNotFound { program, .. } => {
             let why = settings.missing(program).unwrap_or_else(|| error.to_string());
@@ -326,8 +336,9 @@ mod tests {
         let mut output = Output::default();
         output.stderr.head = stderr.into();
         output.stderr.total = stderr.len() as u64;
-        let asked = RunConditions { check, limit: Duration::from_secs(9), loopback: true };
-        judge("make", Outcome { status, usage: Usage::default() }, (&output, b""), asked)
+        let ran =
+            RunConditions { check, limit: Duration::from_secs(9), loopback: true, has_network: false, refusal: None };
+        judge("make", Outcome { status, usage: Usage::default() }, (&output, b""), &ran)
     }
 
     fn failure(status: Status) -> (ErrorClass, String) {

@@ -7,6 +7,8 @@ use std::{
     thread::available_parallelism,
 };
 
+use belay_network::Profile;
+use belay_proxy::{OpenAccess, Proxy, Report};
 use belay_sandbox::{KillHandle, Launcher, Outcome, Output as CommandOutput, ProcessEnd, RunningCommand};
 use belay_sqlite::{Lane, Threads};
 use futures::{TryFutureExt as _, future::OptionFuture};
@@ -17,11 +19,15 @@ use tokio::{
 
 use super::{
     ask::{self, Asker},
-    ending, outputs,
+    ending, network, outputs,
     request::{CommandRequest, spec},
     streams,
 };
-use crate::{CommandSettings, Enforcement, HeldView, Output, ToolFailure, tools::files::stopped};
+use crate::{
+    CommandSettings, Enforcement, HeldView, Output, ToolFailure,
+    proxy::{self, ProxyHolder},
+    tools::files::stopped,
+};
 
 /// The lanes for the blocking parts of a command: starting it, and tearing it down.
 #[derive(Clone)]
@@ -49,6 +55,8 @@ pub(super) struct Host {
     pub(super) enforcement: Enforcement,
     /// Receives the names of the active layers.
     pub(super) enforced: Arc<OnceLock<Vec<String>>>,
+    /// The proxy behind the network of commands.
+    pub(super) proxy: Arc<ProxyHolder>,
 }
 
 /// The end of a command.
@@ -59,6 +67,8 @@ pub(super) struct CommandResult {
     pub(super) outputs: Vec<u8>,
     /// Whether it had its own loopback interface.
     pub(super) loopback: bool,
+    /// What it did on its network; `None` without one.
+    pub(super) report: Option<Report>,
 }
 
 /// Runs a command, and holds its view until its last process has ended. `over` resolves when the call's future is dropped.
@@ -70,33 +80,55 @@ pub(super) async fn run(
     over: oneshot::Receiver<()>,
     (output, asking): (Arc<dyn Output>, Option<Asker>),
 ) -> Result<CommandResult, ToolFailure> {
-    let Host { launcher, settings, lanes, enforcement, enforced } = host;
+    let Host { launcher, settings, lanes, enforcement, enforced, proxy } = host;
     let slot = tokio::select! {
         biased;
         _ = over => return Err(stopped()),
         slot = lanes.starts.slot() => slot,
     };
-    let limit = asked.limit;
+    let (limit, profile) = (asked.limit, asked.network.clone());
     let started = slot.run(move || {
         let mount = view.view().mount();
         let mount = mount.ok_or_else(|| ending::unavailable("this workspace cannot be mounted for a command"))?;
         let spec = spec(asked, mount, &settings)?;
         let program = spec.program.clone();
+        // Before the command: without a proxy it does not run at all.
+        let proxy = profile.is_some().then(|| proxy.running()).transpose()?;
         life.check()?;
-        let running = launcher.launch(spec).map_err(|error| ending::not_started(error, limit, &settings))?;
+        let mut running = launcher.launch(spec).map_err(|error| ending::not_started(error, limit, &settings))?;
         life.begin(running.kill_handle());
         enforcement.started_commands().count(running.was_armed());
         let layers = running.layers().into_iter().map(|layer| layer.name().to_owned());
+        let of_proxy = proxy.iter().flat_map(|proxy| proxy.enforced());
         // Set only here.
-        let _ = enforced.set(layers.chain(settings.kept_caches()).collect());
-        Ok::<_, ToolFailure>((view, program, running))
+        let _ = enforced.set(layers.chain(of_proxy).chain(settings.kept_caches()).collect());
+        // Until then its connections wait. If the network cannot be opened, it has had none.
+        let access = match profile.as_deref().zip(proxy) {
+            Some((profile, proxy)) => Some(open(&proxy, profile, &mut running)),
+            None => None,
+        };
+        if matches!(access, Some(Err(_))) {
+            end(&running.kill_handle());
+        }
+        Ok::<_, ToolFailure>((view, program, running, access))
     });
-    let (view, program, running) = started.await?;
+    let (view, program, running, access) = started.await?;
     let loopback = running.enforced().loopback;
     let ended = follow(running, &lanes.ends, &*output, asking).await;
     drop(view);
+    let report = match access.transpose()? {
+        Some(access) => Some(lanes.ends.run(move || access.close(network::ACCOUNT_TIMEOUT)).await),
+        None => None,
+    };
     let (outcome, output, outputs) = ended.map_err(|error| ending::lost(&program, &error.to_string()))?;
-    Ok(CommandResult { outcome, output, outputs, loopback })
+    Ok(CommandResult { outcome, output, outputs, loopback, report })
+}
+
+/// Opens the network of a command that has started.
+fn open(proxy: &Proxy, profile: &Profile, running: &mut RunningCommand) -> Result<OpenAccess, ToolFailure> {
+    let sockets = running.take_sockets().and_then(|made| network::sockets(profile, made));
+    let sockets = sockets.ok_or_else(|| ending::unavailable("the sandbox has not made the sockets of the network"))?;
+    proxy::open(proxy, profile, sockets)
 }
 
 /// Forwards the output of a command until it has ended and its processes and mounts are gone, which has to be before the view is released.

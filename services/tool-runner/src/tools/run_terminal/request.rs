@@ -3,14 +3,16 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
+use belay_network::Profile;
 use belay_proto::v1::TraceContext;
 use belay_sandbox::{Spec, WorkspaceMount};
 use serde::Deserialize;
 
-use super::ending;
+use super::{ending, network::command_network};
 use crate::{CommandSettings, Mount, ToolFailure, subject, tools::files::path};
 
 #[derive(Deserialize)]
@@ -38,11 +40,13 @@ pub(super) struct CommandRequest {
     pub(super) limit: Duration,
     /// Whether the program may ask while it runs.
     pub(super) asks: bool,
+    /// Its network profile; `None` for its own loopback alone.
+    pub(super) network: Option<Arc<Profile>>,
 }
 
 /// The command that the sandbox is to run.
 pub(super) fn spec(asked: CommandRequest, mount: Mount, settings: &CommandSettings) -> Result<Spec, ToolFailure> {
-    let CommandRequest { name, arguments, trace, context, limit, asks } = asked;
+    let CommandRequest { name, arguments, trace, context, limit, asks, network } = asked;
     let Arguments { command, cwd, env, .. } = arguments;
     let mut words = command.into_iter();
     let program = words.next().unwrap_or_default();
@@ -66,5 +70,6 @@ pub(super) fn spec(asked: CommandRequest, mount: Mount, settings: &CommandSettin
     spec.timeout = Some(limit);
     spec.asks = asks;
     spec.outputs = true;
+    spec.network = network.map(|profile| command_network(&profile, |file| Path::new(file).is_file()));
     Ok(spec)
 }

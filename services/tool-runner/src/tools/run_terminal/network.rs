@@ -1,0 +1,177 @@
+//! The network of a command: the sockets that it gets, the variables by which programs find them, and the account of what it did.
+
+use std::{
+    ffi::OsString,
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use belay_network::Profile;
+use belay_proto::v1::{self, network_connection::Route as WireRoute};
+use belay_proxy::{CommandSockets, Connection, Report, Route};
+use belay_sandbox::{CommandNetwork, NetworkSockets};
+
+/// The address of the proxy and of the name server in the network of every command: not 127.0.0.1, whose ports belong to the programs of the command.
+const OWN: Ipv4Addr = Ipv4Addr::new(127, 77, 0, 1);
+/// The port of the proxy; below those that the kernel gives to connections.
+const PROXY_PORT: u16 = 21_080;
+/// The port of name servers.
+const NAME_SERVER_PORT: u16 = 53;
+
+/// The most connections of a receipt, and the most bytes of their texts.
+const MAX_CONNECTIONS: usize = 200;
+const MAX_CONNECTION_BYTES: usize = 64 * 1024;
+
+/// The file with the certificates of this machine that commands see, where there is one.
+const CERTIFICATES: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+/// What a command under this profile gets. `is_there`: whether a file of this machine is there.
+pub(super) fn command_network(profile: &Profile, is_there: impl Fn(&str) -> bool) -> CommandNetwork {
+    let proxy = SocketAddr::from((OWN, PROXY_PORT));
+    let ports = profile.ports().into_iter().map(|port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
+    let services = profile.host_services.iter().map(|(address, _)| *address);
+    CommandNetwork {
+        listen: [proxy].into_iter().chain(ports).chain(services).collect(),
+        name_server: Some(SocketAddr::from((OWN, NAME_SERVER_PORT))),
+        env: variables(proxy, CERTIFICATES.into_iter().find(|file| is_there(file))),
+    }
+}
+
+/// The variables by which programs find the proxy, and trust what this machine trusts.
+fn variables(proxy: SocketAddr, certificates: Option<&str>) -> Vec<(String, OsString)> {
+    let url = format!("http://{proxy}");
+    let of_proxy = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"].map(|name| (name, url.as_str()));
+    // The programs of a command reach each other directly.
+    let direct = ["NO_PROXY", "no_proxy"].map(|name| (name, "localhost,127.0.0.1,::1"));
+    // Node's `fetch` looks at the variables only if this one says so.
+    let of_node = [("NODE_USE_ENV_PROXY", "1")];
+    // Node and the libraries of Python come with certificates of their own.
+    let trust = ["NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "PIP_CERT"];
+    let trust = certificates.into_iter().flat_map(|file| trust.map(|name| (name, file)));
+    let all = of_proxy.into_iter().chain(direct).chain(of_node).chain(trust);
+    all.map(|(name, value)| (name.to_owned(), value.into())).collect()
+}
+
+/// The sockets of [`command_network`], as the proxy takes them. `None` when they are others.
+pub(super) fn sockets(profile: &Profile, made: NetworkSockets) -> Option<CommandSockets> {
+    let NetworkSockets { listeners, name_server } = made;
+    let mut listeners = listeners.into_iter();
+    let proxy = listeners.next()?;
+    let ports = profile.ports().into_iter().zip(listeners.by_ref().take(profile.ports().len())).collect();
+    let addresses = profile.host_services.iter().map(|(address, _)| *address);
+    let services: Vec<_> = addresses.zip(listeners.by_ref()).collect();
+    let is_complete = services.len() == profile.host_services.len() && name_server.is_some();
+    is_complete.then_some(CommandSockets { proxy, name_server, ports, services })
+}
+
+/// The account of a command's network, for its receipt.
+pub(super) fn account(profile: &Profile, report: &Report) -> v1::NetworkUse {
+    let mut bytes = 0;
+    let mut fits = |connection: &Connection| {
+        bytes += connection.host.len() + connection.rule.len();
+        bytes <= MAX_CONNECTION_BYTES
+    };
+    let listed: Vec<v1::NetworkConnection> =
+        report.connections.iter().take(MAX_CONNECTIONS).take_while(|listed| fits(listed)).map(connection).collect();
+    let unlisted = report.unlisted.saturating_add((report.connections.len() - listed.len()) as u64);
+    let refused = report.connections.iter().filter(|connection| !connection.is_allowed).count();
+    v1::NetworkUse {
+        profile: profile.name.clone(),
+        unlisted_connection_count: i64::try_from(unlisted).unwrap_or(i64::MAX),
+        refused_count: i64::try_from(refused).unwrap_or(i64::MAX),
+        is_lost: report.is_lost,
+        connections: listed,
+    }
+}
+
+fn connection(connection: &Connection) -> v1::NetworkConnection {
+    let route = match connection.route {
+        Route::Proxy => WireRoute::Proxy,
+        Route::Address => WireRoute::Address,
+        Route::NameServer => WireRoute::NameServer,
+        Route::Service => WireRoute::Service,
+    };
+    v1::NetworkConnection {
+        host: connection.host.clone(),
+        port: connection.port.into(),
+        route: route.into(),
+        is_allowed: connection.is_allowed,
+        rule: connection.rule.clone(),
+        sent_bytes: i64::try_from(connection.sent_bytes).unwrap_or(i64::MAX),
+        received_bytes: i64::try_from(connection.received_bytes).unwrap_or(i64::MAX),
+        duration: Some(belay_proto::duration(connection.duration)),
+    }
+}
+
+/// Why a command may have failed on its network, after `it`; `None` when nothing was refused.
+pub(super) fn refusal(report: &Report) -> Option<String> {
+    let refused = report.connections.iter().find(|connection| !connection.is_allowed);
+    match refused {
+        Some(Connection { rule, .. }) => Some(format!("asked for a host that its network does not reach: {rule}")),
+        None if report.is_lost => Some("lost its network, because the runner's proxy ended".to_owned()),
+        None => None,
+    }
+}
+
+/// How long the proxy has to say what a command did, once that has ended.
+pub(super) const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use belay_network::{DraftProfile, DraftRule, Profiles};
+
+    use super::*;
+
+    fn profile() -> Profile {
+        let rule = |host: &str, ports: &[&str]| DraftRule {
+            host: host.to_owned(),
+            ports: ports.iter().map(|port| (*port).to_owned()).collect(),
+            ..DraftRule::default()
+        };
+        let draft = DraftProfile {
+            name: "ci".to_owned(),
+            rules: vec![rule("a.example.com", &[]), rule("b.example.com", &["80", "8443"])],
+            host_services: vec!["127.0.0.1:5432".to_owned()],
+            ..DraftProfile::default()
+        };
+        Profiles::new(&[draft]).unwrap().find("ci").unwrap().clone()
+    }
+
+    #[test]
+    fn a_command_gets_the_proxy_the_ports_of_its_profile_and_the_services() {
+        let network = command_network(&profile(), |file| file.ends_with("ca-bundle.crt"));
+        let listen: Vec<String> = network.listen.iter().map(ToString::to_string).collect();
+        assert_eq!(listen, ["127.77.0.1:21080", "0.0.0.0:80", "0.0.0.0:443", "0.0.0.0:8443", "127.0.0.1:5432"]);
+        assert_eq!(network.name_server, Some("127.77.0.1:53".parse().unwrap()));
+        let value = |name: &str| network.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+        assert_eq!(value("HTTPS_PROXY"), Some("http://127.77.0.1:21080".into()));
+        assert_eq!(value("NODE_EXTRA_CA_CERTS"), Some("/etc/pki/tls/certs/ca-bundle.crt".into()));
+        let none = command_network(&profile(), |_| false);
+        assert!(none.env.iter().all(|(name, _)| name != "PIP_CERT"));
+    }
+
+    #[test]
+    fn a_receipt_has_the_first_connections_and_the_number_of_the_others() {
+        let connection = |is_allowed, rule: &str| Connection {
+            host: "a.example.com".to_owned(),
+            port: 443,
+            route: Route::Proxy,
+            is_allowed,
+            rule: rule.to_owned(),
+            sent_bytes: 1,
+            received_bytes: 2,
+            started_after: Duration::ZERO,
+            duration: Duration::from_millis(3),
+        };
+        let mut connections = vec![connection(true, "https://a.example.com:443"); 300];
+        connections.push(connection(false, "x.example.com:443 is not in the network profile `ci`"));
+        let report = Report { connections, unlisted: 7, ..Report::default() };
+        let account = account(&profile(), &report);
+        assert_eq!((account.connections.len(), account.unlisted_connection_count), (200, 108));
+        assert_eq!((account.profile.as_str(), account.refused_count, account.is_lost), ("ci", 1, false));
+        assert!(refusal(&report).unwrap().ends_with("x.example.com:443 is not in the network profile `ci`"));
+        assert_eq!(refusal(&Report::default()), None);
+        assert!(refusal(&Report { is_lost: true, ..Report::default() }).unwrap().contains("lost its network"));
+    }
+}
