@@ -53,7 +53,9 @@ pub fn examples() -> Vec<Example> {
             }
         }
     }
-    for page in ["docs/user-guide/plans.md", "docs/user-guide/other-planners.md", "docs/user-guide/tools.md"] {
+    let pages =
+        ["plans.md", "other-planners.md", "tools.md", "network.md"].map(|page| format!("docs/user-guide/{page}"));
+    for page in &pages {
         let text = fs::read_to_string(root().join(page)).expect("UTF-8");
         examples.extend(blocks(page, &text));
     }

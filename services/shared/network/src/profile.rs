@@ -87,6 +87,13 @@ impl Ports {
         if first > last {
             return Err(format!("is a range upside down: write {last}-{first}"));
         }
+        // Every profile that has it would be refused, after it has been written out in each.
+        let count = usize::from(last - first) + 1;
+        if count > MAX_SOCKETS {
+            return Err(format!(
+                "has {count} ports, but a profile may have {MAX_SOCKETS}, because every command under it listens on each: name those that are needed"
+            ));
+        }
         Ok(Self { first, last })
     }
 }

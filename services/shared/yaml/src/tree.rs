@@ -120,7 +120,13 @@ fn message(error: &Error, bounds: &Bounds) -> String {
             )
         }
         Error::AliasError { error, .. } => message(error, bounds),
-        other => format!("invalid YAML: {}", shown(&UserMessageFormatter.format_message(other))),
+        other => {
+            let problem = UserMessageFormatter.format_message(other);
+            // `*.example.com` and `*.rs` without quotes are aliases, which few authors know.
+            let is_alias = matches!(other, Error::UnknownAnchor { .. }) || problem.contains("anchor or alias");
+            let hint = if is_alias { "; put text that begins with `*` or `&` in quotes" } else { "" };
+            format!("invalid YAML: {}{hint}", shown(&problem))
+        }
     }
 }
 
@@ -210,5 +216,23 @@ impl<'de> Visitor<'de> for ValueVisitor {
             entries.push(Entry { line, key: key.value, value: map.next_value()? });
         }
         Ok(Value::Map(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_without_quotes_is_explained() {
+        let bounds = Bounds { what: "file", max_depth: 10, max_nodes: 100, max_text: 1000 };
+        let refused = |text: &str| parse(text, &bounds).unwrap_err();
+        for text in ["a: 1\nhost: *.example.com\n", "a: 1\nhost: {host: *}\n", "a: 1\nhost: [*.rs]\n"] {
+            let Violation { line, message, .. } = refused(text);
+            assert_eq!(line, 2, "{message}");
+            assert!(message.ends_with("; put text that begins with `*` or `&` in quotes"), "{message}");
+        }
+        assert!(!refused("a: [\n").message.contains("quotes"));
+        assert!(parse("a: '*.example.com'\nb: &x 1\nc: *x\n", &bounds).is_ok());
     }
 }

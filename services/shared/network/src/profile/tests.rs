@@ -110,7 +110,11 @@ fn bad_profiles_are_refused() {
         (rule(|rule| rule.ports = words(&["0"])), "p.rules[0].ports[0]: must be a port from 1 to 65535"),
         (rule(|rule| rule.ports = words(&["+80"])), "p.rules[0].ports[0]: must be a port"),
         (rule(|rule| rule.ports = words(&["70000"])), "p.rules[0].ports[0]: must be a port"),
-        (rule(|rule| rule.ports = words(&["1-65535"])), "p: has 65535 ports and services of this machine"),
+        (
+            rule(|rule| rule.ports = words(&["1-65535"])),
+            "p.rules[0].ports[0]: has 65535 ports, but a profile may have 64",
+        ),
+        (rule(|rule| rule.ports = words(&["1-64", "65"])), "p: has 65 ports and services of this machine"),
         (rule(|rule| rule.protocol = "ftp".to_owned()), "p.rules[0].protocol: must be `https`, `http` or `tcp`"),
         (rule(|rule| rule.protocol = "tcp".to_owned()), "p.rules[0].ports: are required with `protocol: tcp`"),
         (rule(|rule| rule.methods = words(&["GET", "get"])), "p.rules[0].methods[1]: must be one of GET, HEAD"),

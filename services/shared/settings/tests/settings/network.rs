@@ -206,10 +206,11 @@ fn bad_profiles_are_refused_by_field_and_line() {
         ("8443,", "443.5,", "9 {ci}.rules[1].ports[1]: must be a port"),
         ("8443,", "true,", "9 {ci}.rules[1].ports[1]: is true or false, and must be text"),
         ("9000-9002", "9002-9000", "9 {ci}.rules[1].ports[2]: is a range upside down: write 9000-9002"),
+        ("9000-9002", "9000-9999", "9 {ci}.rules[1].ports[2]: has 1000 ports, but a profile may have 64"),
         (
             "9000-9002",
-            "9000-9999",
-            "5 {ci}: has 1005 ports and services of this machine, each of which every command under it listens on, but the limit is 64",
+            "9000-9060",
+            "5 {ci}: has 66 ports and services of this machine, each of which every command under it listens on, but the limit is 64",
         ),
         ("protocol: tcp", "protocol: udp", "14 {ci}.rules[3].protocol: must be one of https, http, tcp"),
         ("ports: ['5432'], protocol", "protocol", "14 {ci}.rules[3].ports: are required with `protocol: tcp`"),
