@@ -25,6 +25,8 @@ pub const NONE: &str = "none";
 const MAX_RULES: usize = 1_000;
 /// The most ports and services of this machine in one profile, each of which is a socket of every command.
 const MAX_SOCKETS: usize = 64;
+/// The ports of the name server and of the proxy in the network of every command, which no rule can have.
+pub const OWN_PORTS: [u16; 2] = [53, 21_080];
 /// The longest name of a profile.
 const MAX_NAME: usize = 64;
 /// The most methods and paths of a rule.
@@ -404,6 +406,11 @@ fn rule(written: &DraftRule, field: &str, any_host: bool, origin: Origin, proble
     let mut ports = Vec::new();
     for (place, text) in written.ports.iter().enumerate() {
         match Ports::parse(text) {
+            Ok(range) if OWN_PORTS.iter().any(|port| range.contains(*port)) => {
+                let message =
+                    "has 53 or 21080, where the name server and the proxy of every command are: name other ports";
+                refuse(&format!("ports[{place}]"), message.to_owned());
+            }
             Ok(range) => ports.push(range),
             Err(message) => refuse(&format!("ports[{place}]"), message),
         }

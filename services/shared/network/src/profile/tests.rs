@@ -107,6 +107,8 @@ fn bad_profiles_are_refused() {
             rule(|rule| rule.ports = words(&["443", "9000-8000"])),
             "p.rules[0].ports[1]: is a range upside down: write 8000-9000",
         ),
+        (rule(|rule| rule.ports = words(&["443", "53"])), "p.rules[0].ports[1]: has 53 or 21080"),
+        (rule(|rule| rule.ports = words(&["21070-21090"])), "p.rules[0].ports[0]: has 53 or 21080"),
         (rule(|rule| rule.ports = words(&["0"])), "p.rules[0].ports[0]: must be a port from 1 to 65535"),
         (rule(|rule| rule.ports = words(&["+80"])), "p.rules[0].ports[0]: must be a port"),
         (rule(|rule| rule.ports = words(&["70000"])), "p.rules[0].ports[0]: must be a port"),

@@ -5,7 +5,7 @@ use std::{env, fs};
 use rustix::process::{Resource, getrlimit};
 
 use super::attack::{Attack, Verdict};
-use crate::environment::DEFAULTS;
+use crate::environment::{DEFAULTS, OFFLINE};
 
 pub(super) const ATTACKS: &[Attack] = &[
     ("inherit descriptors", |_| {
@@ -17,7 +17,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     ("inherit variables", |targets| {
         let foreign: Vec<String> = env::vars_os()
             .map(|(name, _)| name.to_string_lossy().into_owned())
-            .filter(|name| name != "PATH" && !DEFAULTS.iter().any(|(known, _)| known == name))
+            .filter(|name| name != "PATH" && !DEFAULTS.iter().chain(OFFLINE).any(|(known, _)| known == name))
             .filter(|name| !targets.variables.contains(name))
             .collect();
         Verdict::expect(foreign.is_empty(), if foreign.is_empty() { "none".to_owned() } else { foreign.join(" ") })

@@ -6,17 +6,16 @@ use std::{
     time::Duration,
 };
 
-use belay_network::Profile;
+use belay_network::{OWN_PORTS, Profile};
 use belay_proto::v1::{self, network_connection::Route as WireRoute};
 use belay_proxy::{CommandSockets, Connection, Report, Route};
 use belay_sandbox::{CommandNetwork, NetworkSockets};
 
 /// The address of the proxy and of the name server in the network of every command: not 127.0.0.1, whose ports belong to the programs of the command.
 const OWN: Ipv4Addr = Ipv4Addr::new(127, 77, 0, 1);
-/// The port of the proxy; below those that the kernel gives to connections.
-const PROXY_PORT: u16 = 21_080;
-/// The port of name servers.
-const NAME_SERVER_PORT: u16 = 53;
+/// The ports of the name server and of the proxy. That of the proxy is below those that the kernel gives to connections.
+const NAME_SERVER_PORT: u16 = OWN_PORTS[0];
+const PROXY_PORT: u16 = OWN_PORTS[1];
 
 /// The most connections of a receipt, and the most bytes of their texts.
 const MAX_CONNECTIONS: usize = 200;
