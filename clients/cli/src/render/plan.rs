@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use belay_proto::v1::{Payload, Plan, RunWhen, StepSpec};
+use belay_proto::v1::{Payload, Plan, RunWhen, StepSpec, step_spec::Kind};
 use serde_json::Value;
 
 use super::{
@@ -99,6 +99,14 @@ pub(super) fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> 
         let names: Vec<String> = step.resources.iter().map(|name| clean(name)).collect();
         conditions.push(format!("alone with {}", names.join(", ")));
     }
+    let network = match &step.kind {
+        Some(Kind::Tool(call)) => call.network.as_str(),
+        Some(Kind::Calls(calls)) => calls.network.as_str(),
+        Some(Kind::Wait(_) | Kind::Plan(_)) | None => "",
+    };
+    if !network.is_empty() {
+        conditions.push(format!("network {}", clean(network)));
+    }
     if let Some(attempts) = step.retry.as_ref().map(|retry| retry.max_attempts).filter(|attempts| *attempts > 1) {
         conditions.push(format!("up to {attempts} attempts"));
     }
@@ -133,7 +141,7 @@ fn dimensions(list: &serde_json::Map<String, Value>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use belay_proto::v1::{DependencyOutcomes, Outcome, Repeat, RetryPolicy, ToolStep, step_spec};
+    use belay_proto::v1::{CallsStep, DependencyOutcomes, Outcome, Repeat, RetryPolicy, ToolStep, step_spec};
 
     use super::*;
 
@@ -194,6 +202,17 @@ mod tests {
                 "  e  read a  after b, for each of a matrix of os and v",
             ]
         );
+    }
+
+    #[test]
+    fn says_which_network_a_step_has() {
+        let call = ToolStep { tool: "noop".to_owned(), network: "registries".to_owned(), ..Default::default() };
+        let calls = CallsStep { network: "ci".to_owned(), ..Default::default() };
+        for (kind, expected) in [(Kind::Tool(call), "network registries"), (Kind::Calls(calls), "network ci")] {
+            let step = StepSpec { id: "a".to_owned(), kind: Some(kind), ..Default::default() };
+            let text = table(&[row(&step, &HashSet::from(["a"]))])[0].render(false);
+            assert!(text.ends_with(expected), "{text}");
+        }
     }
 
     #[test]

@@ -40,6 +40,7 @@ mod logs;
 mod long_words;
 mod made_folders;
 mod metrics;
+mod network;
 mod network_profiles;
 mod night;
 mod on_error;

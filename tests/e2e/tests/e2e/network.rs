@@ -1,0 +1,325 @@
+//! The network of commands: what a profile opens and what it does not, who decides about it, and what becomes of a command that is lost with one.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use belay_e2e::Home;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// A service of this machine that answers each line with `hello` and the line.
+struct Service {
+    address: SocketAddr,
+    lines: Arc<AtomicUsize>,
+}
+
+impl Service {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, lines) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
+        let counted = Arc::clone(&lines);
+        thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let counted = Arc::clone(&counted);
+                thread::spawn(move || {
+                    let mut line = String::new();
+                    while BufReader::new(&stream).read_line(&mut line).is_ok_and(|read| read > 0) {
+                        counted.fetch_add(1, Ordering::SeqCst);
+                        if write!(stream, "hello {line}").is_err() {
+                            break;
+                        }
+                        line.clear();
+                    }
+                });
+            }
+        });
+        Self { address, lines }
+    }
+
+    fn lines(&self) -> usize {
+        self.lines.load(Ordering::SeqCst)
+    }
+
+    /// A shell script that sends it a line, and prints its answer.
+    fn say(&self, word: &str) -> String {
+        let (host, port) = (self.address.ip(), self.address.port());
+        format!("exec 3<>/dev/tcp/{host}/{port} && echo {word} >&3 && read -r answer <&3 && echo \"$answer\"")
+    }
+}
+
+const ALLOWS: &str = "{network: auto, file_write: auto, file_delete: auto, terminal_commands: auto}";
+
+/// A home with a profile `local` that has the service, and a policy that allows it.
+fn home(service: &Service, fetch_only: bool) -> Home {
+    let home = Home::new();
+    home.file(
+        "config.yaml",
+        format!(
+            "network: {{profiles: {{local: {{host_services: ['{}'], fetch_only: {fetch_only}}}}}}}",
+            service.address
+        ),
+    );
+    home.file("allows.yaml", ALLOWS);
+    home
+}
+
+/// A plan of one command.
+fn plan(home: &Home, name: &str, network: &str, script: &str) -> String {
+    let arguments = serde_json::json!({"command": ["bash", "-c", script]});
+    home.file(name, format!("{{id: p, steps: [{{id: a, tool: run_terminal, {network} arguments: {arguments}}}]}}"))
+}
+
+/// The account of the network in the last receipt of an execution.
+fn account(home: &Home, id: &str) -> Value {
+    let ends = ["toolCallCompleted", "toolCallFailed"];
+    let events = home.events(id);
+    let receipt = events.iter().rev().find_map(|event| ends.iter().find_map(|end| event[end]["receipt"].as_object()));
+    receipt.map(|receipt| receipt["network"].clone()).unwrap_or_default()
+}
+
+#[test]
+fn a_service_of_the_machine_is_reached_under_its_profile_and_nothing_else_is() {
+    let service = Service::start();
+    let home = home(&service, false);
+    let script = format!(
+        "{}; (exec 4<>/dev/tcp/127.0.0.1/{}) 2>/dev/null && echo LEAK; (exec 4<>/dev/tcp/93.184.215.14/443) 2>/dev/null && echo LEAK; \
+         (exec 4<>/dev/tcp/example.com/443) 2>/dev/null && echo LEAK; true",
+        service.say("one"),
+        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port(),
+    );
+    let asks = plan(&home, "asks.yaml", "network: local,", &script);
+    let done = home.run(["run", &asks, "--config", "config.yaml", "--policy", "allows.yaml", "--id", "asks"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.out.contains("hello one") && !done.out.contains("LEAK"), "{done:?}");
+    assert!(done.out.contains("network local: 1 connection"), "{done:?}");
+    let account = account(&home, "asks");
+    assert_eq!((&account["profile"], &account["isLost"]), (&"local".into(), &Value::Null), "{account}");
+    let first = &account["connections"][0];
+    assert_eq!((&first["route"], &first["isAllowed"]), (&"ROUTE_SERVICE".into(), &true.into()), "{account}");
+
+    // Without the profile the same command reaches nothing, and the failure says what to write.
+    let asks_not = plan(
+        &home,
+        "asks-not.yaml",
+        "",
+        &format!("{} || {{ echo Could not resolve host; exit 7; }}", service.say("two")),
+    );
+    let failed = home.run(["run", &asks_not, "--config", "config.yaml", "--policy", "allows.yaml"]);
+    assert_eq!(failed.code, 30, "{failed:?}");
+    assert!(format!("{}{}", failed.out, failed.talk).contains("add `network: PROFILE` to the step"), "{failed:?}");
+    assert_eq!(service.lines(), 1);
+}
+
+#[test]
+fn a_person_is_asked_before_a_command_has_a_network_and_sees_what_it_reaches() {
+    let service = Service::start();
+    let home = home(&service, false);
+    let asks = plan(&home, "asks.yaml", "network: local,", &service.say("one"));
+    let refused = home.run(["run", &asks, "--config", "config.yaml", "--approve", "fail"]);
+    assert_eq!(refused.code, 33, "{refused:?}");
+    let rule = "{id: allow-a, on: intent, tools: [\"run_terminal\"], programs: [\"bash\"], networks: [\"local\"], decide: auto}";
+    assert!(format!("{}{}", refused.out, refused.talk).contains(rule), "{refused:?}");
+    assert_eq!(service.lines(), 0, "it has not run");
+    // The rule that is printed is enough.
+    home.file("ruled.yaml", format!("rules:\n  - {rule}\n"));
+    let done = home.run(["run", &asks, "--config", "config.yaml", "--policy", "ruled.yaml", "--approve", "fail"]);
+    assert_eq!((done.code, service.lines()), (0, 1), "{done:?}");
+
+    let server = home.serve_with(&["--config", "config.yaml"]);
+    let started = home.run(["run", &asks, "--detach", "--id", "asked", "--approve", "prompt"]);
+    assert_eq!(started.code, 0, "{started:?}");
+    let waits = home.json_until(&["approvals", "list"], |all| all["approvals"][0]["name"].is_string());
+    let approval = waits["approvals"][0]["name"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    let shown = home.run(["approvals", "show", &approval]);
+    let reach = format!("network profile local: this machine's {}", service.address);
+    assert!(shown.out.contains(&reach) && shown.out.contains("Has not run yet"), "{shown:?}");
+    assert_eq!(home.run(["approve", &approval, "--yes"]).code, 0);
+    home.json_until(&["executions", "get", "asked"], |execution| execution["state"] == "STATE_COMPLETED");
+    assert_eq!(service.lines(), 2);
+    server.signal(Signal::TERM);
+    server.end();
+}
+
+// B-33: a call that had a network is never run again automatically, unless its profile only fetches.
+#[test]
+fn a_lost_command_with_a_network_waits_for_a_person_unless_its_profile_only_fetches() {
+    for fetch_only in [false, true] {
+        let service = Service::start();
+        let home = home(&service, fetch_only);
+        let flag = home.path("go-on");
+        // The file is looked for in the workspace, which the command sees as it is.
+        let script = format!("{} && test -e again || sleep 600", service.say("one"));
+        let asks = plan(&home, "asks.yaml", "network: local,", &script);
+        fs::create_dir(home.path("w")).unwrap();
+        let server = home.serve_with(&["--config", "config.yaml", "--policy", "allows.yaml"]);
+        let started = home.run(["run", &asks, "--detach", "--id", "lost", "--workspace", "w"]);
+        assert_eq!(started.code, 0, "{started:?}");
+        until(|| service.lines() == 1);
+        server.kill();
+        fs::write(home.path("w/again"), "").unwrap();
+        drop(flag);
+        let server = home.serve_with(&["--config", "config.yaml", "--policy", "allows.yaml"]);
+        match fetch_only {
+            true => {
+                home.json_until(&["executions", "get", "lost"], |execution| execution["state"] == "STATE_COMPLETED");
+                assert_eq!(service.lines(), 2);
+            }
+            false => {
+                let is_unknown = |listed: &Value| listed.to_string().contains("OUTCOME_UNKNOWN");
+                home.json_until(&["why", "lost"], is_unknown);
+                assert_eq!(service.lines(), 1, "it did not run again");
+            }
+        }
+        server.signal(Signal::TERM);
+        server.end();
+    }
+}
+
+/// The proxy is killed while a command runs: what it had open is closed, nothing else opens, and the next command has another proxy.
+#[test]
+fn nothing_opens_when_the_proxy_is_killed() {
+    let service = Service::start();
+    let home = home(&service, false);
+    let again = service.say("two").replace("3", "4");
+    let script = format!(
+        "{} && echo READY && read -r answer <&3; ({again}) 2>/dev/null && echo LEAK; (exec 5<>/dev/tcp/example.com/443) 2>/dev/null && echo LEAK; echo END",
+        service.say("one")
+    );
+    let asks = plan(&home, "asks.yaml", "network: local,", &script);
+    let mut running =
+        home.start(["run", &asks, "--config", "config.yaml", "--policy", "allows.yaml", "--id", "killed"]);
+    running.wait_for("READY");
+    let proxies = proxies_of(&home);
+    assert_eq!(proxies.len(), 1, "{proxies:?}");
+    kill_process(Pid::from_raw(proxies[0]).unwrap(), Signal::KILL).unwrap();
+    let done = running.end();
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.out.contains("END") && !done.out.contains("LEAK"), "{done:?}");
+    assert_eq!(account(&home, "killed")["isLost"], true, "{done:?}");
+    assert_eq!(service.lines(), 1);
+    let next = home.run([
+        "run",
+        &plan(&home, "next.yaml", "network: local,", &service.say("three")),
+        "--config",
+        "config.yaml",
+        "--policy",
+        "allows.yaml",
+    ]);
+    assert_eq!((next.code, service.lines()), (0, 2), "{next:?}");
+}
+
+#[test]
+fn a_network_that_cannot_be_is_refused_before_anything_runs() {
+    let home = Home::new();
+    for (step, expected) in [
+        (
+            "tool: run_terminal, network: ci, arguments: {command: ['true']}",
+            "steps[0].network: `ci` is not a network profile of the runner's settings: use one of git-https, loopback, none, registries",
+        ),
+        (
+            "tool: write_file, network: registries, arguments: {path: a, content: b}",
+            "steps[0].network: is for steps whose tool runs a command",
+        ),
+        (
+            "network: registries, calls: [{tool: run_terminal, arguments: {command: ['true']}}, {tool: noop}]",
+            "steps[0].network: is for steps whose tool runs a command",
+        ),
+    ] {
+        let plan = home.file("plan.yaml", format!("{{id: p, steps: [{{id: a, {step}}}]}}"));
+        let refused = home.run(["run", &plan]);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(refused.talk.contains(expected), "{expected}: {refused:?}");
+    }
+    // What takes the place of the command may be another tool; it has no network.
+    let fallback = "tool: run_terminal, network: none, arguments: {command: ['false']}, fallback: [{tool: write_file, arguments: {path: a, content: b}}]";
+    let plan = home.file("plan.yaml", format!("{{id: p, steps: [{{id: a, {fallback}}}]}}"));
+    let done = home.run(["run", &plan]);
+    assert_eq!(done.code, 0, "{done:?}");
+}
+
+/// The installers of the usual package managers, with empty caches of their own.
+const CLIENTS: [(&str, &str); 6] = [
+    ("cargo", "export CARGO_HOME=/tmp/cargo; cargo init -q --name x c && cd c && cargo add -q itoa && cargo fetch"),
+    ("npm", "mkdir n && cd n && npm init -y >/dev/null && npm install --cache /tmp/npm is-odd"),
+    ("python3", "python3 -m pip download --no-cache-dir --no-deps -d p six"),
+    (
+        "go",
+        "mkdir g && cd g && go mod init x.test/x && GOMODCACHE=/tmp/go GOFLAGS=-mod=mod go get golang.org/x/text@v0.14.0",
+    ),
+    ("mvn", "mvn -q -Dmaven.repo.local=/tmp/m2 dependency:get -Dartifact=org.slf4j:slf4j-api:2.0.9"),
+    (
+        "apt-get",
+        "mkdir -p /tmp/a/lists/partial /tmp/a/cache/archives/partial && echo 'deb [trusted=yes] http://deb.debian.org/debian bookworm-updates main' >/tmp/a/list && \
+         apt-get -o Dir::Etc::sourcelist=/tmp/a/list -o Dir::Etc::sourceparts=- -o Dir::State=/tmp/a -o Dir::State::lists=/tmp/a/lists -o Dir::Cache=/tmp/a/cache \
+         -o Dir::State::status=/dev/null -o APT::Sandbox::User= update",
+    ),
+];
+
+/// Real package managers install from the registries, under the built-in profile alone.
+#[test]
+fn package_managers_reach_their_registries_under_the_built_in_profile() {
+    let is_reached = ("index.crates.io", 443)
+        .to_socket_addrs()
+        .is_ok_and(|mut found| found.any(|at| TcpStream::connect_timeout(&at, Duration::from_secs(10)).is_ok()));
+    if !is_reached {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "the registries cannot be reached, and CI skips nothing");
+        eprintln!("skipped: the registries cannot be reached");
+        return;
+    }
+    let home = Home::new();
+    home.file("allows.yaml", format!("{{protect: false, {}", ALLOWS.trim_start_matches('{')));
+    for (program, script) in CLIENTS {
+        let is_there = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+            .any(|folder| folder.join(program).is_file());
+        if !is_there {
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "{program} is not installed, and CI skips nothing");
+            eprintln!("skipped: {program} is not installed");
+            continue;
+        }
+        let with = plan(&home, "with.yaml", "network: registries,", script);
+        let done = home.run(["run", &with, "--policy", "allows.yaml", "--id", program]);
+        assert_eq!(done.code, 0, "{program}: {done:?}");
+        let account = account(&home, program);
+        let connections = account["connections"].as_array().map(Vec::len).unwrap_or_default();
+        assert!(connections > 0 && account["refusedCount"].is_null(), "{program}: {account}");
+        let without = plan(&home, "without.yaml", "network: none,", script);
+        let failed = home.run(["run", &without, "--policy", "allows.yaml"]);
+        // apt says so and ends well.
+        assert!(failed.code == 30 || program == "apt-get", "{program}: {failed:?}");
+    }
+}
+
+fn until(is_so: impl Fn() -> bool) {
+    let begin = std::time::SystemTime::now();
+    while !is_so() {
+        assert!(begin.elapsed().unwrap_or_default() < Duration::from_secs(60), "it did not come");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The proxies of this home's runners.
+fn proxies_of(home: &Home) -> Vec<i32> {
+    let state = home.state();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let read = |file: &str| fs::read(entry.path().join(file)).unwrap_or_default();
+        let stat = String::from_utf8_lossy(&read("stat")).into_owned();
+        let parent =
+            stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)).unwrap_or_default().to_owned();
+        let environment = fs::read(format!("/proc/{parent}/environ")).unwrap_or_default();
+        let is_own = String::from_utf8_lossy(&environment).contains(&*state.to_string_lossy());
+        if read("cmdline").starts_with(b"belay-network-proxy") && is_own {
+            found.extend(entry.file_name().to_string_lossy().parse::<i32>());
+        }
+    }
+    found
+}
