@@ -259,6 +259,19 @@ fn tls(cases: &mut Vec<Case>) {
             "established, alert",
         ),
         case(
+            "two lists of names, the other one first",
+            tunnel(
+                TLS,
+                &[&records(&message(&[server_name(&["evil.example.org"]), server_name(&["tls.example.com"])]), 16_000)],
+            ),
+            "established, alert",
+        ),
+        case(
+            "two names in one list, the other one first",
+            tunnel(TLS, &[&records(&message(&[server_name(&["evil.example.org", "tls.example.com"])]), 16_000)]),
+            "established, alert",
+        ),
+        case(
             "an empty list of names",
             tunnel(TLS, &[&records(&message(&[(SERVER_NAME, vec![0, 0])]), 16_000)]),
             "established, alert",

@@ -163,6 +163,8 @@ pub(crate) const CLOSED: &[(&str, &[&str])] = &[
     ("sixtofour", &["2002:7f00:1::"]),
 ];
 
+/// The length of the content at `/big`: more than the buffers of sockets take.
+pub(crate) const BIG: usize = 8 << 20;
 /// Paths, and what the server answers before it closes.
 const BAD_ANSWERS: &[(&str, &[u8])] = &[
     ("/nothing", b""),
@@ -199,6 +201,9 @@ async fn answer(mut stream: TcpStream, received: Arc<Mutex<Vec<u8>>>) {
             if let Some((_, answer)) = BAD_ANSWERS.iter().find(|(known, _)| *known == path) {
                 stream.write_all(answer).await.unwrap();
                 break;
+            } else if path == "/big" {
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BIG}\r\n\r\n");
+                stream.write_all(&[head.as_bytes(), &vec![b'x'; BIG]].concat()).await.unwrap();
             } else if head.contains("upgrade: websocket") {
                 let answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhi";
                 stream.write_all(answer).await.unwrap();
