@@ -34,6 +34,10 @@ pub(crate) fn confine(uid: u32, gid: u32) -> io::Result<Vec<String>> {
     }
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let abi = landlock().map_err(failed("Landlock"))?;
+    // The filter refuses these as well: here Landlock is alone.
+    if let Some(name) = successful(&FILE_ATTACKS).first() {
+        return Err(io::Error::other(format!("Landlock: the proxy could still {name}")));
+    }
     enforced.push(format!("proxy landlock (ABI {abi})"));
     filter::restrict().map_err(failed("seccomp"))?;
     enforced.push("proxy seccomp".to_owned());
@@ -86,19 +90,32 @@ fn landlock() -> io::Result<u8> {
     }
 }
 
+/// An attack: its name, and whether it succeeds.
+type Attack = (&'static str, fn() -> bool);
+
+/// The attacks that Landlock refuses.
+const FILE_ATTACKS: [Attack; 3] = [
+    ("open a directory", || File::open("/").is_ok()),
+    ("open a file", || File::open("/proc/self/status").is_ok()),
+    ("execute a program", executes),
+];
+
+/// The attacks that only the filter refuses, or on older kernels.
+const CALL_ATTACKS: [Attack; 5] = [
+    ("start a thread", || thread::Builder::new().spawn(|| {}).is_ok()),
+    ("make a Unix socket", || rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).is_ok()),
+    ("make a netlink socket", || rustix::net::socket(AddressFamily::NETLINK, SocketType::RAW, None).is_ok()),
+    ("listen on a port", || TcpListener::bind("127.0.0.1:0").is_ok()),
+    ("signal another process", || rustix::process::test_kill_process(rustix::process::Pid::INIT).is_ok()),
+];
+
 /// Tries what a confined process cannot do. Returns the names of the attacks that succeeded.
 pub(crate) fn successful_attacks() -> Vec<&'static str> {
-    let attacks: [(&str, bool); 8] = [
-        ("open a directory", File::open("/").is_ok()),
-        ("open a file", File::open("/proc/self/status").is_ok()),
-        ("execute a program", executes()),
-        ("start a thread", thread::Builder::new().spawn(|| {}).is_ok()),
-        ("make a Unix socket", rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).is_ok()),
-        ("make a netlink socket", rustix::net::socket(AddressFamily::NETLINK, SocketType::RAW, None).is_ok()),
-        ("listen on a port", TcpListener::bind("127.0.0.1:0").is_ok()),
-        ("signal another process", rustix::process::test_kill_process(rustix::process::Pid::INIT).is_ok()),
-    ];
-    attacks.iter().filter(|(_, succeeded)| *succeeded).map(|(name, _)| *name).collect()
+    [successful(&FILE_ATTACKS), successful(&CALL_ATTACKS)].concat()
+}
+
+fn successful(attacks: &[Attack]) -> Vec<&'static str> {
+    attacks.iter().filter(|(_, attack)| attack()).map(|(name, _)| *name).collect()
 }
 
 /// Whether a program can be executed.

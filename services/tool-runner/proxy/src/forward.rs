@@ -63,8 +63,14 @@ type Answer = Response<Either<DataOnly, Full<Bytes>>>;
 /// Both sides of an upgraded connection.
 type Upgrade = Arc<Mutex<Option<(OnUpgrade, OnUpgrade)>>>;
 
-/// Passes on the request at the beginning of `inbound`, and the response; then closes both connections. After an upgrade to a WebSocket, passes bytes.
-pub(crate) async fn forward(inbound: Inbound, host: TcpStream, request: JudgedRequest, meter: &Meter) {
+/// Passes on the request at the beginning of `inbound`, and the response. After an upgrade to a WebSocket, passes bytes until both sides have closed. Returns
+/// the client's connection if it has to linger: a client that sends requests one behind the other reads the end of the answer first.
+pub(crate) async fn forward(
+    inbound: Inbound,
+    host: TcpStream,
+    request: JudgedRequest,
+    meter: &Meter,
+) -> Option<Inbound> {
     let passing = async {
         // Another descriptor of the connection, which stays when the first one is closed.
         let lingering = inbound.stream.as_fd().try_clone_to_owned().map(std::net::TcpStream::from);
@@ -74,15 +80,14 @@ pub(crate) async fn forward(inbound: Inbound, host: TcpStream, request: JudgedRe
                 drop(lingering);
                 // How it ends is recorded by the counters.
                 let _ = splice(&client, &host, rest.0, rest.1, meter).await;
+                None
             }
-            // A client that sends requests one behind the other reads the end of the answer first.
-            (None, Ok(lingering)) => Inbound::new(lingering).linger().await,
-            (None, Err(_)) => {}
+            (None, lingering) => lingering.ok().map(Inbound::new),
         }
     };
     tokio::select! {
-        () = passing => {}
-        () = meter.idle() => {}
+        lingering = passing => lingering,
+        () = meter.idle() => None,
     }
 }
 

@@ -171,9 +171,14 @@ mod tests {
     /// A name server that answers with the address, over UDP cut and over TCP whole.
     #[tokio::test]
     async fn names_are_resolved_once_the_answer_is_whole() {
-        let datagrams = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        // A port that is free for both.
+        let (datagrams, listener) = loop {
+            let datagrams = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            if let Ok(listener) = tokio::net::TcpListener::bind(datagrams.local_addr().unwrap()).await {
+                break (datagrams, listener);
+            }
+        };
         let server = datagrams.local_addr().unwrap();
-        let listener = tokio::net::TcpListener::bind(server).await.unwrap();
         let answer = |message: &[u8], address| match dns::read_question(message) {
             dns::Received::Question(question) if question.kind == kind::A => dns::answer(&question, 0, address, 1),
             dns::Received::Question(question) => dns::answer(&question, 0, None, 1),

@@ -14,7 +14,8 @@
 //! The proxy resolves names itself, with `/etc/hosts` and `/etc/resolv.conf` as they were at its start: it cannot read them again. It checks every address, and
 //! connects to addresses that it has checked only. TLS is passed on unread once the server name of the ClientHello is that of the host; requests in clear text
 //! are read strictly and written anew, one for each connection. What goes through a connection inside of TLS is not seen, and so is a host behind a shared
-//! front that TLS does not name.
+//! front that TLS does not name. The stub name server asks no one; a host below a wildcard is resolved when it is connected to, so its name reaches the name
+//! servers of its domain.
 
 mod access;
 mod budget;

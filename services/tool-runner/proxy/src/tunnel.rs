@@ -253,7 +253,11 @@ pub(crate) async fn pass_request(grant: &Arc<Grant>, inbound: Inbound, request: 
         Ok((stream, rule)) => {
             let entry = grant.log.open(route, host.as_str(), *port, &rule.to_string());
             let meter = Meter { grant: Arc::clone(grant), counters: Arc::clone(&entry.counters) };
-            forward(inbound, stream, request, &meter).await;
+            let lingering = forward(inbound, stream, request, &meter).await;
+            drop(entry);
+            if let Some(lingering) = lingering {
+                lingering.linger().await;
+            }
         }
         Err(denial) => {
             grant.log.refuse(route, host.as_str(), *port, &denial.message);

@@ -9,8 +9,10 @@ use tokio::{
 };
 
 use crate::{
-    table::{ask, question},
-    world::{ESTABLISHED, World, read_all, seen, talk},
+    cases::question,
+    hello::hello,
+    table::ask,
+    world::{ESTABLISHED, UNRESOLVED, World, read_all, seen, talk},
 };
 
 const CONNECT: &[u8] = b"CONNECT raw.example.com:9000 HTTP/1.1\r\n\r\n";
@@ -148,4 +150,21 @@ async fn a_connection_without_a_byte_is_closed() {
     let world = World::new().await;
     let mut stream = TcpStream::connect(world.proxy).await.unwrap();
     assert_eq!(seen(&read_all(&mut stream).await), "408");
+}
+
+#[tokio::test(start_paused = true)]
+async fn hosts_that_do_not_answer_are_failures() {
+    let world = World::new().await;
+    for (host, expected) in [
+        (UNRESOLVED, "504"),
+        ("silent.wild.example.com", "504"),
+        ("nowhere.wild.example.com", "502"),
+        // The time is divided among the addresses.
+        ("half.wild.example.com", "established, data"),
+    ] {
+        let begun = tokio::time::Instant::now();
+        let connect = format!("CONNECT {host}:443 HTTP/1.1\r\n\r\n");
+        assert_eq!(seen(&talk(world.proxy, &[connect.as_bytes(), &hello(host)]).await), expected, "{host}");
+        assert!(begun.elapsed() <= Duration::from_secs(11), "{host}: {:?}", begun.elapsed());
+    }
 }

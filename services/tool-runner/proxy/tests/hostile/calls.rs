@@ -8,7 +8,8 @@ use tokio::{
 };
 
 use crate::{
-    table::{address_of, ask, question},
+    cases::question,
+    table::{address_of, ask},
     world::{World, seen, talk},
 };
 

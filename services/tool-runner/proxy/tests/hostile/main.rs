@@ -2,6 +2,7 @@
 
 mod bounds;
 mod calls;
+mod cases;
 mod hello;
 mod parsers;
 mod requests;

@@ -19,6 +19,11 @@ use tokio::{
 /// The answer to CONNECT.
 pub(crate) const ESTABLISHED: &str = "HTTP/1.1 200 Connection established\r\n\r\n";
 
+/// A name that the name server never answers.
+pub(crate) const UNRESOLVED: &str = "unresolved.wild.example.com";
+/// An address that does not answer.
+const SILENT: &str = "203.0.113.99";
+
 /// The name server and the network of the tests.
 #[derive(Default)]
 pub(crate) struct TestUpstream {
@@ -40,6 +45,9 @@ impl TestUpstream {
 impl Upstream for TestUpstream {
     fn resolve<'a>(&'a self, host: &'a Host) -> Pending<'a, io::Result<Vec<IpAddr>>> {
         self.resolved.lock().unwrap().push(host.to_string());
+        if host.as_str() == UNRESOLVED {
+            return Box::pin(std::future::pending());
+        }
         let mut names = self.names.lock().unwrap();
         let answer = match names.get_mut(host.as_str()) {
             Some(answers) if answers.len() > 1 => Ok(answers.remove(0)),
@@ -51,6 +59,9 @@ impl Upstream for TestUpstream {
 
     fn dial(&self, address: SocketAddr) -> Pending<'_, io::Result<TcpStream>> {
         self.dialled.lock().unwrap().push(address);
+        if address.ip().to_string() == SILENT {
+            return Box::pin(std::future::pending());
+        }
         let server = *self.server.lock().unwrap();
         Box::pin(async move { TcpStream::connect(server.unwrap()).await })
     }
@@ -113,6 +124,8 @@ impl World {
             upstream.add(&format!("{name}.closed.example.com"), &[addresses]);
         }
         upstream.add("mixed.closed.example.com", &[&["10.0.0.1", "203.0.113.81", "::1"]]);
+        upstream.add("silent.wild.example.com", &[&[SILENT]]);
+        upstream.add("half.wild.example.com", &[&[SILENT, "203.0.113.80"]]);
         upstream.add("private.example.com", &[&["10.0.0.1"]]);
         upstream.add("rebinding.example.com", &[&["203.0.113.82"], &["169.254.169.254"]]);
         let std = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -163,6 +176,8 @@ pub(crate) const CLOSED: &[(&str, &[&str])] = &[
     ("sixtofour", &["2002:7f00:1::"]),
 ];
 
+/// The length of the content at `/big`: more than the buffers of sockets take.
+pub(crate) const BIG: usize = 8 << 20;
 /// Paths, and what the server answers before it closes.
 const BAD_ANSWERS: &[(&str, &[u8])] = &[
     ("/nothing", b""),
@@ -199,6 +214,9 @@ async fn answer(mut stream: TcpStream, received: Arc<Mutex<Vec<u8>>>) {
             if let Some((_, answer)) = BAD_ANSWERS.iter().find(|(known, _)| *known == path) {
                 stream.write_all(answer).await.unwrap();
                 break;
+            } else if path == "/big" {
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BIG}\r\n\r\n");
+                stream.write_all(&[head.as_bytes(), &vec![b'x'; BIG]].concat()).await.unwrap();
             } else if head.contains("upgrade: websocket") {
                 let answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhi";
                 stream.write_all(answer).await.unwrap();
