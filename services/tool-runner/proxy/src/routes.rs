@@ -77,6 +77,11 @@ pub(crate) async fn serve_proxy(grant: Arc<Grant>, stream: TcpStream) {
 /// Serves a connection to a port of the profile, whose host is that of its local address.
 pub(crate) async fn serve_port(grant: Arc<Grant>, port: u16, stream: TcpStream) {
     let Ok(local) = stream.local_addr() else { return };
+    // A service on a port of the profile has no socket of its own.
+    let asked = SocketAddr::new(local.ip().to_canonical(), port);
+    if grant.profile.host_services.iter().any(|(service, _)| *service == asked) {
+        return serve_service(grant, asked, stream).await;
+    }
     let Some(host) = grant.host_at(local.ip().to_canonical()) else {
         let message = format!("{} stands for no host: the name server gives addresses for names", local.ip());
         grant.log.refuse(Route::Address, &local.ip().to_string(), port, &message);

@@ -29,12 +29,18 @@ const CERTIFICATES: [&str; 3] =
 pub(super) fn command_network(profile: &Profile, is_there: impl Fn(&str) -> bool) -> CommandNetwork {
     let proxy = SocketAddr::from((OWN, PROXY_PORT));
     let ports = profile.ports().into_iter().map(|port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
-    let services = profile.host_services.iter().map(|(address, _)| *address);
     CommandNetwork {
-        listen: [proxy].into_iter().chain(ports).chain(services).collect(),
+        listen: [proxy].into_iter().chain(ports).chain(services(profile)).collect(),
         name_server: Some(SocketAddr::from((OWN, NAME_SERVER_PORT))),
         env: variables(proxy, CERTIFICATES.into_iter().find(|file| is_there(file))),
     }
+}
+
+/// The services of this machine that need a socket: a listener on a port of the profile hears all addresses of that port.
+fn services(profile: &Profile) -> impl Iterator<Item = SocketAddr> {
+    let ports = profile.ports();
+    let addresses = profile.host_services.iter().map(|(address, _)| *address);
+    addresses.filter(move |address| !ports.contains(&address.port()))
 }
 
 /// The variables by which programs find the proxy, and trust what this machine trusts.
@@ -58,9 +64,8 @@ pub(super) fn sockets(profile: &Profile, made: NetworkSockets) -> Option<Command
     let mut listeners = listeners.into_iter();
     let proxy = listeners.next()?;
     let ports = profile.ports().into_iter().zip(listeners.by_ref().take(profile.ports().len())).collect();
-    let addresses = profile.host_services.iter().map(|(address, _)| *address);
-    let services: Vec<_> = addresses.zip(listeners.by_ref()).collect();
-    let is_complete = services.len() == profile.host_services.len() && name_server.is_some();
+    let services: Vec<_> = services(profile).zip(listeners.by_ref()).collect();
+    let is_complete = services.len() == self::services(profile).count() && name_server.is_some();
     is_complete.then_some(CommandSockets { proxy, name_server, ports, services })
 }
 
@@ -131,7 +136,7 @@ mod tests {
         let draft = DraftProfile {
             name: "ci".to_owned(),
             rules: vec![rule("a.example.com", &[]), rule("b.example.com", &["80", "8443"])],
-            host_services: vec!["127.0.0.1:5432".to_owned()],
+            host_services: vec!["127.0.0.1:5432".to_owned(), "127.0.0.1:8443".to_owned()],
             ..DraftProfile::default()
         };
         Profiles::new(&[draft]).unwrap().find("ci").unwrap().clone()
