@@ -9,7 +9,7 @@ use std::{
 use belay_policy::{Policies, Tier};
 use belay_proto::runner_v1::{EnforcementReport, enforcement_report};
 use belay_settings::toolchains::{Caller, PROGRAMS};
-use belay_tool_runner::{CommandSettings, Enforcement, HostDirectories, WorkspaceDirectories as _};
+use belay_tool_runner::{CommandSettings, Enforcement, HostDirectories, WorkspaceDirectories as _, check_network};
 
 use crate::{
     config::{Config, ConfigError, ConfigSource},
@@ -40,6 +40,8 @@ pub struct Diagnosis {
     pub sandbox: EnforcementReport,
     /// Why no command can start, whatever the policy allows.
     pub refusal: Option<String>,
+    /// What confines the proxy behind the network of commands, which has refused its test's attacks; or why commands that ask for a network are refused.
+    pub network: Result<Vec<String>, String>,
     /// The workspace directory.
     pub workspace: Folder,
     /// The state directory.
@@ -99,6 +101,14 @@ impl Diagnosis {
         self.refusal.is_none() && self.sandbox.breaches.is_empty()
     }
 
+    /// The result of the test of the network's proxy, as text.
+    pub fn network_test(&self) -> String {
+        match &self.network {
+            Ok(layers) => format!("attacked; nothing beyond its profile was reached ({})", layers.join(", ")),
+            Err(why) => format!("commands that ask for a network are refused: {why}"),
+        }
+    }
+
     /// The result of the self-test, as text.
     pub fn self_test(&self) -> String {
         match (&self.refusal, self.sandbox.breaches.as_slice()) {
@@ -123,6 +133,7 @@ pub fn doctor(probe: &Probe) -> Diagnosis {
     let policy = probe.policy.read().map(|policy| policy.unwrap_or_else(Policies::of_one_person));
     Diagnosis {
         sandbox: enforcement.to_proto(),
+        network: check_network(&commands.sandbox()),
         refusal: enforcement.launcher().err().map(|refusal| refusal.message),
         workspace: workspace(&probe.workspace, &probe.state_dir),
         state_dir: state_dir(&probe.state_dir),
@@ -217,6 +228,7 @@ mod tests {
         let diagnosis = doctor(&probe);
         assert!(!diagnosis.commands_can_run() && !diagnosis.is_attack_proof());
         assert!(diagnosis.self_test().starts_with("not passed: "), "{}", diagnosis.self_test());
+        assert!(diagnosis.network.is_err_and(|why| why.contains("take_over_if_asked")));
         assert_eq!(diagnosis.state_dir.problem, None);
         assert!(
             diagnosis.workspace.problem.as_deref().is_some_and(|problem| problem.contains("use separate directories"))

@@ -58,7 +58,6 @@ use crate::{
     lanes::Lanes,
     ledger::{Entry, Row, WriteOutcome},
     lock::lock,
-    network,
     policy::CallPolicy,
     questions::Questions,
     registry::RegisteredTool,
@@ -128,7 +127,7 @@ pub(crate) struct CallRequest {
 impl CallRequest {
     /// How to recover the call.
     pub(crate) fn recovery(&self) -> Recovery {
-        network::recovery(self.tool.spec.recovery, self.network.as_deref())
+        self.tool.spec.recovery.with_network(self.network.as_deref())
     }
 }
 

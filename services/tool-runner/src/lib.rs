@@ -49,6 +49,7 @@ pub use ledger::{Ledger, LedgerError, LedgerFailure, check, measure};
 pub use network::NetworkProblem;
 pub use policy::{GateChannel, InvalidToken, PolicyAcceptance, PolicyHolder, PolicyRefusal};
 pub use program::serve;
+pub use proxy::check_network;
 pub use questions::{QuestionRefusal, Questions};
 pub use registry::{
     Annotations, CallIntent, Invocation, Output, PlannedProblem, Recovery, Registry, RegistryError, Tool, ToolFailure,

@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use belay_network::{HostPattern, Profile, Profiles};
 
-use crate::Recovery;
-
 /// Why a call cannot have the network that it asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkProblem {
@@ -49,15 +47,6 @@ pub(crate) fn find(profiles: &Profiles, name: &str) -> Result<Option<Arc<Profile
     }
 }
 
-/// The recovery of a call of a tool: what a command did on a network cannot be discarded, so it never runs again automatically, unless the operator says of the
-/// profile that commands only fetch.
-pub(crate) fn recovery(of_tool: Recovery, network: Option<&Profile>) -> Recovery {
-    match network {
-        Some(profile) if !profile.fetch_only => Recovery::Manual,
-        Some(_) | None => of_tool,
-    }
-}
-
 /// The hosts of a profile, as policies see them: each once, in the order of its rules, then the services of this machine.
 pub(crate) fn hosts(profile: &Profile) -> Vec<String> {
     let mut hosts: Vec<String> = Vec::new();
@@ -86,18 +75,6 @@ mod tests {
             ..DraftProfile::default()
         };
         Profiles::new(&[draft]).unwrap()
-    }
-
-    // B-33: a call that had a network is never run again automatically, unless its profile only fetches.
-    #[test]
-    fn a_call_with_a_network_is_not_repeated_unless_its_profile_only_fetches() {
-        let profiles = profiles();
-        let (ci, registries) = (profiles.find("ci").unwrap(), profiles.find("registries").unwrap());
-        for of_tool in [Recovery::ReadOnly, Recovery::Idempotent, Recovery::Transactional, Recovery::Manual] {
-            assert_eq!(recovery(of_tool, None), of_tool);
-            assert_eq!(recovery(of_tool, Some(ci)), Recovery::Manual);
-            assert_eq!(recovery(of_tool, Some(registries)), of_tool);
-        }
     }
 
     #[test]

@@ -45,6 +45,15 @@ impl ProxyHolder {
     }
 }
 
+/// Starts a proxy like that of a runner with these settings, attacks it, and ends it. Returns the names of what confines it. Blocks for tens of milliseconds.
+///
+/// # Errors
+/// Why commands that ask for a network would be refused.
+pub fn check_network(settings: &SandboxSettings) -> Result<Vec<String>, String> {
+    let proxy = ProxyHolder::new(settings).running().map_err(|failure| failure.message)?;
+    Ok(proxy.enforced())
+}
+
 /// Opens the network of a command.
 ///
 /// # Errors

@@ -32,6 +32,15 @@ pub enum Recovery {
 }
 
 impl Recovery {
+    /// The recovery of a call with this network: what a command did on one cannot be discarded, so the call never runs again automatically, unless the operator says
+    /// of the profile that commands only fetch.
+    pub(crate) fn with_network(self, network: Option<&Profile>) -> Self {
+        match network {
+            Some(profile) if !profile.fetch_only => Self::Manual,
+            Some(_) | None => self,
+        }
+    }
+
     pub(crate) fn to_proto(self) -> v1::RecoveryClass {
         match self {
             Self::ReadOnly => v1::RecoveryClass::ReadOnly,
@@ -402,6 +411,25 @@ impl Registry {
     pub(crate) fn refusal(&self, tool: &str, arguments: &Value) -> Option<String> {
         let violations = self.find(tool).expect("the tool is offered").parameters.violations(arguments);
         violations.first().map(|violation| format!("arguments{}: {}", violation.pointer, violation.message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_network::{DraftProfile, DraftRule, Profiles};
+
+    use super::*;
+
+    #[test]
+    fn a_call_with_a_network_is_not_repeated_unless_its_profile_only_fetches() {
+        let rule = DraftRule { host: "a.example.com".to_owned(), ..DraftRule::default() };
+        let draft = DraftProfile { name: "ci".to_owned(), rules: vec![rule], ..DraftProfile::default() };
+        let profiles = Profiles::new(&[draft]).unwrap();
+        for of_tool in [Recovery::ReadOnly, Recovery::Idempotent, Recovery::Transactional, Recovery::Manual] {
+            assert_eq!(of_tool.with_network(None), of_tool);
+            assert_eq!(of_tool.with_network(profiles.find("ci")), Recovery::Manual);
+            assert_eq!(of_tool.with_network(profiles.find("registries")), of_tool);
+        }
     }
 }
 

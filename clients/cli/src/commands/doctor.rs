@@ -81,6 +81,7 @@ fn lines(diagnosis: &Diagnosis) -> Vec<Line> {
     }
     rows.push(vec![mark(diagnosis.is_strong_enough()), plain("tier"), plain(tier(diagnosis.sandbox.tier()))]);
     rows.push(vec![mark(diagnosis.is_attack_proof()), plain("self-test"), plain(&diagnosis.self_test())]);
+    rows.push(vec![mark(diagnosis.network.is_ok()), plain("network proxy"), plain(&diagnosis.network_test())]);
     lines.extend(table(&rows));
 
     lines.push(heading("here"));
@@ -156,6 +157,7 @@ fn as_json(diagnosis: &Diagnosis) -> Result<Value, Failure> {
         "sandbox": json::of(&diagnosis.sandbox)?,
         "tier": diagnosis.sandbox.tier().as_str_name(),
         "selfTest": { "passed": diagnosis.is_attack_proof(), "detail": diagnosis.self_test() },
+        "networkProxy": { "passed": diagnosis.network.is_ok(), "detail": diagnosis.network_test() },
         "workspace": { "path": diagnosis.workspace.path, "problem": diagnosis.workspace.problem },
         "stateDir": { "path": diagnosis.state_dir.path, "problem": diagnosis.state_dir.problem },
         "programs": programs,

@@ -91,6 +91,7 @@ fn account(home: &Home, id: &str) -> Value {
     receipt.map(|receipt| receipt["network"].clone()).unwrap_or_default()
 }
 
+// B-32: a command reaches what its profile names and nothing else; each connection is recorded; a refusal says why.
 #[test]
 fn a_service_of_the_machine_is_reached_under_its_profile_and_nothing_else_is() {
     let service = Service::start();
@@ -156,7 +157,7 @@ fn a_person_is_asked_before_a_command_has_a_network_and_sees_what_it_reaches() {
     server.end();
 }
 
-// B-33: a call that had a network is never run again automatically, unless its profile only fetches.
+// A call that had a network is never run again automatically, unless its profile only fetches.
 #[test]
 fn a_lost_command_with_a_network_waits_for_a_person_unless_its_profile_only_fetches() {
     for fetch_only in [false, true] {
@@ -271,6 +272,7 @@ const CLIENTS: [(&str, &str); 6] = [
     ),
 ];
 
+// B-32
 /// Real package managers install from the registries, under the built-in profile alone.
 #[test]
 fn package_managers_reach_their_registries_under_the_built_in_profile() {

@@ -103,10 +103,7 @@ pub(super) async fn run(
         // Set only here.
         let _ = enforced.set(layers.chain(of_proxy).chain(settings.kept_caches()).collect());
         // Until then its connections wait. If the network cannot be opened, it has had none.
-        let access = match profile.as_deref().zip(proxy) {
-            Some((profile, proxy)) => Some(open(&proxy, profile, &mut running)),
-            None => None,
-        };
+        let access = profile.as_deref().zip(proxy).map(|(profile, proxy)| open(&proxy, profile, &mut running));
         if matches!(access, Some(Err(_))) {
             end(&running.kill_handle());
         }
