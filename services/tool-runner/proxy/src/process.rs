@@ -21,8 +21,8 @@ use crate::{
 };
 
 /// Runs the proxy until the runner has closed its connection. Returns the exit code.
-pub(crate) fn run(args: env::Args) -> i32 {
-    let ids: Vec<u32> = args.filter_map(|arg| arg.parse().ok()).collect();
+pub(crate) fn run(args: env::ArgsOs) -> i32 {
+    let ids: Vec<u32> = args.filter_map(|arg| arg.to_str()?.parse().ok()).collect();
     let [uid, gid] = ids[..] else { return 2 };
     match start(uid, gid) {
         Ok(()) => 0,

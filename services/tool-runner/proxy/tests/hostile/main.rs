@@ -3,6 +3,7 @@
 mod bounds;
 mod calls;
 mod cases;
+mod damage;
 mod hello;
 mod parsers;
 mod requests;

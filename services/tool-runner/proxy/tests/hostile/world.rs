@@ -77,8 +77,8 @@ pub(crate) struct World {
     /// The sockets of the ports 80, 443, 8443 and 9000.
     pub(crate) ports: HashMap<u16, u16>,
     pub(crate) service: SocketAddr,
-    /// What the server received over all connections.
-    pub(crate) received: Arc<Mutex<Vec<u8>>>,
+    /// What the server received over each connection.
+    pub(crate) received: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 fn rule(host: &str, ports: &[&str], protocol: &str) -> DraftRule {
@@ -156,9 +156,9 @@ impl World {
         self.access.take().unwrap().close().await
     }
 
-    /// Takes what the server has received.
+    /// Takes what the server has received over all connections.
     pub(crate) fn received(&self) -> Vec<u8> {
-        std::mem::take(&mut *self.received.lock().unwrap())
+        self.received.lock().unwrap().iter_mut().flat_map(std::mem::take).collect()
     }
 }
 
@@ -192,19 +192,24 @@ const BAD_ANSWERS: &[(&str, &[u8])] = &[
 ];
 
 /// A server that answers requests like HTTP, WebSockets and everything else with what it receives.
-async fn serve(listener: TcpListener, received: Arc<Mutex<Vec<u8>>>) {
+async fn serve(listener: TcpListener, received: Arc<Mutex<Vec<Vec<u8>>>>) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         tokio::spawn(answer(stream, Arc::clone(&received)));
     }
 }
 
-async fn answer(mut stream: TcpStream, received: Arc<Mutex<Vec<u8>>>) {
+async fn answer(mut stream: TcpStream, received: Arc<Mutex<Vec<Vec<u8>>>>) {
     let mut buffer = vec![0; 65536];
     let mut all: Vec<u8> = Vec::new();
     let mut is_echo = false;
+    let place = {
+        let mut received = received.lock().unwrap();
+        received.push(Vec::new());
+        received.len() - 1
+    };
     while let Ok(length @ 1..) = stream.read(&mut buffer).await {
-        received.lock().unwrap().extend(&buffer[..length]);
+        received.lock().unwrap()[place].extend(&buffer[..length]);
         all.extend(&buffer[..length]);
         if is_echo || !all[0].is_ascii_uppercase() {
             stream.write_all(&buffer[..length]).await.unwrap();
@@ -221,7 +226,7 @@ async fn answer(mut stream: TcpStream, received: Arc<Mutex<Vec<u8>>>) {
                 let answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhi";
                 stream.write_all(answer).await.unwrap();
                 is_echo = true;
-            } else if all.ends_with(b"0\r\n\r\n") || !head.contains("chunked") {
+            } else if all.ends_with(b"0\r\n\r\n") || !head.contains("\r\ntransfer-encoding: chunked") {
                 let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\nX-Kept: yes\r\n\r\nok";
                 stream.write_all(answer).await.unwrap();
             }

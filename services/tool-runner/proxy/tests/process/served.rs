@@ -5,7 +5,7 @@ use std::{
     net::{SocketAddr, TcpStream},
 };
 
-use belay_proxy::{Budget, ProxyError, Route};
+use belay_proxy::{Budget, Proxy, ProxyError, Route, ServiceUser};
 
 use crate::{
     harness::{Test, tests},
@@ -16,6 +16,8 @@ pub(crate) const TESTS: &[Test] = tests![
     all_ways_lead_through_the_process,
     a_service_that_the_profile_does_not_have_is_refused,
     a_dropped_access_closes_everything,
+    calls_are_opened_from_several_threads,
+    what_is_no_proxy_is_not_started,
 ];
 
 fn all_ways_lead_through_the_process() {
@@ -78,4 +80,30 @@ fn a_dropped_access_closes_everything() {
     let access = proxy.open(&profile(server.port(), service), sockets, Budget::default()).unwrap();
     crate::support::tunnel(at.proxy, server.port());
     assert_eq!(access.close(PATIENCE).connections.len(), 1);
+}
+
+fn calls_are_opened_from_several_threads() {
+    let (server, service) = (echo_server(), echo_server());
+    let proxy = proxy();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..5 {
+                    let (sockets, at) = sockets(server.port(), service);
+                    let access = proxy.open(&profile(server.port(), service), sockets, Budget::default()).unwrap();
+                    crate::support::tunnel(at.proxy, server.port());
+                    let report = access.close(PATIENCE);
+                    let [one] = &report.connections[..] else { panic!("{report:?}") };
+                    assert_eq!(one.received_bytes, 5);
+                }
+            });
+        }
+    });
+}
+
+fn what_is_no_proxy_is_not_started() {
+    for (program, doing) in [("/bin/true", "waiting until it is ready"), ("/bin/no-such", "executing this binary")] {
+        let started = Proxy::start(program.as_ref(), ServiceUser::default());
+        assert!(matches!(started, Err(ProxyError::Start { doing: found, .. }) if found == doing), "{started:?}");
+    }
 }
