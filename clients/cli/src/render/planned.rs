@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn a_network_is_said_of_each_call_that_has_one() {
         let planned = call("/steps/0", &json!({}), Verdict::Auto);
-        assert!(shown(&[planned.clone()]).is_empty());
+        assert!(shown(std::slice::from_ref(&planned)).is_empty());
         let connected = PlannedCall { network: "registries".to_owned(), ..planned };
         assert_eq!(shown(&[connected]), ["  write  has a network: profile registries"]);
     }
