@@ -7,6 +7,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
+        mpsc::{self, Receiver},
     },
     thread,
     time::Duration,
@@ -20,20 +21,24 @@ use serde_json::Value;
 struct Service {
     address: SocketAddr,
     lines: Arc<AtomicUsize>,
+    /// Has an entry for each line.
+    heard: Receiver<()>,
 }
 
 impl Service {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, lines) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
-        let counted = Arc::clone(&lines);
+        let (counted, (hears, heard)) = (Arc::clone(&lines), mpsc::channel());
         thread::spawn(move || {
             for mut stream in listener.incoming().map_while(Result::ok) {
-                let counted = Arc::clone(&counted);
+                let (counted, hears) = (Arc::clone(&counted), hears.clone());
                 thread::spawn(move || {
                     let mut line = String::new();
                     while BufReader::new(&stream).read_line(&mut line).is_ok_and(|read| read > 0) {
                         counted.fetch_add(1, Ordering::SeqCst);
+                        // A test that has ended does not hear it.
+                        let _ = hears.send(());
                         if write!(stream, "hello {line}").is_err() {
                             break;
                         }
@@ -42,7 +47,7 @@ impl Service {
                 });
             }
         });
-        Self { address, lines }
+        Self { address, lines, heard }
     }
 
     fn lines(&self) -> usize {
@@ -163,7 +168,6 @@ fn a_lost_command_with_a_network_waits_for_a_person_unless_its_profile_only_fetc
     for fetch_only in [false, true] {
         let service = Service::start();
         let home = home(&service, fetch_only);
-        let flag = home.path("go-on");
         // The file is looked for in the workspace, which the command sees as it is.
         let script = format!("{} && test -e again || sleep 600", service.say("one"));
         let asks = plan(&home, "asks.yaml", "network: local,", &script);
@@ -171,10 +175,9 @@ fn a_lost_command_with_a_network_waits_for_a_person_unless_its_profile_only_fetc
         let server = home.serve_with(&["--config", "config.yaml", "--policy", "allows.yaml"]);
         let started = home.run(["run", &asks, "--detach", "--id", "lost", "--workspace", "w"]);
         assert_eq!(started.code, 0, "{started:?}");
-        until(|| service.lines() == 1);
+        service.heard.recv_timeout(Duration::from_secs(60)).expect("the command speaks");
         server.kill();
         fs::write(home.path("w/again"), "").unwrap();
-        drop(flag);
         let server = home.serve_with(&["--config", "config.yaml", "--policy", "allows.yaml"]);
         match fetch_only {
             true => {
@@ -304,14 +307,6 @@ fn package_managers_reach_their_registries_under_the_built_in_profile() {
         let failed = home.run(["run", &without, "--policy", "allows.yaml"]);
         // apt says so and ends well.
         assert!(failed.code == 30 || program == "apt-get", "{program}: {failed:?}");
-    }
-}
-
-fn until(is_so: impl Fn() -> bool) {
-    let begin = std::time::SystemTime::now();
-    while !is_so() {
-        assert!(begin.elapsed().unwrap_or_default() < Duration::from_secs(60), "it did not come");
-        thread::sleep(Duration::from_millis(5));
     }
 }
 
