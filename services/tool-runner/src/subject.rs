@@ -120,6 +120,11 @@ pub(crate) struct SubjectContext<'a> {
     pub(crate) network: Option<&'a Profile>,
 }
 
+/// The network of a call, as an approval binds it.
+pub(crate) fn network(profile: Option<&Profile>) -> Option<Network> {
+    profile.map(|profile| Network { profile: profile.name.clone(), reach: profile.lines() })
+}
+
 /// How much harm an effect may do, or a call that has not run: what it does outside of the workspace cannot be discarded.
 fn risk(effect: Option<&ObservedEffect>, recovery: Recovery) -> Risk {
     match (effect, recovery) {
@@ -178,7 +183,7 @@ impl SubjectContext<'_> {
             risk,
             changes: changes.list.into_iter().map(shown).collect(),
             folders: changes.folders.into_iter().map(shown_folder).collect(),
-            network: self.network.map(|profile| Network { profile: profile.name.clone(), reach: profile.lines() }),
+            network: network(self.network),
         }
     }
 }

@@ -60,8 +60,9 @@ impl Calls {
             Err(refused) => return Err(refused),
             Ok((approval, spends)) => {
                 if let Some(waiting) = call.claim_pending(Progress::Running) {
-                    let by_person = approval.by_person;
-                    self.spawn_run(call, request, policy, Some(VerifiedApproval { spends, by_person, waiting }), None);
+                    let (by_person, network) = (approval.by_person, approval.subject.network);
+                    let approved = VerifiedApproval { spends, by_person, waiting, network };
+                    self.spawn_run(call, request, policy, Some(approved), None);
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use belay_grant::Network;
 use belay_network::Profile;
 use belay_policy::{Decision, Policy};
 use belay_proto::{
@@ -29,6 +30,8 @@ pub(super) struct VerifiedApproval {
     pub(super) by_person: bool,
     /// The call as it waited, restored if the grant turns out to be spent.
     pub(super) waiting: Arc<runner_v1::ToolCall>,
+    /// The network that was approved.
+    pub(super) network: Option<Network>,
 }
 
 /// A running call.

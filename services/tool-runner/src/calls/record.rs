@@ -106,6 +106,12 @@ pub(super) fn not_committed((state, failure): Unsuccessful, is_manual: bool) -> 
     )
 }
 
+/// The failure of an approved call whose network is another one by now. It has not run, and is made again with another approval.
+pub(super) fn profile_changed() -> ToolFailure {
+    let message = "The network profile was changed in the runner's settings after the approval had been requested, so that the approval is requested again.";
+    ToolFailure::new(ErrorClass::Cancelled, reasons::CONFLICT, message)
+}
+
 fn list(names: &[String]) -> String {
     const MAX_NAMED: usize = 5;
     let named = names.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");

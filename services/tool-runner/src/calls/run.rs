@@ -43,7 +43,7 @@ use crate::{
     questions::Questions,
     secrets::CallSecrets,
     stop::Stop,
-    subject::{parts, summary},
+    subject::{self, parts, summary},
     tier,
     workspace_locks::{CommitLock, CommitWindow, WorkspaceGuard},
 };
@@ -128,6 +128,12 @@ impl Calls {
             Ok(arguments) => arguments,
             Err(failure) => return self.end(job, receipt, Err((State::Failed, failure)), false).await,
         };
+        // The operator may have changed the profile since a person saw what it reaches.
+        if let Some(approved) = &job.approved
+            && approved.network != subject::network(request.network.as_deref())
+        {
+            return self.end(job, receipt, Err((State::Cancelled, record::profile_changed())), false).await;
+        }
         let intent = judge_intent(&job.policy.policy, &request.tool, &arguments, request.network.as_deref());
         receipt.decision = Some(job.decision(&intent.decision));
         receipt.intent = record::intent(&intent.intent);

@@ -162,6 +162,38 @@ fn a_person_is_asked_before_a_command_has_a_network_and_sees_what_it_reaches() {
     server.end();
 }
 
+/// An approval is for the hosts that the person has seen: when the operator changes the profile before the call runs, the approval is requested again.
+#[test]
+fn an_approval_does_not_hold_for_another_profile_of_the_same_name() {
+    let service = Service::start();
+    let home = home(&service, false);
+    let asks = plan(&home, "asks.yaml", "network: local,", &service.say("one"));
+    let server = home.serve_with(&["--config", "config.yaml"]);
+    let started = home.run(["run", &asks, "--detach", "--id", "asked", "--approve", "prompt"]);
+    assert_eq!(started.code, 0, "{started:?}");
+    let pending = |all: &Value| all["approvals"][0]["name"].as_str().map(str::to_owned);
+    let first = pending(&home.json_until(&["approvals", "list"], |all| pending(all).is_some())).unwrap();
+    server.signal(Signal::TERM);
+    server.end();
+    let wider = format!(
+        "network: {{profiles: {{local: {{host_services: ['{}'], rules: [{{host: another.example.com}}]}}}}}}",
+        service.address
+    );
+    home.file("config.yaml", wider);
+    let server = home.serve_with(&["--config", "config.yaml"]);
+    let id = |name: &str| name.rsplit('/').next().unwrap().to_owned();
+    assert_eq!(home.run(["approve", &id(&first), "--yes"]).code, 0);
+    let second = home.json_until(&["approvals", "list"], |all| pending(all).is_some_and(|name| name != first));
+    assert_eq!(service.lines(), 0, "it has not run");
+    let shown = home.run(["approvals", "show", &id(&pending(&second).unwrap())]);
+    assert!(shown.out.contains("another.example.com"), "{shown:?}");
+    assert_eq!(home.run(["approve", &id(&pending(&second).unwrap()), "--yes"]).code, 0);
+    home.json_until(&["executions", "get", "asked"], |execution| execution["state"] == "STATE_COMPLETED");
+    assert_eq!(service.lines(), 1);
+    server.signal(Signal::TERM);
+    server.end();
+}
+
 // A call that had a network is never run again automatically, unless its profile only fetches.
 #[test]
 fn a_lost_command_with_a_network_waits_for_a_person_unless_its_profile_only_fetches() {
