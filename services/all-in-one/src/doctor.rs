@@ -40,7 +40,7 @@ pub struct Diagnosis {
     pub sandbox: EnforcementReport,
     /// Why no command can start, whatever the policy allows.
     pub refusal: Option<String>,
-    /// What confines the proxy behind the network of commands, which has refused its test's attacks; or why commands that ask for a network are refused.
+    /// The layers that confine the network proxy, which has passed its self-test; or the reason why commands that ask for a network are refused.
     pub network: Result<Vec<String>, String>,
     /// The workspace directory.
     pub workspace: Folder,

@@ -52,7 +52,7 @@ use belay_telemetry::{RpcSpan, Telemetry, TraceContext};
 use tonic::{Code, Status, metadata::MetadataMap};
 
 use crate::{
-    Enforcement, Ledger, LedgerFailure, PolicyHolder, Recovery, Registry, ToolFailure,
+    Enforcement, Ledger, LedgerFailure, NetworkProblem, PolicyHolder, Recovery, Registry, ToolFailure,
     acknowledgements::Acknowledgements,
     digests::{arguments_digest, request_digest},
     lanes::Lanes,
@@ -120,8 +120,20 @@ pub(crate) struct CallRequest {
     pub(crate) trace: Option<TraceContext>,
     /// The context in which the plan was asked for, as JSON.
     pub(crate) context: Option<String>,
+    /// The network profile that it asks for by name; empty for the default of its tool. Its identity has this name, whatever the settings say of it.
+    pub(crate) asked_network: String,
     /// The network profile of its command; `None` for its own loopback alone.
     pub(crate) network: Option<Arc<Profile>>,
+    /// Why it cannot have the profile: then it does not run, and is told only how an earlier request with its name ended.
+    pub(crate) network_problem: Option<NetworkProblem>,
+}
+
+/// Refuses a request that cannot have its network, before anything of it runs.
+fn check_network(request: &CallRequest) -> Result<(), Status> {
+    match &request.network_problem {
+        Some(problem) => Err(status::invalid("network", problem.message()).into()),
+        None => Ok(()),
+    }
 }
 
 impl CallRequest {
@@ -192,8 +204,7 @@ impl Calls {
     pub(crate) async fn call(self: &Arc<Self>, request: CallRequest) -> Result<Subscription, Status> {
         let workspace = Some(request.workspace.path.as_path()).filter(|_| !request.workspace.own);
         let layers = request.layers.as_ref().map(StepLayers::identity).unwrap_or_default();
-        let network = request.network.as_deref().map_or("", |profile| &profile.name);
-        let identity = (layers.as_str(), network);
+        let identity = (layers.as_str(), request.asked_network.as_str());
         let digest: Arc<str> = request_digest(request.tool.spec.name, workspace, &request.arguments, identity).into();
         let (call, is_new) = loop {
             match self.find_or_register(&request, &digest)? {
@@ -250,6 +261,7 @@ impl Calls {
             return Err(refused.retry_after(rejected_for.unwrap_or_default()).into());
         }
         self.check_ledger()?;
+        check_network(request)?;
         let policy = self.policy_of(&request.name)?;
         let taken = self.limit.take()?;
         let started = runner_v1::ToolCall {

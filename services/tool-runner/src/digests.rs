@@ -14,9 +14,10 @@ pub(crate) fn request_digest(
     (layers, network): (&str, &str),
 ) -> String {
     let workspace = workspace.map_or(&[][..], |path| path.as_os_str().as_bytes());
-    let parts = [tool.as_bytes(), workspace, arguments.as_bytes(), layers.as_bytes(), network.as_bytes()];
+    let network = Some(network.as_bytes()).filter(|network| !network.is_empty());
+    let parts = [tool.as_bytes(), workspace, arguments.as_bytes(), layers.as_bytes()].into_iter().chain(network);
     // Names and paths contain no NUL.
-    hex(parts.iter().fold(Sha256::new(), |digest, part| digest.chain_update(part).chain_update([0])))
+    hex(parts.fold(Sha256::new(), |digest, part| digest.chain_update(part).chain_update([0])))
 }
 
 /// The digest of arguments as calls show it.

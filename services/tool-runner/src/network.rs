@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_network::{HostPattern, Profile, Profiles};
 
-/// Why a call cannot have the network that it asks for.
+/// The reason why a call cannot have the network that it asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkProblem {
     /// Its tool runs no command.

@@ -382,24 +382,27 @@ impl Registry {
 
     /// Every tool once, sorted by its canonical name.
     pub(crate) fn tools(&self) -> impl Iterator<Item = v1::Tool> {
-        self.by_name.iter().filter(|(name, tool)| **name == tool.spec.name).map(|(_, tool)| describe(&tool.spec))
+        self.by_name.iter().filter(|(name, tool)| **name == tool.spec.name).map(|(_, tool)| describe(tool))
     }
 }
 
-fn describe(spec: &ToolSpec) -> v1::Tool {
+fn describe(RegisteredTool { spec, tool, .. }: &RegisteredTool) -> v1::Tool {
+    // A tool with a network of its own has it in every call. One whose profile is missing is refused when it is called.
+    let network = tool.network(None).ok().flatten();
+    let recovery = spec.recovery.with_network(network.as_deref());
     v1::Tool {
         name: spec.name.into(),
         aliases: spec.aliases.iter().map(|&alias| alias.into()).collect(),
         description: spec.description.into(),
         parameters_schema: spec.parameters.into(),
         result_schema: spec.result.into(),
-        recovery: spec.recovery.to_proto().into(),
+        recovery: recovery.to_proto().into(),
         default_timeout: Some(belay_proto::duration(spec.default_timeout)),
         annotations: Some(v1::ToolAnnotations {
-            read_only: Some(spec.recovery == Recovery::ReadOnly),
+            read_only: Some(recovery == Recovery::ReadOnly),
             destructive: Some(spec.annotations.destructive),
-            idempotent: Some(spec.recovery == Recovery::ReadOnly || spec.annotations.idempotent),
-            open_world: Some(spec.annotations.open_world),
+            idempotent: Some(recovery == Recovery::ReadOnly || spec.annotations.idempotent),
+            open_world: Some(spec.annotations.open_world || network.is_some()),
             title: spec.annotations.title.into(),
         }),
     }
@@ -411,25 +414,6 @@ impl Registry {
     pub(crate) fn refusal(&self, tool: &str, arguments: &Value) -> Option<String> {
         let violations = self.find(tool).expect("the tool is offered").parameters.violations(arguments);
         violations.first().map(|violation| format!("arguments{}: {}", violation.pointer, violation.message))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use belay_network::{DraftProfile, DraftRule, Profiles};
-
-    use super::*;
-
-    #[test]
-    fn a_call_with_a_network_is_not_repeated_unless_its_profile_only_fetches() {
-        let rule = DraftRule { host: "a.example.com".to_owned(), ..DraftRule::default() };
-        let draft = DraftProfile { name: "ci".to_owned(), rules: vec![rule], ..DraftProfile::default() };
-        let profiles = Profiles::new(&[draft]).unwrap();
-        for of_tool in [Recovery::ReadOnly, Recovery::Idempotent, Recovery::Transactional, Recovery::Manual] {
-            assert_eq!(of_tool.with_network(None), of_tool);
-            assert_eq!(of_tool.with_network(profiles.find("ci")), Recovery::Manual);
-            assert_eq!(of_tool.with_network(profiles.find("registries")), of_tool);
-        }
     }
 }
 
@@ -455,6 +439,25 @@ impl Invocation {
             network: None,
             network_use: Arc::default(),
             stop: StopRequest::never(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_network::{DraftProfile, DraftRule, Profiles};
+
+    use super::*;
+
+    #[test]
+    fn a_call_with_a_network_is_not_repeated_unless_its_profile_only_fetches() {
+        let rule = DraftRule { host: "a.example.com".to_owned(), ..DraftRule::default() };
+        let draft = DraftProfile { name: "ci".to_owned(), rules: vec![rule], ..DraftProfile::default() };
+        let profiles = Profiles::new(&[draft]).unwrap();
+        for of_tool in [Recovery::ReadOnly, Recovery::Idempotent, Recovery::Transactional, Recovery::Manual] {
+            assert_eq!(of_tool.with_network(None), of_tool);
+            assert_eq!(of_tool.with_network(profiles.find("ci")), Recovery::Manual);
+            assert_eq!(of_tool.with_network(profiles.find("registries")), of_tool);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use belay_proto::v1::{
     ApprovalDecided, ApprovalNeed, Decision, EscalationRetry, ExecutionEvent, ExecutionRetried, Failure,
     NetworkConnection, Payload, Progress, Receipt, StepItemsListed, StepResolution, WaitEnded, WaitingReason,
-    child_ended, execution_event::Kind, wait_ended, waiting_reason,
+    child_ended, execution_event::Kind, network_connection::Route, wait_ended, waiting_reason,
 };
 
 use serde_json::Value;
@@ -360,7 +360,8 @@ fn changed(receipt: Option<&Receipt>) -> String {
 fn network(receipt: Option<&Receipt>) -> String {
     const MAX_NAMED: usize = 3;
     let Some(network) = receipt.and_then(|receipt| receipt.network.as_ref()) else { return String::new() };
-    let is_connection = |connection: &&NetworkConnection| connection.is_allowed;
+    let is_connection =
+        |connection: &&NetworkConnection| connection.is_allowed && connection.route() != Route::NameServer;
     let allowed = network.connections.iter().filter(is_connection).count();
     let mut refused: Vec<String> = Vec::new();
     for connection in network.connections.iter().filter(|connection| !connection.is_allowed) {
@@ -384,7 +385,7 @@ fn network(receipt: Option<&Receipt>) -> String {
         }
         _ => String::new(),
     };
-    let lost = if network.is_lost { "; the proxy ended meanwhile" } else { "" };
+    let lost = if network.is_lost { "; the connection to the network proxy was lost" } else { "" };
     let connections = if allowed == 1 { "connection" } else { "connections" };
     format!("; network {}: {allowed} {connections}{unlisted}{refused}{lost}", clean(&network.profile))
 }

@@ -32,7 +32,7 @@ const CONTAINER_KEYS: [Homeless; 9] = [
 /// Kinds of templates that a plan does not have.
 const HOMELESS: [Homeless; 5] = [
     ("resource", "a plan has no resources of Kubernetes", "declare a tool that manages them"),
-    ("http", "commands have no network", "declare a tool that may reach the server"),
+    ("http", "its tool needs a network", "declare a tool with a `network` that reaches the server"),
     ("data", "a plan lists no artifacts", "let a command write the list, and use `for_each`"),
     ("containerSet", "a command runs alone", "write a step for each container"),
     ("plugin", "a plan has no plugins", "declare a tool that does it"),

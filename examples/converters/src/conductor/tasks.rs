@@ -13,8 +13,12 @@ use crate::{
 /// Kinds of tasks that a plan does not have: what each is, and what takes its place.
 const HOMELESS: [(&str, &str, &str); 14] = [
     ("SIMPLE", "a worker does it", "declare a tool for it in the settings, and name it instead of `noop`"),
-    ("HTTP", "commands have no network", "declare a tool that may reach the server"),
-    ("HTTP_POLL", "commands have no network", "declare a tool that asks the server, and write `repeat` with `until`"),
+    ("HTTP", "its tool needs a network", "declare a tool with a `network` that reaches the server"),
+    (
+        "HTTP_POLL",
+        "its tool needs a network",
+        "declare a tool with a `network` that asks the server, and write `repeat` with `until`",
+    ),
     ("INLINE", "a plan evaluates no script", "run it: `command: [node, -e, …]`"),
     ("LAMBDA", "a plan evaluates no script", "run it: `command: [node, -e, …]`"),
     ("JSON_JQ_TRANSFORM", "a plan evaluates no jq", "run it: `command: [jq, …]`"),

@@ -26,7 +26,8 @@ const WAYS: [(&str, &str); 20] = [
 
 const TOOLCHAIN: &str =
     "toolchains are the operator's: commands see /usr and what `commands.read_only` in the settings adds";
-const NETWORK: &str = "commands have no network: do this where the plan was started from";
+const NETWORK: &str =
+    "needs a network: write a command with `network: PROFILE`, or do this where the plan was started from";
 
 /// Whether an action only brings the files that the workspace has already.
 pub(super) fn is_checkout(action: &str) -> bool {

@@ -207,18 +207,11 @@ fn reach(subject: &Subject) -> Vec<String> {
     reach
 }
 
-/// Everything that a network profile opens, in one line.
+/// Everything that a network profile opens, in one line: all of it, because the decision is about all of it.
 fn profile(network: &Network) -> String {
-    let listed: Vec<String> = network.reach.iter().take(MAX_REACH).map(|line| shown(line)).collect();
-    let more = match network.reach.len().saturating_sub(MAX_REACH) {
-        0 => String::new(),
-        more => format!(" and {more} more, which `belay network show` lists"),
-    };
-    format!("network profile {}: {}{more}", shown(&network.profile), listed.join(", "))
+    let listed: Vec<String> = network.reach.iter().map(|line| shown(line)).collect();
+    format!("network profile {}: {}", shown(&network.profile), listed.join(", "))
 }
-
-/// The most hosts of a network profile that are listed.
-const MAX_REACH: usize = 50;
 
 /// Layers that are active only with a network namespace.
 const NETWORK_LAYERS: [&str; 2] = ["namespaces", "user namespace"];

@@ -8,8 +8,8 @@ use prost::Message as _;
 pub(super) const SCHEMA: Schema = Schema {
     // "BLYG"
     application_id: 0x424C_5947,
-    format: 9,
-    earlier_lacks: "how much harm may come of what an approval is about",
+    format: 10,
+    earlier_lacks: "which networks approvals are about",
     create: "
         CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), store_id TEXT NOT NULL, last_revision INTEGER NOT NULL, sum INTEGER NOT NULL DEFAULT 0) STRICT;
         CREATE TABLE approval (

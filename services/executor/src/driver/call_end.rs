@@ -155,7 +155,7 @@ fn unapproved_result() -> ToolCallEnd {
     let message =
         "The runner reports that the call completed, although the call was waiting for approval and was not approved.";
     let failure = Failure::new(ErrorClass::OutcomeUnknown, reasons::UNAPPROVED_RESULT, message);
-    ToolCallEnd::OutcomeUnknown { failure, grant_nonce: String::new() }
+    ToolCallEnd::OutcomeUnknown { failure, grant_nonce: String::new(), network: None }
 }
 
 #[cfg(test)]

@@ -214,7 +214,7 @@ fn understood(reported: runner_v1::ToolCall) -> Result<RunnerReply, NotUnderstoo
         State::Denied => ToolCallEnd::Denied { failure: failure_or(ErrorClass::PolicyDenied), receipt },
         State::OutcomeUnknown => {
             let (failure, grant_nonce) = (failure_or(ErrorClass::OutcomeUnknown), receipt.grant_nonce);
-            ToolCallEnd::OutcomeUnknown { failure, grant_nonce }
+            ToolCallEnd::OutcomeUnknown { failure, grant_nonce, network: receipt.network.map(Box::new) }
         }
         State::TimedOut => ToolCallEnd::Failed { failure: failure_or(ErrorClass::Timeout), receipt },
         State::Failed => ToolCallEnd::Failed { failure: failure_or(ErrorClass::Internal), receipt },
@@ -283,7 +283,7 @@ pub(crate) fn acknowledged_end() -> ToolCallEnd {
     let message = "The runner has the outcome of this call as acknowledged and has forgotten it, and the executor does not have it: find out \
                    what the call did.";
     let failure = Failure::new(ErrorClass::OutcomeUnknown, reasons::CALL_ACKNOWLEDGED, message);
-    ToolCallEnd::OutcomeUnknown { failure, grant_nonce: String::new() }
+    ToolCallEnd::OutcomeUnknown { failure, grant_nonce: String::new(), network: None }
 }
 
 /// The end of a call that was never sent before, when the runner does not forget the earlier call of its name.
@@ -306,6 +306,7 @@ pub(crate) fn reply_without_ledger(recovery: RecoveryClass) -> Option<ToolCallEn
                 "The runner that ran the call has a different ledger now, so the outcome of the call cannot be determined.",
             ),
             grant_nonce: String::new(),
+            network: None,
         }),
     }
 }

@@ -30,6 +30,9 @@ pub(super) async fn planned_calls(
         is_own: false,
     };
     let checked = registry.runner.check_calls(calls.iter().map(planned).collect(), namespace.to_owned()).await;
+    for (call, network) in calls.iter_mut().zip(checked.networks) {
+        call.network = network;
+    }
     for (call, decision) in calls.iter_mut().zip(checked.decisions) {
         call.decision = Some(decision).filter(|decision| decision.verdict != 0);
     }

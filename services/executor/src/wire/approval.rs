@@ -169,7 +169,8 @@ fn intent_from(intent: v1::CallIntent) -> CallIntent {
     CallIntent { command, program, working_directory, environment, paths, is_cut, hosts, network }
 }
 
-fn network_to(network: &NetworkUse) -> v1::NetworkUse {
+/// The use of a network profile.
+pub(crate) fn network_to(network: &NetworkUse) -> v1::NetworkUse {
     let amount = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let connection = |connection: &NetworkConnection| v1::NetworkConnection {
         host: connection.host.clone(),
@@ -196,7 +197,11 @@ fn network_to(network: &NetworkUse) -> v1::NetworkUse {
     }
 }
 
-fn network_from(network: v1::NetworkUse) -> Result<NetworkUse, NotUnderstood> {
+/// Reads it.
+///
+/// # Errors
+/// When it names a way that this version does not know.
+pub(crate) fn network_from(network: v1::NetworkUse) -> Result<NetworkUse, NotUnderstood> {
     let amount = |number: i64| u64::try_from(number).unwrap_or(0);
     let connection = |connection: v1::NetworkConnection| {
         let what = "the way to a host";

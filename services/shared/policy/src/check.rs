@@ -217,6 +217,12 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
     }
 }
 
+/// Whether this may be the name of a network profile.
+fn is_name(entry: &str) -> bool {
+    entry.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && entry.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
 /// The problem with an entry of a list, apart from glob syntax. Without this check, a condition that can never match would silently disable its
 /// rule.
 pub(crate) fn bad_entry(list: &str, entry: &str) -> Option<String> {
@@ -231,6 +237,15 @@ pub(crate) fn bad_entry(list: &str, entry: &str) -> Option<String> {
     match list {
         "programs" if entry.contains('/') => {
             Some(format!("programs are compared by name, without a folder: write `{}`", shown(base_name(entry))))
+        }
+        "networks" if !is_name(entry) => Some(
+            "must be the name of a network profile: letters, digits, `-`, `_` and `.`, without wildcards".to_owned(),
+        ),
+        "hosts" if entry.contains(|c: char| c.is_ascii_uppercase() || c == '/' || c.is_whitespace()) => Some(
+            "must be the name of a host in lower case, without a scheme or a path, such as `*.example.com`".to_owned(),
+        ),
+        "hosts" if entry.contains(':') && entry.contains(|c: char| c.is_ascii_alphabetic()) => {
+            Some("must be the name of a host without a port: ports belong to the profile".to_owned())
         }
         "cwd" if entry == "." => None,
         "paths" | "cwd" if entry.starts_with('/') || plain(entry) != entry => Some(format!(

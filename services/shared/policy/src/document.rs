@@ -27,7 +27,7 @@ pub(crate) struct Document {
     pub(crate) rules: Vec<Rule>,
     /// The programs that commands may start; `None`: all.
     pub(crate) allowed_commands: Option<Vec<String>>,
-    /// What commands may do that ask for a network beyond their own loopback.
+    /// The decision about commands that ask for a network beyond their own loopback.
     pub(crate) network: Setting,
 }
 

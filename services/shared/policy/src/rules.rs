@@ -158,9 +158,28 @@ pub(crate) fn fits_network(rule: &Rule, profile: &str, hosts: &[String], meets: 
     names(&rule.networks, profile)
         && match rule.decide {
             _ if rule.hosts.is_empty() => true,
-            Verdict::Auto => hosts.iter().all(|host| meets(host)),
-            Verdict::Preview | Verdict::Prompt | Verdict::Deny => hosts.iter().any(|host| meets(host)),
+            Verdict::Auto => hosts.iter().all(|host| meets(host) && has_all_of(&rule.hosts, host)),
+            Verdict::Preview | Verdict::Prompt | Verdict::Deny => {
+                hosts.iter().any(|host| meets(host) || may_share(&rule.hosts, host))
+            }
         }
+}
+
+/// Whether one of the globs has every host that a profile's pattern opens: for `*.example.com` a glob that happens to match this text is not enough, such as
+/// `?.example.com`.
+fn has_all_of(globs: &[String], host: &str) -> bool {
+    let matches = |entry: &String| {
+        entry.starts_with('*')
+            && glob(entry, Separator::Nothing).is_ok_and(|glob| glob.compile_matcher().is_match(host))
+    };
+    !host.starts_with('*') || globs.iter().any(matches)
+}
+
+/// Whether one of the globs may have a host that a profile's pattern opens: `db.example.com` is one that `*.example.com` opens. A glob that ends with a wildcard
+/// counts as one that may.
+fn may_share(globs: &[String], host: &str) -> bool {
+    let Some(suffix) = host.strip_prefix('*') else { return false };
+    globs.iter().any(|entry| entry.ends_with(suffix) || entry.ends_with(['*', '?', ']', '}']))
 }
 
 /// Whether a list is empty (no condition) or contains the word.

@@ -399,7 +399,7 @@ table! {
     "Do what the message says, then check with `belay doctor`. For a reached limit, end what uses it up or raise it."
 
     NETWORK_UNAVAILABLE Tools 30 true [Transient] []
-    "A command asked for a network profile, and the proxy that enforces it could not be started, or did not refuse what it has to refuse. The command did not run, or was ended at once."
+    "A command asked for a network profile, and the proxy that enforces it could not be started, or failed its self-test. The command did not run, or was killed before it had a network."
     "Read the message. If the machine lacks something that the proxy needs, `belay doctor` says what; until then, remove `network` from the step, or put what it downloads into the workspace."
 
     POLICY_DENIED Approvals 33 false [PolicyDenied] []

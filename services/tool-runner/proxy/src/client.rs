@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// The longest time until the process is ready, and until it has opened the network of a call.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The most sockets of a call: those of the proxy and the name server, and 64 ports and services.
 const MAX_SOCKETS: usize = 67;
@@ -168,7 +168,7 @@ impl ProxyProcess {
         // The proxy has the only copies now.
         drop(fds);
         drop(sockets);
-        match access.replies.recv_timeout(PATIENCE) {
+        match access.replies.recv_timeout(REPLY_TIMEOUT) {
             Ok(Reply::Opened { .. }) => Ok(access),
             Ok(Reply::Refused { message, .. }) => Err(ProxyError::Refused { message }),
             Ok(_) | Err(_) => Err(ProxyError::Lost),
@@ -184,17 +184,17 @@ impl Drop for ProxyProcess {
 }
 
 fn first_message(control: &UnixStream) -> io::Result<Reply> {
-    control.set_read_timeout(Some(PATIENCE))?;
+    control.set_read_timeout(Some(REPLY_TIMEOUT))?;
     let first = wire::receive(control)?;
     control.set_read_timeout(None)?;
     // A process that reads nothing any more holds no runner.
-    control.set_write_timeout(Some(PATIENCE))?;
+    control.set_write_timeout(Some(REPLY_TIMEOUT))?;
     first.ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "the process has ended"))
 }
 
 /// Kills the process, which holds nothing that outlives it, and reaps it.
 fn end(child: &mut Child) {
-    // It has ended by itself, or will by the signal.
+    // It has ended already, or will by the signal.
     let _ = child.kill();
     let _ = child.wait();
 }

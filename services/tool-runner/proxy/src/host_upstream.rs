@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The longest wait for one name server.
-const PATIENCE: Duration = Duration::from_secs(3);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often all name servers are asked.
 const ROUNDS: usize = 2;
 /// The most name servers, as in the C library.
@@ -66,7 +66,7 @@ impl HostUpstream {
         let mut last = io::Error::new(io::ErrorKind::TimedOut, "no name server answered");
         for server in (0..ROUNDS).flat_map(|_| &self.servers) {
             let both = async { tokio::join!(question(*server, host, kind::A), question(*server, host, kind::AAAA)) };
-            let (v4, v6) = match timeout(PATIENCE, both).await {
+            let (v4, v6) = match timeout(SERVER_TIMEOUT, both).await {
                 Ok(answers) => answers,
                 Err(_) => continue,
             };

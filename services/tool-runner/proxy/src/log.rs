@@ -41,6 +41,8 @@ struct State {
     refused: usize,
     unlisted: u64,
     questions: u64,
+    /// The number of refusals, listed or not.
+    refusals: u64,
     /// The questions that are listed: their names, and whether they were allowed.
     asked: HashSet<(String, bool)>,
     is_over_budget: bool,
@@ -103,13 +105,16 @@ impl Log {
     /// Records a refusal.
     pub(crate) fn refuse(&self, route: Route, host: &str, port: u16, message: &str) {
         let connection = self.connection(route, host, port, false, message);
-        self.add(&mut self.state(), connection, Arc::default(), false);
+        let mut state = self.state();
+        state.refusals += 1;
+        self.add(&mut state, connection, Arc::default(), false);
     }
 
     /// Records a question to the name server.
     pub(crate) fn question(&self, name: &str, is_allowed: bool, rule: &str) {
         let mut state = self.state();
         state.questions += 1;
+        state.refusals += u64::from(!is_allowed);
         let known = (name.to_owned(), is_allowed);
         if state.asked.contains(&known) {
             return;
@@ -150,6 +155,7 @@ impl Log {
             connections: connections.collect(),
             unlisted: state.unlisted,
             questions: state.questions,
+            refusals: state.refusals,
             is_over_budget: state.is_over_budget,
             is_lost: false,
         }
@@ -160,6 +166,7 @@ impl OpenEntry {
     /// Turns the record into that of a refusal: what was sent did not fit.
     pub(crate) fn refuse(self, message: &str) {
         let mut state = self.log.state();
+        state.refusals += 1;
         if let Some(entry) = self.place.and_then(|place| state.entries.get_mut(place)) {
             entry.connection.is_allowed = false;
             entry.connection.rule = message.chars().take(MAX_RULE).collect();

@@ -14,6 +14,8 @@ pub struct Report {
     pub unlisted: u64,
     /// The number of questions to the name server, each repetition included.
     pub questions: u64,
+    /// The number of refused connections and questions, each repetition included.
+    pub refusals: u64,
     /// Whether connections were closed because the call had sent and received all its bytes.
     pub is_over_budget: bool,
     /// Whether the proxy ended before the call did: what it had recorded is lost.

@@ -1,4 +1,4 @@
-//! What happens with an accepted connection, by the socket on which it arrived.
+//! The handling of an accepted connection, by the socket on which it arrived.
 
 use std::{net::SocketAddr, sync::Arc};
 

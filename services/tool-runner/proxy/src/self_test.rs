@@ -20,7 +20,7 @@ use crate::{
 const LISTED: &str = "listed.belay.invalid";
 const UNLISTED: &str = "unlisted.belay.invalid";
 /// The longest wait for an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The targets of CONNECT that are refused, with the name of each attack.
 const TUNNELS: [(&str, &str); 4] = [
@@ -58,7 +58,7 @@ pub(crate) fn attack(proxy: &ProxyProcess) -> Result<(), ProxyError> {
             other => return Err(ProxyError::SelfTest { attack, expected, got: format!("{other:?}") }),
         }
     }
-    let report = access.close(PATIENCE);
+    let report = access.close(TEST_TIMEOUT);
     let refused = report.connections.iter().filter(|connection| !connection.is_allowed).count();
     if refused != TUNNELS.len() + 1 {
         let got = format!("{report:?}");
@@ -82,8 +82,8 @@ fn sockets() -> io::Result<(CommandSockets, Addresses)> {
 
 /// The first line of the answer to a CONNECT.
 fn connect(proxy: SocketAddr, target: &str) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&proxy, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&proxy, TEST_TIMEOUT)?;
+    stream.set_read_timeout(Some(TEST_TIMEOUT))?;
     write!(stream, "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n")?;
     let mut answer = Vec::new();
     stream.take(4096).read_to_end(&mut answer)?;
@@ -93,7 +93,7 @@ fn connect(proxy: SocketAddr, target: &str) -> io::Result<String> {
 fn ask(server: SocketAddr, name: &str) -> io::Result<Answer> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket.connect(server)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TEST_TIMEOUT))?;
     let query = dns::query(1, name, kind::A);
     socket.send(&query)?;
     let mut buffer = [0; 512];

@@ -18,7 +18,7 @@ use futures::FutureExt as _;
 use tonic::{Code, Status};
 
 use super::{
-    Call, CallRequest, Calls, Progress,
+    Call, CallRequest, Calls, Progress, check_network,
     commit::{Commit, CommitOutcome},
     decide::{self, EffectDecision},
     ended::EndedCall,
@@ -53,6 +53,7 @@ impl Calls {
         if kind_of(&waiting) != Kind::Call {
             return Ok(());
         }
+        check_network(&request)?;
         let policy = self.policy_of(&request.name)?;
         match self.check_grant(&waiting, request.grant.as_ref()).await {
             // A concurrent request has resolved it, and the error stems from that.
@@ -241,6 +242,15 @@ impl Calls {
         why: v1::Failure,
     ) -> Result<(), Status> {
         let Some(waiting) = call.claim_pending(Progress::Resolving) else { return Ok(()) };
+        // What waits for the approval of its effect has run.
+        let has_run = kind_of(&waiting) == Kind::Effect && waiting.recovery() == v1::RecoveryClass::Manual;
+        let (state, why) = match (state, has_run) {
+            (State::Cancelled, true) => {
+                let (state, failed) = record::not_committed((State::Cancelled, record::cancelled()), true);
+                (state, failure(failed))
+            }
+            (state, _) => (state, why),
+        };
         let (calls, claimed) = (Arc::clone(self), call.clone());
         let before = Arc::clone(&waiting);
         self.resolve(

@@ -20,8 +20,13 @@ use tokio::sync::oneshot;
 use tonic::Status;
 
 use super::{
-    Call, Calls, Progress, call::restore, effect::not_committed, ended::EndedCall, known::KnownCalls, not_durable,
-    record::failure,
+    Call, Calls, Progress,
+    call::restore,
+    effect::not_committed,
+    ended::EndedCall,
+    known::KnownCalls,
+    not_durable,
+    record::{self, failure},
 };
 use crate::{
     Parts, PolicyHolder, StagedEffect, ToolFailure,
@@ -237,7 +242,8 @@ fn is_deleted(unavailable: &WorkspaceUnavailable) -> bool {
 
 /// The row of a call whose effect could not be put in place: nothing of the effect is left.
 fn failed_commit(row: Row, error: &CommitError) -> Row {
-    let (state, failed) = not_committed(error, None);
+    let is_manual = row.call.recovery() == v1::RecoveryClass::Manual;
+    let (state, failed) = record::not_committed(not_committed(error, None), is_manual);
     let receipt = row.call.receipt.map(|receipt| v1::Receipt {
         effect_digest: String::new(),
         effect: None,
@@ -290,6 +296,18 @@ mod tests {
             let receipt = v1::Receipt { ledger_id: "ledger".into(), ..v1::Receipt::default() };
             assert_eq!(call.receipt, Some(receipt));
         }
+    }
+
+    // A command that had a network, or that is declared as MANUAL, does not run again.
+    #[test]
+    fn a_commit_that_fails_ends_a_manual_call_as_unknown() {
+        let mut manual = row();
+        manual.call.recovery = v1::RecoveryClass::Manual.into();
+        let Row { call, .. } = failed_commit(manual, &CommitError::Conflict { paths: vec![] });
+        assert_eq!(
+            (call.state(), call.failure.unwrap().reason),
+            (State::OutcomeUnknown, reasons::OUTCOME_UNKNOWN.to_owned())
+        );
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl Calls {
         }
         let mut cancelled = job.call.cancel.subscribe();
         if spec.touches == Touches::Nothing {
-            let (outcome, receipt) = self.work(job, receipt, arguments, None, &mut cancelled).await;
+            let (outcome, receipt, _) = self.work(job, receipt, arguments, None, &mut cancelled).await;
             return self.end(job, receipt, outcome, true).await;
         }
         Box::pin(self.run_in_workspace(job, receipt, arguments, &intent, &mut cancelled)).await
@@ -180,7 +180,7 @@ impl Calls {
             .map_err(|failure| (State::Failed, failure))
     }
 
-    /// Runs the tool and fills in the receipt.
+    /// Runs the tool and fills in the receipt, but for the use of its network, which is set once the tool has released its view.
     async fn work(
         &self,
         job: &Job,
@@ -188,7 +188,7 @@ impl Calls {
         arguments: Value,
         view: Option<ViewHandle>,
         cancelled: &mut watch::Receiver<Stop>,
-    ) -> (Result<Value, Unsuccessful>, v1::Receipt) {
+    ) -> (Result<Value, Unsuccessful>, v1::Receipt, Arc<OnceLock<v1::NetworkUse>>) {
         let began = Instant::now();
         let (output, enforced) = (Arc::clone(&job.call.output), Arc::<OnceLock<Vec<String>>>::default());
         let network_use = Arc::<OnceLock<v1::NetworkUse>>::default();
@@ -205,12 +205,11 @@ impl Calls {
         job.call.output.finish();
         receipt.duration = Some(belay_proto::duration(began.elapsed()));
         receipt.enforced = enforced.get().cloned().unwrap_or_default();
-        receipt.network = network_use.get().cloned();
         // If nothing ran in the sandbox, nothing was bounded.
         if enforced.get().is_some() {
             receipt.write_bounds = job.request.tool.tool.write_bounds();
         }
-        (outcome, receipt)
+        (outcome, receipt, network_use)
     }
 
     async fn run_in_workspace(
@@ -263,7 +262,8 @@ impl Calls {
         };
         let told = job.hiding(&told);
         let deadline = Instant::now() + limit;
-        let (outcome, mut receipt) = self.work(&told, receipt, arguments, Some(view.clone()), cancelled).await;
+        let (outcome, mut receipt, network_use) =
+            self.work(&told, receipt, arguments, Some(view.clone()), cancelled).await;
         let found = told.hiding(&told.call.output.found());
         let job = &*found;
         if let Layering::Leaves(leaving) = &mut layering {
@@ -276,6 +276,7 @@ impl Calls {
         let deadline = deadline + job.call.questions.as_ref().map(Questions::stood_still).unwrap_or_default();
         // Waits until the tool has released the view.
         let mut view = view.take().await;
+        receipt.network = network_use.get().cloned();
         let caches = Self::kept_caches(&job.request.tool, &job.request.name, &guard);
         if let Some(changed) = view.take_if(|_| !caches.is_empty()) {
             view = Some(self.stage_caches(&guard, changed).await);

@@ -5,8 +5,8 @@ use belay_sqlite::{Schema, Table};
 pub(super) const SCHEMA: Schema = Schema {
     // "BLYL"
     application_id: 0x424C_594C,
-    format: 9,
-    earlier_lacks: "which layers of steps are in use",
+    format: 10,
+    earlier_lacks: "which networks calls had",
     create: "
         CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), ledger_id TEXT NOT NULL, seal_key BLOB NOT NULL, sum INTEGER NOT NULL) STRICT;
         CREATE TABLE fence (shard INTEGER PRIMARY KEY, token INTEGER NOT NULL, sum INTEGER NOT NULL DEFAULT 0) STRICT;

@@ -86,14 +86,13 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRe
         return Err(status::invalid("layers.entry", message).into());
     }
     let asked = Some(request.network.as_str()).filter(|name| !name.is_empty());
-    let network = match tool.tool.network(asked) {
-        Ok(network) => network,
+    let (network, network_problem) = match tool.tool.network(asked) {
+        Ok(network) => (network, None),
         // The network is that of the step, which may have calls that run no command.
-        Err(NetworkProblem::NoCommand) => None,
-        Err(problem @ NetworkProblem::NoProfile { .. }) => {
-            return Err(status::invalid("network", problem.message()).into());
-        }
+        Err(NetworkProblem::NoCommand) => (None, None),
+        Err(problem @ NetworkProblem::NoProfile { .. }) => (None, Some(problem)),
     };
+    let asked_network = request.network.clone();
     let workspace = workspace_of(calls, &request.workspace, request.made_folder.as_ref())?;
     calls.admit(request.fence).await?;
     // An invalid trace context is ignored.
@@ -114,7 +113,9 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRe
             token,
             trace,
             context,
+            asked_network,
             network,
+            network_problem,
         })
         .await
 }

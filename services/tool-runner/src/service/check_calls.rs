@@ -19,9 +19,10 @@ pub(super) fn check_calls(
     }
     let policy = Some(&request.namespace).filter(|namespace| !namespace.is_empty());
     let policy = policy.and_then(|namespace| calls.policy().of_namespace(namespace));
-    let (mut problems, mut decisions) = (Vec::new(), Vec::new());
+    let (mut problems, mut decisions, mut networks) = (Vec::new(), Vec::new(), Vec::new());
     for (call, planned) in (0..).zip(&request.calls) {
         decisions.extend(policy.is_some().then(v1::PolicyDecision::default));
+        networks.push(String::new());
         // The caller checks tools and schemas; this method checks what only the runner knows.
         let Some(registered) = calls.registry.find(&planned.tool) else { continue };
         let arguments = match planned.arguments.as_ref().and_then(|payload| payload.content.as_ref()) {
@@ -56,9 +57,12 @@ pub(super) fn check_calls(
             }
             None
         });
+        if let (Some(profile), Some(last)) = (&network, networks.last_mut()) {
+            last.clone_from(&profile.name);
+        }
         if let (Some(policy), Some(last)) = (&policy, decisions.last_mut()) {
             *last = foresee(policy, &registered, &arguments, network.as_deref());
         }
     }
-    Ok(runner_v1::CheckCallsResponse { problems, decisions })
+    Ok(runner_v1::CheckCallsResponse { problems, decisions, networks })
 }

@@ -230,7 +230,7 @@ impl Tool for RunTerminal {
             };
             let (life, over) = process::Life::new();
             let guard = process::KillOnDrop(life.clone());
-            let host = process::Host { launcher, settings, lanes, enforcement, enforced, proxy };
+            let host = process::Host { launcher, settings, lanes, enforcement, enforced, proxy, network_use };
             // In a task of its own, which outlives this future: the view is released only after the last process of the command has ended.
             let mut command = tokio::spawn(process::run(view, host, asked, life.clone(), over, (output, asking)));
             let ended = tokio::select! {
@@ -241,7 +241,7 @@ impl Tool for RunTerminal {
                 }
             };
             drop(guard);
-            let process::CommandResult { outcome, output, outputs, loopback, report } = match ended {
+            let process::CommandResult { outcome, output, outputs, loopback, refusal } = match ended {
                 Ok(ended) => ended?,
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
@@ -249,11 +249,6 @@ impl Tool for RunTerminal {
                     Err(_) => return Err(stopped()),
                 },
             };
-            let refusal = report.as_ref().and_then(network::refusal);
-            if let Some((profile, report)) = network.as_deref().zip(report) {
-                // Set only here.
-                let _ = network_use.set(network::account(profile, &report));
-            }
             let has_network = network.is_some();
             let ran = ending::RunConditions { check, limit, loopback, has_network, refusal };
             ending::judge(&program, outcome, (&output, &outputs), &ran)

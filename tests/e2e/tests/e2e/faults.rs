@@ -117,8 +117,8 @@ fn a_store_of_another_version_is_refused() {
     let home = with_keep();
     for (store, lacks) in [
         ("journal.db", "it lacks limits over executions"),
-        ("ledger.db", "it lacks which layers of steps are in use"),
-        ("gate.db", "it lacks how much harm may come of what an approval is about"),
+        ("ledger.db", "it lacks which networks calls had"),
+        ("gate.db", "it lacks which networks approvals are about"),
     ] {
         let open = || rusqlite::Connection::open(home.state().join(store)).unwrap();
         let set = |version: i64| open().pragma_update(None, "user_version", version).unwrap();

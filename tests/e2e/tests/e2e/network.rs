@@ -54,10 +54,15 @@ impl Service {
         self.lines.load(Ordering::SeqCst)
     }
 
-    /// A shell script that sends it a line, and prints its answer.
+    /// A shell script that sends it a line over the descriptor 3, and prints its answer.
     fn say(&self, word: &str) -> String {
-        let (host, port) = (self.address.ip(), self.address.port());
-        format!("exec 3<>/dev/tcp/{host}/{port} && echo {word} >&3 && read -r answer <&3 && echo \"$answer\"")
+        self.say_over(3, word)
+    }
+
+    /// The same over another descriptor.
+    fn say_over(&self, descriptor: u8, word: &str) -> String {
+        let (host, port, fd) = (self.address.ip(), self.address.port(), descriptor);
+        format!("exec {fd}<>/dev/tcp/{host}/{port} && echo {word} >&{fd} && read -r answer <&{fd} && echo \"$answer\"")
     }
 }
 
@@ -101,11 +106,12 @@ fn account(home: &Home, id: &str) -> Value {
 fn a_service_of_the_machine_is_reached_under_its_profile_and_nothing_else_is() {
     let service = Service::start();
     let home = home(&service, false);
+    // It listens until the command has ended.
+    let another = TcpListener::bind("127.0.0.1:0").unwrap();
     let script = format!(
-        "{}; (exec 4<>/dev/tcp/127.0.0.1/{}) 2>/dev/null && echo LEAK; (exec 4<>/dev/tcp/93.184.215.14/443) 2>/dev/null && echo LEAK; \
-         (exec 4<>/dev/tcp/example.com/443) 2>/dev/null && echo LEAK; true",
+        "{}; (exec 4<>/dev/tcp/127.0.0.1/{}) 2>/dev/null && echo LEAK; (exec 4<>/dev/tcp/example.com/443) 2>/dev/null && echo LEAK; true",
         service.say("one"),
-        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port(),
+        another.local_addr().unwrap().port(),
     );
     let asks = plan(&home, "asks.yaml", "network: local,", &script);
     let done = home.run(["run", &asks, "--config", "config.yaml", "--policy", "allows.yaml", "--id", "asks"]);
@@ -232,7 +238,7 @@ fn a_lost_command_with_a_network_waits_for_a_person_unless_its_profile_only_fetc
 fn nothing_opens_when_the_proxy_is_killed() {
     let service = Service::start();
     let home = home(&service, false);
-    let again = service.say("two").replace("3", "4");
+    let again = service.say_over(4, "two");
     let script = format!(
         "{} && echo READY && read -r answer <&3; ({again}) 2>/dev/null && echo LEAK; (exec 5<>/dev/tcp/example.com/443) 2>/dev/null && echo LEAK; echo END",
         service.say("one")
@@ -258,6 +264,58 @@ fn nothing_opens_when_the_proxy_is_killed() {
         "allows.yaml",
     ]);
     assert_eq!((next.code, service.lines()), (0, 2), "{next:?}");
+}
+
+// B-32: a refusal says why: to the program, in the failure, in the events and in the audit log.
+#[test]
+fn a_refusal_names_the_host_the_profile_and_the_line_to_add() {
+    let service = Service::start();
+    let home = home(&service, false);
+    // As programs do that use proxies.
+    let script = "exec 3<>/dev/tcp/127.77.0.1/21080 && printf 'CONNECT other.example.com:443 HTTP/1.1\\r\\nHost: other.example.com:443\\r\\n\\r\\n' >&3 && cat <&3; exit 4";
+    let asks = plan(&home, "asks.yaml", "network: local,", script);
+    let failed = home.run(["run", &asks, "--config", "config.yaml", "--policy", "allows.yaml", "--id", "refused"]);
+    assert_eq!(failed.code, 30, "{failed:?}");
+    let said = format!("{}{}", failed.out, failed.talk);
+    let reason = "other.example.com:443 is not in the network profile `local`; to allow it, the operator adds the rule `{host: other.example.com}`";
+    assert!(said.contains("HTTP/1.1 403") && said.matches(reason).count() >= 2, "{said}");
+    let account = account(&home, "refused");
+    assert_eq!(
+        (&account["refusedCount"], &account["connections"][0]["isAllowed"]),
+        (&"1".into(), &Value::Null),
+        "{account}"
+    );
+    assert!(account["connections"][0]["rule"].as_str().is_some_and(|rule| rule.contains(reason)), "{account}");
+    let audit = home.run(["audit", "refused", "--level", "verbose", "-o", "json"]);
+    assert!(audit.out.contains("other.example.com"), "{audit:?}");
+    let why = home.run(["why", "refused"]);
+    assert!(why.out.contains(reason), "{why:?}");
+}
+
+/// A command whose outcome is not known has an account of its network: a person has to find out what it did.
+#[test]
+fn a_command_that_is_stopped_has_an_account_of_its_network() {
+    let service = Service::start();
+    let home = home(&service, false);
+    let arguments = serde_json::json!({"command": ["bash", "-c", format!("{} && sleep 600", service.say("one"))]});
+    let asks = home.file(
+        "asks.yaml",
+        format!(
+            "{{id: p, steps: [{{id: a, tool: run_terminal, network: local, attempt_timeout: 2s, arguments: {arguments}}}]}}"
+        ),
+    );
+    let server = home.serve_with(&["--config", "config.yaml", "--policy", "allows.yaml"]);
+    let started = home.run(["run", &asks, "--detach", "--id", "stopped"]);
+    assert_eq!(started.code, 0, "{started:?}");
+    home.json_until(&["why", "stopped"], |why| why.to_string().contains("OUTCOME_UNKNOWN"));
+    assert_eq!(home.run(["executions", "cancel", "stopped"]).code, 0);
+    let events = home.events("stopped");
+    let account = events.iter().find_map(|event| event["toolCallOutcomeUnknown"].as_object()).unwrap();
+    let first = &account["network"]["connections"][0];
+    assert_eq!((&first["route"], &first["isAllowed"]), (&"ROUTE_SERVICE".into(), &true.into()), "{account:?}");
+    assert_eq!(service.lines(), 1);
+    server.signal(Signal::TERM);
+    server.end();
 }
 
 #[test]

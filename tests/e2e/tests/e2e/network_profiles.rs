@@ -46,7 +46,7 @@ fn a_profile_is_one_list_with_where_each_rule_comes_from() {
         ("https://api.example.com:443 ", "ci, config.yaml:7"),
         ("https://tls.example.com:443 GET (not enforced inside TLS) ", "ci, config.yaml:9"),
         ("this machine's 127.0.0.1:5432 ", "ci, config.yaml:4"),
-        ("fetch only ", "no: a call that was lost does not run again by itself"),
+        ("fetch only ", "no: a call that was lost does not run again automatically"),
     ] {
         let is_shown = shown.out.lines().any(|line| line.trim().starts_with(rule) && line.ends_with(origin));
         assert!(is_shown, "{rule}: {shown:?}");

@@ -48,14 +48,14 @@ fn place(loaded: &LoadedSettings, profile: &Profile) -> Option<String> {
     }
 }
 
-/// Whether a call under it that was lost runs again by itself, and because of which profiles it does not.
+/// Whether a call under it that was lost runs again automatically, and because of which profiles it does not.
 fn fetching(loaded: &LoadedSettings, profile: &Profile) -> String {
     let beyond: Vec<&str> = loaded.settings.network.profiles.beyond_fetching(profile).into_iter().collect();
     match (profile.fetch_only, beyond.is_empty()) {
-        (true, _) => "yes: a call that was lost may run again by itself".to_owned(),
-        (false, true) => "no: a call that was lost does not run again by itself".to_owned(),
+        (true, _) => "yes: a call that was lost may run again automatically".to_owned(),
+        (false, true) => "no: a call that was lost does not run again automatically".to_owned(),
         (false, false) => {
-            format!("no, because of {}: a call that was lost does not run again by itself", beyond.join(", "))
+            format!("no, because of {}: a call that was lost does not run again automatically", beyond.join(", "))
         }
     }
 }

@@ -6,7 +6,7 @@ use belay_proto::v1::{
     NetworkUse, Payload, Plan, PolicyDecision, Progress, Receipt, SkipReason, Step, StepCompleted, StepFailed,
     StepRetryScheduled, StepSkipped, StepSpec, StepStarted, StepTotals, ToolCallApprovalRequired, ToolCallCancelled,
     ToolCallCompleted, ToolCallDenied, ToolCallEffectProposed, ToolCallRequested, execution::State,
-    execution_event::Kind, payload::Content,
+    execution_event::Kind, network_connection::Route, payload::Content,
 };
 use pbjson_types::{Duration, Timestamp};
 
@@ -210,6 +210,7 @@ fn the_network_of_a_call_is_summed_up_with_what_was_refused() {
         profile: "ci".to_owned(),
         connections: vec![
             connection("pypi.org", 443, true),
+            NetworkConnection { route: Route::NameServer.into(), ..connection("pypi.org", 0, true) },
             connection("evil.example.com", 443, false),
             connection("evil.example.com", 443, false),
             connection("other.example.com", 0, false),

@@ -43,6 +43,8 @@ pub enum ToolCallEnd {
         failure: Failure,
         /// The nonce of the grant that was spent on it; empty when none was.
         grant_nonce: String,
+        /// The use of the network profile that its command had, as far as it is known; `None` for its own loopback alone.
+        network: Option<Box<NetworkUse>>,
     },
 }
 
@@ -152,13 +154,13 @@ pub struct Receipt {
 pub struct NetworkUse {
     /// The profile's name.
     pub profile: String,
-    /// The first of its connections, and of its questions to the name server that were refused.
+    /// Its connections and its questions to the name server, in their order.
     pub connections: Vec<NetworkConnection>,
-    /// How many more there were.
+    /// The number of connections and questions beyond these.
     pub unlisted: u64,
-    /// How many were refused, listed or not.
+    /// The number of refused ones, listed or not.
     pub refused: u64,
-    /// Whether the proxy ended meanwhile, so that not all of them are known.
+    /// Whether the connection to the proxy was lost, so that not all of them are known.
     pub is_lost: bool,
 }
 
@@ -169,21 +171,21 @@ pub struct NetworkConnection {
     pub host: String,
     /// The port; 0 for a question to the name server.
     pub port: u16,
-    /// The way by which it was asked for.
+    /// The route by which it was asked for.
     pub route: NetworkRoute,
     /// Whether the profile allowed it.
     pub is_allowed: bool,
-    /// The rule that allowed it, or why none did.
+    /// The rule that allowed it, or the sentence with which it was refused.
     pub rule: String,
     /// The bytes that the command sent.
     pub sent: u64,
     /// The bytes that it received.
     pub received: u64,
-    /// How long it was open.
+    /// The time for which it was open.
     pub duration: Duration,
 }
 
-/// The way by which a command asks for a host.
+/// The route by which a command asks for a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkRoute {
     /// The HTTP proxy that its environment names.

@@ -96,6 +96,9 @@ fn is_question(execution: &Execution, id: &OperationId) -> bool {
     condition.is_some_and(|condition| condition.question().is_some())
 }
 
+/// The network profiles that every runner has, and that have nothing beyond loopback.
+const CLOSED_NETWORKS: [&str; 2] = ["none", "loopback"];
+
 impl Execution {
     /// The facts about the tools of the plan that is carried out now.
     pub fn tools(&self) -> &[ToolFacts] {
@@ -108,7 +111,7 @@ impl Execution {
         if request.check.is_some() || request.tool == COMMIT_TOOL {
             return None;
         }
-        self.steps[operation.step].spec.network()
+        self.steps[operation.step].spec.network().filter(|name| !CLOSED_NETWORKS.contains(name))
     }
 
     /// How to recover a call in flight when its outcome is not known; `None` for any other operation. A call whose command has a network never runs again
@@ -256,6 +259,22 @@ mod tests {
         assert_eq!(execution.recovery(own), Some(RecoveryClass::Transactional));
         assert_eq!([check, own].map(|key| key.number), [1, 2]);
         assert_eq!(execution.calls_for_purpose(own), 1, "a call of a check is no try of the step's own");
+    }
+
+    // What a command did on a network cannot be discarded, so that its call never runs again automatically. A check has none of its step's.
+    #[test]
+    fn a_call_with_a_network_is_recovered_by_a_person() {
+        let now = Timestamp::from_micros(5);
+        let first = |network: &str, more: &str| {
+            let execution = started(&format!("id: p\nsteps: [{{id: a, tool: t, network: {network}{more}}}]"), now);
+            let key = execution.operations().next().expect("a call is in flight").key;
+            (execution.network(key).map(str::to_owned), execution.recovery(key))
+        };
+        assert_eq!(first("registries", ""), (Some("registries".to_owned()), Some(RecoveryClass::Manual)));
+        assert_eq!(first("none", ""), (None, Some(RecoveryClass::Transactional)));
+        assert_eq!(first("loopback", ""), (None, Some(RecoveryClass::Transactional)));
+        let check = first("registries", ", preconditions: [{command: [check]}]");
+        assert_eq!(check, (None, Some(RecoveryClass::ReadOnly)));
     }
 
     // All kinds have one family of events, so that only this refuses one that does not fit: the wire cannot say it, a test can.

@@ -7,9 +7,9 @@ use belay_reasons as reasons;
 use serde_json::{Value, json};
 
 use crate::{
-    ApprovalRequirement, CommittedFile, Decision, EffectSummary, Execution, Failure, Operation, OperationId,
-    OperationKey, OperationKind, Phase, Receipt, RequiredAction, StepOutput, StepState, StepTrigger, SubjectKind,
-    Timestamp, ToolCallEnd, ToolCallRequest, Violation,
+    ApprovalRequirement, CommittedFile, Decision, EffectSummary, Execution, Failure, NetworkUse, Operation,
+    OperationId, OperationKey, OperationKind, Phase, Receipt, RequiredAction, StepOutput, StepState, StepTrigger,
+    SubjectKind, Timestamp, ToolCallEnd, ToolCallRequest, Violation,
     state::{AttemptEnd, Authorization},
     steps::checks,
     words::{self, Activity, Severity, Words},
@@ -251,7 +251,13 @@ pub(super) fn words_ended(call: &OperationId, end: &ToolCallEnd) -> Words {
         }
         ToolCallEnd::Failed { failure, receipt } => failed(Verbose, "failed", failure, Some(receipt)),
         ToolCallEnd::Denied { failure, receipt } => failed(Standard, "was denied", failure, Some(receipt)),
-        ToolCallEnd::OutcomeUnknown { failure, .. } => failed(Verbose, "has an unknown outcome", failure, None),
+        ToolCallEnd::OutcomeUnknown { failure, network, .. } => {
+            let mut unknown = failed(Verbose, "has an unknown outcome", failure, None);
+            if let Some(network) = network {
+                unknown.details["network"] = network_details(network);
+            }
+            unknown
+        }
         ToolCallEnd::Cancelled { failure: Some(cause), .. } => failed(Verbose, "was discarded", cause, None),
         ToolCallEnd::Cancelled { failure: None, .. } => {
             Words::new(Verbose, Info, format!("The call of step `{step}` was cancelled"), call_details(call, None))
@@ -271,7 +277,24 @@ fn call_details(call: &OperationId, receipt: Option<&Receipt>) -> Value {
         details["effect"] = counts(effect);
         details["effectDigest"] = receipt.effect_digest.clone().into();
     }
+    if let Some(network) = &receipt.network {
+        details["network"] = network_details(network);
+    }
     details
+}
+
+/// The use of a network profile: each connection that is known.
+fn network_details(network: &NetworkUse) -> Value {
+    let connections = network.connections.iter().map(|connection| {
+        json!({
+            "host": connection.host, "port": connection.port, "isAllowed": connection.is_allowed, "rule": connection.rule,
+            "sentBytes": connection.sent, "receivedBytes": connection.received,
+        })
+    });
+    json!({
+        "profile": network.profile, "connections": connections.collect::<Vec<_>>(), "unlistedConnections": network.unlisted,
+        "refused": network.refused, "isLost": network.is_lost,
+    })
 }
 
 /// The numbers of paths that an effect changes.

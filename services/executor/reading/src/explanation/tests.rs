@@ -218,7 +218,7 @@ fn what_a_person_can_end_comes_before_what_ends_alone() {
     let event = OperationEvent::Asked { approval: "namespaces/n/approvals/f1".into(), subject_digest };
     story.record(Body::Operation { id: form, event });
     let unknown = Failure::new(ErrorClass::OutcomeUnknown, "U", "It is not known.");
-    story.ends("lost", ToolCallEnd::OutcomeUnknown { failure: unknown, grant_nonce: String::new() });
+    story.ends("lost", ToolCallEnd::OutcomeUnknown { failure: unknown, grant_nonce: String::new(), network: None });
 
     let waits = story.explain();
     let of = |kind, step: &str, verbs: &[Verb]| (kind, step.to_owned(), verbs.to_vec());

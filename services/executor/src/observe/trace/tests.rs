@@ -82,7 +82,7 @@ fn answer(call: &OperationId) -> Option<ToolCallEnd> {
         }
         ("unknown", _) => {
             let failure = failure(ErrorClass::OutcomeUnknown, "OUTCOME_UNKNOWN");
-            ToolCallEnd::OutcomeUnknown { failure, grant_nonce: String::new() }
+            ToolCallEnd::OutcomeUnknown { failure, grant_nonce: String::new(), network: None }
         }
         ("flaky" | "waits", 1) => {
             ToolCallEnd::Failed { failure: failure(ErrorClass::Transient, "TOOL_FAILED"), receipt: receipt() }

@@ -93,7 +93,7 @@ impl ToolCallOperation {
                                    place before cannot be known.";
                     let failure = Failure::new(ErrorClass::OutcomeUnknown, reasons::LEDGER_CHANGED, message);
                     let grant_nonce = String::new();
-                    return Ok(self.ended(ToolCallEnd::OutcomeUnknown { failure, grant_nonce }));
+                    return Ok(self.ended(ToolCallEnd::OutcomeUnknown { failure, grant_nonce, network: None }));
                 }
                 CallReply::LedgerChanged | CallReply::NotFound => return Ok(self.ended(self.lost_pending_call())),
                 CallReply::Acknowledged(_) => return Ok(self.ended(acknowledged_end())),

@@ -296,7 +296,11 @@ fn events_come_back_as_they_were() {
         ended(ToolCallEnd::Denied { failure: failure(), receipt: receipt(Verdict::Deny) }),
         ended(ToolCallEnd::Cancelled { failure: Some(failure()), grant_nonce: "n".into() }),
         ended(ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() }),
-        ended(ToolCallEnd::OutcomeUnknown { failure: failure(), grant_nonce: "n".into() }),
+        ended(ToolCallEnd::OutcomeUnknown {
+            failure: failure(),
+            grant_nonce: "n".into(),
+            network: Some(Box::new(NetworkUse { profile: "ci".into(), ..NetworkUse::default() })),
+        }),
         operation(OperationEvent::Requested(Work::Child(Child {
             execution: "c".into(),
             inputs: result(),

@@ -190,7 +190,11 @@ fn story() -> Vec<Event> {
     let denied = failure(ErrorClass::PolicyDenied, reasons::POLICY_DENIED);
     story.end("denied", 1, ToolCallEnd::Denied { failure: denied, receipt: Receipt::default() });
     let unknown = failure(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN);
-    story.end("unknown", 1, ToolCallEnd::OutcomeUnknown { failure: unknown, grant_nonce: String::new() });
+    story.end(
+        "unknown",
+        1,
+        ToolCallEnd::OutcomeUnknown { failure: unknown, grant_nonce: String::new(), network: None },
+    );
     let layer = "id.digest".to_owned();
     let receipt = Receipt { ledger_id: "ledger".into(), output_bytes: 4, layer, ..Receipt::default() };
     story.end("whole~0", 1, ToolCallEnd::Completed { result: Json::from_text("null").into(), receipt });

@@ -8,7 +8,7 @@ use belay_proto::v1::{self, execution_event::Kind};
 
 use super::super::{
     NotUnderstood,
-    approval::{layers_from, layers_to, receipt_from, receipt_to, requirement_from},
+    approval::{layers_from, layers_to, network_from, network_to, receipt_from, receipt_to, requirement_from},
     budget::{amounts, amounts_from, namespace_hold, namespace_hold_from},
     duration, failure, failure_from, known, payload, payload_from,
     plan::values::{arguments_from, violation},
@@ -67,9 +67,10 @@ pub(super) fn ended_message(end: &ToolCallEnd) -> Kind {
             failure: cause.as_ref().map(failure),
             grant_nonce: grant_nonce.clone(),
         }),
-        ToolCallEnd::OutcomeUnknown { failure: cause, grant_nonce } => {
+        ToolCallEnd::OutcomeUnknown { failure: cause, grant_nonce, network } => {
             let (failure, grant_nonce) = (Some(failure(cause)), grant_nonce.clone());
-            Kind::ToolCallOutcomeUnknown(v1::ToolCallOutcomeUnknown { failure, grant_nonce })
+            let network = network.as_deref().map(network_to);
+            Kind::ToolCallOutcomeUnknown(v1::ToolCallOutcomeUnknown { failure, grant_nonce, network })
         }
     }
 }
@@ -96,7 +97,8 @@ pub(in crate::wire) fn cancelled_from(message: v1::ToolCallCancelled) -> Result<
 
 pub(in crate::wire) fn outcome_unknown_from(message: v1::ToolCallOutcomeUnknown) -> Result<ToolCallEnd, Unread> {
     let failure = required_failure(message.failure)?;
-    Ok(ToolCallEnd::OutcomeUnknown { failure, grant_nonce: message.grant_nonce })
+    let network = message.network.map(network_from).transpose()?.map(Box::new);
+    Ok(ToolCallEnd::OutcomeUnknown { failure, grant_nonce: message.grant_nonce, network })
 }
 
 fn required_failure(failure: Option<v1::Failure>) -> Result<belay_execution::Failure, Unread> {

@@ -38,6 +38,39 @@ fn a_network_requires_approval_until_the_setting_or_a_rule_allows_it() {
     }
 }
 
+/// A profile opens more hosts than its patterns have characters: a rule is compared with what they open.
+#[test]
+fn hosts_are_compared_with_what_a_profile_opens() {
+    let verdict = |rule: &str, hosts: &[&str]| {
+        let text = format!("network: auto\nrules: [{{id: net, on: intent, {rule}}}]");
+        let text = if rule.contains("auto") { text.replace("network: auto", "network: prompt") } else { text };
+        connected(&policy(&text), "npm ci", "ci", hosts).0.verdict
+    };
+    for (hosts, opens, denied) in [
+        ("db.example.com", "*.example.com", true),
+        ("db.example.com", "*", true),
+        ("db.example.com", "*.example.org", false),
+        ("db.example.com", "db.example.com", true),
+        ("db.example.com", "example.com", false),
+        ("db*", "*.example.com", true),
+        ("*.example.com", "*.a.example.com", true),
+    ] {
+        let found = verdict(&format!("hosts: ['{hosts}'], decide: deny"), &[opens]) == Deny;
+        assert_eq!(found, denied, "{hosts} {opens}");
+    }
+    for (hosts, opens, allowed) in [
+        ("?.example.com", "*.example.com", false),
+        ("[*].example.com", "*.example.com", false),
+        ("*.example.com", "*.example.com", true),
+        ("*.example.com", "*.a.example.com", true),
+        ("*", "*", true),
+        ("*.example.com", "*", false),
+    ] {
+        let found = verdict(&format!("hosts: ['{hosts}'], decide: auto"), &[opens]) < Prompt;
+        assert_eq!(found, allowed, "{hosts} {opens}");
+    }
+}
+
 #[test]
 fn a_command_without_a_network_meets_no_rule_about_networks() {
     let denies = policy("{network: deny, rules: [{id: net, on: intent, networks: [registries], decide: deny}]}");
@@ -82,6 +115,22 @@ fn rules_about_networks_have_examples_and_are_checked() {
         ("rules: [{id: n, on: effect, hosts: [a], decide: deny}]", "rules[0].hosts: belongs to rules `on: intent`"),
         ("rules: [{id: n, on: intent, networks: [], decide: deny}]", "rules[0].networks"),
         ("rules: [{id: n, on: intent, hosts: ['a[b'], decide: deny}]", "rules[0].hosts[0]: is not a valid glob"),
+        (
+            "rules: [{id: n, on: intent, networks: ['a*'], decide: deny}]",
+            "rules[0].networks[0]: must be the name of a network",
+        ),
+        (
+            "rules: [{id: n, on: intent, hosts: [Example.com], decide: deny}]",
+            "rules[0].hosts[0]: must be the name of a host in lower case",
+        ),
+        (
+            "rules: [{id: n, on: intent, hosts: ['https://example.com'], decide: deny}]",
+            "rules[0].hosts[0]: must be the name of a host in lower",
+        ),
+        (
+            "rules: [{id: n, on: intent, hosts: ['example.com:443'], decide: deny}]",
+            "rules[0].hosts[0]: must be the name of a host without a port",
+        ),
         ("network: maybe", "network: "),
         ("rules: [{id: network, on: intent, decide: deny}]", "rules[0].id: `network` is the id of a built-in rule"),
         (

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     harness::{Test, tests},
-    support::{PATIENCE, echo_server, executable, is_closed, is_refused, profile, proxy, sockets, tunnel},
+    support::{TEST_TIMEOUT, echo_server, executable, is_closed, is_refused, profile, proxy, sockets, tunnel},
 };
 
 pub(crate) const TESTS: &[Test] = tests![
@@ -38,7 +38,7 @@ fn a_killed_process_leaves_nothing_open() {
     kill(proxy.process_id());
     assert!(is_closed(&mut tunnel));
     assert!(is_refused(at.proxy) && is_refused(at.service));
-    let report = access.close(PATIENCE);
+    let report = access.close(TEST_TIMEOUT);
     assert!(report.is_lost && report.connections.is_empty());
     assert!(!proxy.is_alive());
     let (second, at) = sockets(server.port(), service);
@@ -57,7 +57,7 @@ fn a_request_to_end_is_the_runners() {
         kill_process(Pid::from_raw(proxy.process_id() as i32).unwrap(), signal).unwrap();
     }
     tunnel(at.proxy, server.port());
-    assert!(!access.close(PATIENCE).is_lost);
+    assert!(!access.close(TEST_TIMEOUT).is_lost);
 }
 
 fn a_dropped_proxy_ends() {
@@ -73,7 +73,7 @@ fn the_process_ends_with_its_runner() {
     let mut lines = BufReader::new(runner.stdout.take().unwrap()).lines();
     let at: std::net::SocketAddr = lines.next().unwrap().unwrap().parse().unwrap();
     let mut stream = TcpStream::connect(at).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     runner.kill().unwrap();
     runner.wait().unwrap();
     assert!(is_closed(&mut stream));

@@ -9,7 +9,7 @@ use belay_proxy::{Budget, Proxy, ProxyError, Route, ServiceUser};
 
 use crate::{
     harness::{Test, tests},
-    support::{PATIENCE, address_of, answer, echo_server, is_closed, profile, proxy, send, sockets, tunnel},
+    support::{TEST_TIMEOUT, address_of, answer, echo_server, is_closed, profile, proxy, send, sockets, tunnel},
 };
 
 pub(crate) const TESTS: &[Test] = tests![
@@ -38,7 +38,7 @@ fn all_ways_lead_through_the_process() {
     assert!(refused.contains("403") && refused.contains("which is loopback"), "{refused}");
     assert!(answer(at.proxy, "CONNECT evil.example.org:443 HTTP/1.1\r\n\r\n").contains("403"));
 
-    let report = access.close(PATIENCE);
+    let report = access.close(TEST_TIMEOUT);
     assert!(is_closed(&mut tunnel), "closed with the call");
     assert!(TcpStream::connect(at.proxy).is_err(), "no socket of the call is open");
     let seen: Vec<_> = report.connections.iter().map(|one| (one.route, one.is_allowed)).collect();
@@ -79,7 +79,7 @@ fn a_dropped_access_closes_everything() {
     let (sockets, at) = crate::support::sockets(server.port(), service);
     let access = proxy.open(&profile(server.port(), service), sockets, Budget::default()).unwrap();
     crate::support::tunnel(at.proxy, server.port());
-    assert_eq!(access.close(PATIENCE).connections.len(), 1);
+    assert_eq!(access.close(TEST_TIMEOUT).connections.len(), 1);
 }
 
 fn calls_are_opened_from_several_threads() {
@@ -92,7 +92,7 @@ fn calls_are_opened_from_several_threads() {
                     let (sockets, at) = sockets(server.port(), service);
                     let access = proxy.open(&profile(server.port(), service), sockets, Budget::default()).unwrap();
                     crate::support::tunnel(at.proxy, server.port());
-                    let report = access.close(PATIENCE);
+                    let report = access.close(TEST_TIMEOUT);
                     let [one] = &report.connections[..] else { panic!("{report:?}") };
                     assert_eq!(one.received_bytes, 5);
                 }

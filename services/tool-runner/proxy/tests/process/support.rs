@@ -15,7 +15,7 @@ use belay_proxy::{CommandSockets, Proxy, ServiceUser};
 /// The answer to CONNECT.
 pub(crate) const ESTABLISHED: &str = "HTTP/1.1 200 Connection established\r\n\r\n";
 /// The longest wait of these tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) fn executable() -> PathBuf {
     env::current_exe().unwrap()
@@ -97,7 +97,7 @@ pub(crate) fn echo_server() -> SocketAddr {
 /// Connects, and sends.
 pub(crate) fn send(to: SocketAddr, text: &str) -> TcpStream {
     let mut stream = TcpStream::connect(to).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream.write_all(text.as_bytes()).unwrap();
     stream
 }
@@ -130,7 +130,7 @@ pub(crate) fn answer(to: SocketAddr, text: &str) -> String {
 /// The address that the name server gives.
 pub(crate) fn address_of(dns: SocketAddr, name: &str) -> [u8; 4] {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut message = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, name.len() as u8];
     message.extend(name.bytes());
     message.extend([0, 0, 1, 0, 1]);

@@ -31,7 +31,7 @@ pub(super) struct RunConditions {
     pub(super) loopback: bool,
     /// Whether it had a network beyond that.
     pub(super) has_network: bool,
-    /// Why it may have failed on its network, after `it`.
+    /// The reason why it may have failed on its network, after `it`.
     pub(super) refusal: Option<String>,
 }
 

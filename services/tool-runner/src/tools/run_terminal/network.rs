@@ -25,7 +25,7 @@ const MAX_CONNECTION_BYTES: usize = 64 * 1024;
 const CERTIFICATES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// What a command under this profile gets. `is_there`: whether a file of this machine is there.
+/// The network of a command under this profile. `is_there`: whether a file of this machine is there.
 pub(super) fn command_network(profile: &Profile, is_there: impl Fn(&str) -> bool) -> CommandNetwork {
     let proxy = SocketAddr::from((OWN, PROXY_PORT));
     let ports = profile.ports().into_iter().map(|port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
@@ -69,23 +69,27 @@ pub(super) fn sockets(profile: &Profile, made: NetworkSockets) -> Option<Command
     is_complete.then_some(CommandSockets { proxy, name_server, ports, services })
 }
 
-/// The account of a command's network, for its receipt.
+/// The account of a command's network, for its receipt. Where not everything has a place, what was reached comes before refusals and questions, of which a
+/// command can make any number.
 pub(super) fn account(profile: &Profile, report: &Report) -> v1::NetworkUse {
+    let is_reached = |connection: &Connection| connection.is_allowed && connection.route != Route::NameServer;
+    let (reached, others): (Vec<_>, Vec<_>) =
+        report.connections.iter().enumerate().partition(|(_, connection)| is_reached(connection));
     let mut bytes = 0;
     let mut fits = |connection: &Connection| {
         bytes += connection.host.len() + connection.rule.len();
         bytes <= MAX_CONNECTION_BYTES
     };
-    let listed: Vec<v1::NetworkConnection> =
-        report.connections.iter().take(MAX_CONNECTIONS).take_while(|listed| fits(listed)).map(connection).collect();
+    let first = reached.into_iter().chain(others).take(MAX_CONNECTIONS);
+    let mut listed: Vec<_> = first.take_while(|(_, listed)| fits(listed)).collect();
+    listed.sort_by_key(|(place, _)| *place);
     let unlisted = report.unlisted.saturating_add((report.connections.len() - listed.len()) as u64);
-    let refused = report.connections.iter().filter(|connection| !connection.is_allowed).count();
     v1::NetworkUse {
         profile: profile.name.clone(),
         unlisted_connection_count: i64::try_from(unlisted).unwrap_or(i64::MAX),
-        refused_count: i64::try_from(refused).unwrap_or(i64::MAX),
+        refused_count: i64::try_from(report.refusals).unwrap_or(i64::MAX),
         is_lost: report.is_lost,
-        connections: listed,
+        connections: listed.into_iter().map(|(_, listed)| connection(listed)).collect(),
     }
 }
 
@@ -108,17 +112,18 @@ fn connection(connection: &Connection) -> v1::NetworkConnection {
     }
 }
 
-/// Why a command may have failed on its network, after `it`; `None` when nothing was refused.
+/// The reason why a command may have failed on its network, after `it`; `None` when nothing was refused.
 pub(super) fn refusal(report: &Report) -> Option<String> {
     let refused = report.connections.iter().find(|connection| !connection.is_allowed);
     match refused {
         Some(Connection { rule, .. }) => Some(format!("asked for a host that its network does not reach: {rule}")),
+        None if report.is_over_budget => Some("used up the traffic that one command may have".to_owned()),
         None if report.is_lost => Some("lost its network, because the runner's proxy ended".to_owned()),
         None => None,
     }
 }
 
-/// How long the proxy has to say what a command did, once that has ended.
+/// The time limit for the proxy's account of a command that has ended.
 pub(super) const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -168,12 +173,15 @@ mod tests {
             started_after: Duration::ZERO,
             duration: Duration::from_millis(3),
         };
-        let mut connections = vec![connection(true, "https://a.example.com:443"); 300];
-        connections.push(connection(false, "x.example.com:443 is not in the network profile `ci`"));
-        let report = Report { connections, unlisted: 7, ..Report::default() };
+        let refused = connection(false, "x.example.com:443 is not in the network profile `ci`");
+        let mut connections = vec![refused; 300];
+        connections.extend(vec![connection(true, "https://a.example.com:443"); 150]);
+        let report = Report { connections, unlisted: 7, refusals: 305, ..Report::default() };
         let account = account(&profile(), &report);
-        assert_eq!((account.connections.len(), account.unlisted_connection_count), (200, 108));
-        assert_eq!((account.profile.as_str(), account.refused_count, account.is_lost), ("ci", 1, false));
+        assert_eq!((account.connections.len(), account.unlisted_connection_count), (200, 257));
+        let reached = account.connections.iter().filter(|listed| listed.is_allowed).count();
+        assert_eq!((reached, account.connections[0].is_allowed), (150, false), "what was reached is listed first");
+        assert_eq!((account.profile.as_str(), account.refused_count, account.is_lost), ("ci", 305, false));
         assert!(refusal(&report).unwrap().ends_with("x.example.com:443 is not in the network profile `ci`"));
         assert_eq!(refusal(&Report::default()), None);
         assert!(refusal(&Report { is_lost: true, ..Report::default() }).unwrap().contains("lost its network"));

@@ -8,7 +8,8 @@ use std::{
 };
 
 use belay_network::Profile;
-use belay_proxy::{OpenAccess, Proxy, Report};
+use belay_proto::v1::NetworkUse;
+use belay_proxy::{OpenAccess, Proxy};
 use belay_sandbox::{KillHandle, Launcher, Outcome, Output as CommandOutput, ProcessEnd, RunningCommand};
 use belay_sqlite::{Lane, Threads};
 use futures::{TryFutureExt as _, future::OptionFuture};
@@ -57,6 +58,8 @@ pub(super) struct Host {
     pub(super) enforced: Arc<OnceLock<Vec<String>>>,
     /// The proxy behind the network of commands.
     pub(super) proxy: Arc<ProxyHolder>,
+    /// Receives what the command did on its network.
+    pub(super) network_use: Arc<OnceLock<NetworkUse>>,
 }
 
 /// The end of a command.
@@ -67,8 +70,8 @@ pub(super) struct CommandResult {
     pub(super) outputs: Vec<u8>,
     /// Whether it had its own loopback interface.
     pub(super) loopback: bool,
-    /// What it did on its network; `None` without one.
-    pub(super) report: Option<Report>,
+    /// The reason why it may have failed on its network, after `it`.
+    pub(super) refusal: Option<String>,
 }
 
 /// Runs a command, and holds its view until its last process has ended. `over` resolves when the call's future is dropped.
@@ -80,13 +83,14 @@ pub(super) async fn run(
     over: oneshot::Receiver<()>,
     (output, asking): (Arc<dyn Output>, Option<Asker>),
 ) -> Result<CommandResult, ToolFailure> {
-    let Host { launcher, settings, lanes, enforcement, enforced, proxy } = host;
+    let Host { launcher, settings, lanes, enforcement, enforced, proxy, network_use } = host;
     let slot = tokio::select! {
         biased;
         _ = over => return Err(stopped()),
         slot = lanes.starts.slot() => slot,
     };
     let (limit, profile) = (asked.limit, asked.network.clone());
+    let of_call = profile.clone();
     let started = slot.run(move || {
         let mount = view.view().mount();
         let mount = mount.ok_or_else(|| ending::unavailable("this workspace cannot be mounted for a command"))?;
@@ -112,13 +116,24 @@ pub(super) async fn run(
     let (view, program, running, access) = started.await?;
     let loopback = running.enforced().loopback;
     let ended = follow(running, &lanes.ends, &*output, asking).await;
-    drop(view);
-    let report = match access.transpose()? {
-        Some(access) => Some(lanes.ends.run(move || access.close(network::ACCOUNT_TIMEOUT)).await),
+    let access = match access {
+        Some(Ok(access)) => Some(access),
+        Some(Err(failure)) => {
+            drop(view);
+            return Err(failure);
+        }
         None => None,
     };
+    let mut refusal = None;
+    if let Some((profile, access)) = of_call.zip(access) {
+        let report = lanes.ends.run(move || access.close(network::ACCOUNT_TIMEOUT)).await;
+        refusal = network::refusal(&report);
+        // Set only here, and before the view is released: the call is waited for that long, also when it was stopped.
+        let _ = network_use.set(network::account(&profile, &report));
+    }
+    drop(view);
     let (outcome, output, outputs) = ended.map_err(|error| ending::lost(&program, &error.to_string()))?;
-    Ok(CommandResult { outcome, output, outputs, loopback, report })
+    Ok(CommandResult { outcome, output, outputs, loopback, refusal })
 }
 
 /// Opens the network of a command that has started.

@@ -275,7 +275,9 @@ impl Runner {
             Outcome::Failed(failure) => ToolCallEnd::Failed { failure, receipt },
             Outcome::Denied(failure) => ToolCallEnd::Denied { failure, receipt },
             Outcome::Cancelled(failure) => ToolCallEnd::Cancelled { failure, grant_nonce: String::new() },
-            Outcome::Unknown(failure) => ToolCallEnd::OutcomeUnknown { failure, grant_nonce: String::new() },
+            Outcome::Unknown(failure) => {
+                ToolCallEnd::OutcomeUnknown { failure, grant_nonce: String::new(), network: None }
+            }
         }
     }
 }
