@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{
     budget::Budget,
-    grant::Grant,
+    call_network::CallNetwork,
     name_server,
     report::Report,
     routes::{self, Entrance},
@@ -38,7 +38,7 @@ pub struct CommandSockets {
 
 /// The network of one call, served in this process. Dropping it closes everything.
 pub struct Access {
-    grant: Arc<Grant>,
+    network: Arc<CallNetwork>,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<()>,
 }
@@ -58,7 +58,7 @@ impl Access {
         upstream: Arc<dyn Upstream>,
         own_addresses: Arc<[IpAddr]>,
     ) -> io::Result<Self> {
-        let grant = Grant::new(profile, budget, upstream, own_addresses);
+        let network = CallNetwork::new(profile, budget, upstream, own_addresses);
         let mut tasks = JoinSet::new();
         let (accepted, connections) = mpsc::channel(1);
         let CommandSockets { proxy, name_server, ports, services } = sockets;
@@ -68,7 +68,7 @@ impl Access {
         if let Some((datagrams, listener)) = name_server {
             datagrams.set_nonblocking(true)?;
             let datagrams = tokio::net::UdpSocket::from_std(datagrams)?;
-            tasks.spawn(name_server::serve_datagrams(Arc::clone(&grant), datagrams));
+            tasks.spawn(name_server::serve_datagrams(Arc::clone(&network), datagrams));
             listeners.push((Entrance::NameServer, listener));
         }
         for (entrance, listener) in listeners {
@@ -77,8 +77,8 @@ impl Access {
             tasks.spawn(accept(entrance, listener, accepted.clone()));
         }
         let (stop, stopped) = oneshot::channel();
-        let served = tokio::spawn(serve(Arc::clone(&grant), tasks, connections, stopped));
-        Ok(Self { grant, stop: Some(stop), served })
+        let served = tokio::spawn(serve(Arc::clone(&network), tasks, connections, stopped));
+        Ok(Self { network, stop: Some(stop), served })
     }
 
     /// Closes everything at once, and returns the account.
@@ -86,12 +86,12 @@ impl Access {
         drop(self.stop.take());
         // A panic of the task has closed everything as well.
         let _ = (&mut self.served).await;
-        self.grant.log.report()
+        self.network.log.report()
     }
 
     /// Returns the account so far.
     pub fn report(&self) -> Report {
-        self.grant.log.report()
+        self.network.log.report()
     }
 }
 
@@ -116,7 +116,7 @@ async fn accept(entrance: Entrance, listener: tokio::net::TcpListener, accepted:
 }
 
 async fn serve(
-    grant: Arc<Grant>,
+    network: Arc<CallNetwork>,
     mut tasks: JoinSet<()>,
     mut connections: mpsc::Receiver<(Entrance, TcpStream)>,
     mut stopped: oneshot::Receiver<()>,
@@ -128,7 +128,7 @@ async fn serve(
             Some(_) = tasks.join_next() => {}
             accepted = connections.recv() => {
                 let Some((entrance, stream)) = accepted else { break };
-                begin(&grant, &mut tasks, entrance, stream);
+                begin(&network, &mut tasks, entrance, stream);
             }
         }
     }
@@ -136,20 +136,20 @@ async fn serve(
     tasks.shutdown().await;
 }
 
-fn begin(grant: &Arc<Grant>, tasks: &mut JoinSet<()>, entrance: Entrance, stream: TcpStream) {
-    let place = match grant.take_place() {
+fn begin(network: &Arc<CallNetwork>, tasks: &mut JoinSet<()>, entrance: Entrance, stream: TcpStream) {
+    let place = match network.take_place() {
         Ok(place) => place,
-        Err(exhausted) => return routes::refuse_at_once(grant, entrance, &stream, exhausted),
+        Err(exhausted) => return routes::refuse_at_once(network, entrance, &stream, exhausted),
     };
     // Interactive protocols wait for small packets.
     let _ = stream.set_nodelay(true);
-    let grant = Arc::clone(grant);
+    let network = Arc::clone(network);
     tasks.spawn(async move {
         match entrance {
-            Entrance::Proxy => routes::serve_proxy(grant, stream).await,
-            Entrance::Port(port) => routes::serve_port(grant, port, stream).await,
-            Entrance::Service(address) => routes::serve_service(grant, address, stream).await,
-            Entrance::NameServer => name_server::serve_connection(grant, stream).await,
+            Entrance::Proxy => routes::serve_proxy(network, stream).await,
+            Entrance::Port(port) => routes::serve_port(network, port, stream).await,
+            Entrance::Service(address) => routes::serve_service(network, address, stream).await,
+            Entrance::NameServer => name_server::serve_connection(network, stream).await,
         }
         drop(place);
     });

@@ -56,7 +56,7 @@ pub(crate) struct Question {
 
 /// The outcome of reading a message of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Received {
+pub(crate) enum QuestionOutcome {
     /// A question.
     Question(Question),
     /// This message is the answer: the question cannot be read.
@@ -70,13 +70,13 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 /// Reads a message of a client.
-pub(crate) fn read_question(message: &[u8]) -> Received {
-    let (Some(id), Some(flags)) = (u16_at(message, 0), u16_at(message, 2)) else { return Received::Ignored };
+pub(crate) fn read_question(message: &[u8]) -> QuestionOutcome {
+    let (Some(id), Some(flags)) = (u16_at(message, 0), u16_at(message, 2)) else { return QuestionOutcome::Ignored };
     if message.len() < HEADER || flags & 0x8000 != 0 {
-        return Received::Ignored;
+        return QuestionOutcome::Ignored;
     }
     let wants_recursion = flags & 0x0100 != 0;
-    let error = |code| Received::Error(answer_header(id, wants_recursion, code, 0, 0).to_vec());
+    let error = |code| QuestionOutcome::Error(answer_header(id, wants_recursion, code, 0, 0).to_vec());
     if flags & 0x7800 != 0 {
         return error(code::NOT_IMPLEMENTED);
     }
@@ -89,7 +89,7 @@ pub(crate) fn read_question(message: &[u8]) -> Received {
     else {
         return error(code::FORMAT);
     };
-    Received::Question(Question { id, wants_recursion, bytes: bytes.to_vec(), name, kind })
+    QuestionOutcome::Question(Question { id, wants_recursion, bytes: bytes.to_vec(), name, kind })
 }
 
 /// The name after the header, and where it ends. `None`: it is malformed, or has a pointer.
@@ -235,7 +235,7 @@ mod tests {
 
     fn question(message: &[u8]) -> Question {
         match read_question(message) {
-            Received::Question(question) => question,
+            QuestionOutcome::Question(question) => question,
             other => panic!("{other:?}"),
         }
     }
@@ -288,9 +288,9 @@ mod tests {
     fn a_malformed_question_is_answered_with_an_error_or_not_at_all() {
         let good = query(7, "a.example.com", kind::A);
         let code = |message: &[u8]| match read_question(message) {
-            Received::Error(answer) => Some(answer[3] & 0xf),
-            Received::Ignored => None,
-            Received::Question(question) => panic!("{question:?}"),
+            QuestionOutcome::Error(answer) => Some(answer[3] & 0xf),
+            QuestionOutcome::Ignored => None,
+            QuestionOutcome::Question(question) => panic!("{question:?}"),
         };
         let with = |at: usize, byte: u8| {
             let mut message = good.clone();

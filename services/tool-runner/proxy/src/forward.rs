@@ -98,7 +98,7 @@ async fn exchange(
     request: JudgedRequest,
     meter: &Meter,
 ) -> Option<(TcpStream, TcpStream, (Vec<u8>, Vec<u8>))> {
-    let io = TokioIo::new(Metered { stream: host, meter: meter.clone() });
+    let io = TokioIo::new(MeteredStream { stream: host, meter: meter.clone() });
     let mut builder = client::Builder::new();
     builder.max_buf_size(BUFFER).max_headers(MAX_RESPONSE_HEADERS);
     let (sender, connection) = builder.handshake(io).await.ok()?;
@@ -118,18 +118,18 @@ async fn exchange(
             }
         })
     };
-    let replayed = TokioIo::new(Replayed { bytes: inbound.bytes, at: 0, stream: inbound.stream });
+    let replayed = TokioIo::new(ReplayedStream { bytes: inbound.bytes, at: 0, stream: inbound.stream });
     let mut builder = server::Builder::new();
     // One request for each connection: what follows it is never read as another one.
     builder.keep_alive(false).half_close(true).auto_date_header(false).header_read_timeout(None);
-    builder.max_headers(meter.grant.budget.headers).max_buf_size(meter.grant.budget.header_bytes + BUFFER);
+    builder.max_headers(meter.network.budget.headers).max_buf_size(meter.network.budget.header_bytes + BUFFER);
     let _ = builder.serve_connection(replayed, service).with_upgrades().await;
     let (client, host) = upgrade.lock().unwrap_or_else(PoisonError::into_inner).take()?;
     let (client, host) = tokio::try_join!(client, host).ok()?;
     drop(driver);
-    let client = client.downcast::<TokioIo<Replayed>>().ok()?;
-    let host = host.downcast::<TokioIo<Metered>>().ok()?;
-    let Replayed { bytes, at, stream } = client.io.into_inner();
+    let client = client.downcast::<TokioIo<ReplayedStream>>().ok()?;
+    let host = host.downcast::<TokioIo<MeteredStream>>().ok()?;
+    let ReplayedStream { bytes, at, stream } = client.io.into_inner();
     let to_host = [&client.read_buf, bytes.get(at..).unwrap_or_default()].concat();
     Some((stream, host.io.into_inner().stream, (to_host, host.read_buf.to_vec())))
 }
@@ -254,13 +254,13 @@ impl<T> Drop for AbortOnDrop<T> {
 }
 
 /// A connection whose first bytes were read already.
-struct Replayed {
+struct ReplayedStream {
     bytes: Vec<u8>,
     at: usize,
     stream: TcpStream,
 }
 
-impl AsyncRead for Replayed {
+impl AsyncRead for ReplayedStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let rest = this.bytes.get(this.at..).unwrap_or_default();
@@ -276,7 +276,7 @@ impl AsyncRead for Replayed {
     }
 }
 
-impl AsyncWrite for Replayed {
+impl AsyncWrite for ReplayedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -291,12 +291,12 @@ impl AsyncWrite for Replayed {
 }
 
 /// The connection to the host, whose bytes are counted.
-struct Metered {
+struct MeteredStream {
     stream: TcpStream,
     meter: Meter,
 }
 
-impl AsyncRead for Metered {
+impl AsyncRead for MeteredStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
@@ -304,7 +304,7 @@ impl AsyncRead for Metered {
     }
 }
 
-impl AsyncWrite for Metered {
+impl AsyncWrite for MeteredStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
         Poll::Ready(self.meter.count(Direction::Sent, written).map(|()| written))

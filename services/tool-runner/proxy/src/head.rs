@@ -42,7 +42,7 @@ pub struct HeadProblem {
 
 /// The state of a head that arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Arrival {
+pub enum HeadState {
     /// More bytes are needed.
     Incomplete,
     /// It is complete with this many bytes.
@@ -56,17 +56,17 @@ fn bad(message: impl Into<String>) -> HeadProblem {
 }
 
 /// Looks for the end of a head; `from` is the number of bytes that were looked at before.
-pub fn arrival(bytes: &[u8], from: usize, limit: usize) -> Arrival {
+pub fn head_state(bytes: &[u8], from: usize, limit: usize) -> HeadState {
     if bytes.first().is_some_and(|byte| !byte.is_ascii_uppercase()) {
-        return Arrival::Problem(bad("the first bytes are not a request of HTTP/1.1"));
+        return HeadState::Problem(bad("the first bytes are not a request of HTTP/1.1"));
     }
     for (at, byte) in bytes.iter().enumerate().skip(from) {
         match byte {
-            0 => return Arrival::Problem(bad("the head of the request has a NUL byte")),
+            0 => return HeadState::Problem(bad("the head of the request has a NUL byte")),
             b'\n' if at == 0 || bytes.get(at - 1) != Some(&b'\r') => {
-                return Arrival::Problem(bad("a line of the head ends with LF alone: end it with CR LF"));
+                return HeadState::Problem(bad("a line of the head ends with LF alone: end it with CR LF"));
             }
-            b'\n' if at >= 3 && bytes.get(at - 3..at) == Some(b"\r\n\r") => return Arrival::Complete(at + 1),
+            b'\n' if at >= 3 && bytes.get(at - 3..at) == Some(b"\r\n\r") => return HeadState::Complete(at + 1),
             _ => {}
         }
         if at >= limit {
@@ -74,13 +74,13 @@ pub fn arrival(bytes: &[u8], from: usize, limit: usize) -> Arrival {
         }
     }
     if bytes.len() > limit {
-        return Arrival::Problem(HeadProblem {
+        return HeadState::Problem(HeadProblem {
             status: 431,
             message: format!("the head of the request is longer than {limit} bytes"),
             host: None,
         });
     }
-    Arrival::Incomplete
+    HeadState::Incomplete
 }
 
 /// Reads a complete head, with its empty line. `max_headers` is the most headers.
@@ -123,7 +123,7 @@ pub fn read_head(bytes: &[u8], max_headers: usize) -> Result<Head, HeadProblem> 
     Ok(Head { method, target, host, is_web_socket })
 }
 
-/// The lines of a text with CR LF between them. [`arrival`] has refused every other LF.
+/// The lines of a text with CR LF between them. [`head_state`] has refused every other LF.
 struct Lines<'a>(Option<&'a [u8]>);
 
 impl<'a> Iterator for Lines<'a> {

@@ -180,8 +180,10 @@ mod tests {
         };
         let server = datagrams.local_addr().unwrap();
         let answer = |message: &[u8], address| match dns::read_question(message) {
-            dns::Received::Question(question) if question.kind == kind::A => dns::answer(&question, 0, address, 1),
-            dns::Received::Question(question) => dns::answer(&question, 0, None, 1),
+            dns::QuestionOutcome::Question(question) if question.kind == kind::A => {
+                dns::answer(&question, 0, address, 1)
+            }
+            dns::QuestionOutcome::Question(question) => dns::answer(&question, 0, None, 1),
             other => panic!("{other:?}"),
         };
         let udp = async {

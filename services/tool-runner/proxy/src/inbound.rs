@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::{
     budget::Budget,
-    head::{Arrival, Head, HeadProblem, arrival, read_head},
+    head::{Head, HeadProblem, HeadState, head_state, read_head},
     hello::{Hello, HelloProblem, read_client_hello},
     reach::Denial,
     splice::write_all,
@@ -35,7 +35,7 @@ pub(crate) struct Inbound {
 }
 
 /// The outcome of waiting for the first bytes.
-pub(crate) enum First<T> {
+pub(crate) enum FirstMessage<T> {
     /// They are there.
     Complete(T),
     /// They cannot become what is waited for.
@@ -71,30 +71,30 @@ impl Inbound {
     }
 
     /// Reads the head of a request. Its bytes stay.
-    pub(crate) async fn head(&mut self, budget: &Budget) -> First<(Head, usize)> {
+    pub(crate) async fn head(&mut self, budget: &Budget) -> FirstMessage<(Head, usize)> {
         let read = async {
             let mut from = 0;
             loop {
-                match arrival(&self.bytes, from, budget.header_bytes) {
-                    Arrival::Complete(length) => {
+                match head_state(&self.bytes, from, budget.header_bytes) {
+                    HeadState::Complete(length) => {
                         let head = self.bytes.get(..length).unwrap_or_default();
                         return match read_head(head, budget.headers) {
-                            Ok(head) => First::Complete((head, length)),
-                            Err(problem) => First::Problem(problem),
+                            Ok(head) => FirstMessage::Complete((head, length)),
+                            Err(problem) => FirstMessage::Problem(problem),
                         };
                     }
-                    Arrival::Problem(problem) => return First::Problem(problem),
-                    Arrival::Incomplete => {}
+                    HeadState::Problem(problem) => return FirstMessage::Problem(problem),
+                    HeadState::Incomplete => {}
                 }
                 from = self.bytes.len();
                 if !self.read_more().await.unwrap_or(false) {
-                    return First::Closed;
+                    return FirstMessage::Closed;
                 }
             }
         };
         timeout(budget.head_time, read).await.unwrap_or_else(|_| {
             let message = format!("the head of the request was not complete in {:?}", budget.head_time);
-            First::Problem(HeadProblem { status: 408, message, host: None })
+            FirstMessage::Problem(HeadProblem { status: 408, message, host: None })
         })
     }
 

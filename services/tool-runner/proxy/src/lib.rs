@@ -19,13 +19,13 @@
 
 mod access;
 mod budget;
+mod call_network;
 mod client;
 mod confinement;
 mod dns;
 mod error;
 mod filter;
 mod forward;
-mod grant;
 mod head;
 mod hello;
 mod host_upstream;
@@ -50,7 +50,7 @@ pub use access::{Access, CommandSockets};
 pub use budget::Budget;
 pub use client::{OpenAccess, ServiceUser};
 pub use error::ProxyError;
-pub use head::{Arrival, Head, HeadProblem, Target, arrival, read_head};
+pub use head::{Head, HeadProblem, HeadState, Target, head_state, read_head};
 pub use hello::{Hello, HelloProblem, read_client_hello};
 pub use host_upstream::HostUpstream;
 pub use proxy::Proxy;

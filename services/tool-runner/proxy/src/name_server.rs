@@ -10,8 +10,8 @@ use tokio::{
 };
 
 use crate::{
-    dns::{self, Question, Received, code, kind},
-    grant::Grant,
+    call_network::CallNetwork,
+    dns::{self, Question, QuestionOutcome, code, kind},
 };
 
 /// How long an address is valid, in seconds: for all of the call, but no one has to know.
@@ -30,35 +30,35 @@ struct Verdict {
 }
 
 /// The answer to a message. `None`: it gets none.
-pub(crate) fn answer(grant: &Grant, message: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn answer(network: &CallNetwork, message: &[u8]) -> Option<Vec<u8>> {
     if message.len() > MAX_QUESTION {
-        grant.log.question("", false, "the question is too long");
+        network.log.question("", false, "the question is too long");
         return None;
     }
     match dns::read_question(message) {
-        Received::Question(question) => {
-            let Verdict { code, address, is_allowed, rule } = judge(grant, &question);
-            grant.log.question(&question.name, is_allowed, &rule);
+        QuestionOutcome::Question(question) => {
+            let Verdict { code, address, is_allowed, rule } = judge(network, &question);
+            network.log.question(&question.name, is_allowed, &rule);
             Some(dns::answer(&question, code, address, SECONDS))
         }
-        Received::Error(answer) => {
-            grant.log.question("", false, "the question is malformed");
+        QuestionOutcome::Error(answer) => {
+            network.log.question("", false, "the question is malformed");
             Some(answer)
         }
-        Received::Ignored => None,
+        QuestionOutcome::Ignored => None,
     }
 }
 
-fn judge(grant: &Grant, question: &Question) -> Verdict {
+fn judge(network: &CallNetwork, question: &Question) -> Verdict {
     let refused = |code, rule| Verdict { code, address: None, is_allowed: false, rule };
     let host = match Host::parse(&question.name) {
         Ok(host) => host,
         Err(problem) => return refused(code::NO_NAME, format!("the name {problem}")),
     };
-    let Some(rule) = grant.profile.rules.iter().find(|rule| rule.host.matches(&host)) else {
+    let Some(rule) = network.profile.rules.iter().find(|rule| rule.host.matches(&host)) else {
         // The port is not known: the one that is most likely is named.
         let asked = AccessRequest { host: &host, port: 443, traffic: Traffic::Nothing };
-        let message = match grant.profile.decide(asked) {
+        let message = match network.profile.decide(asked) {
             belay_network::AccessDecision::Refused(refusal) => refusal.to_string(),
             belay_network::AccessDecision::Allowed(rule) => rule.to_string(),
         };
@@ -66,11 +66,11 @@ fn judge(grant: &Grant, question: &Question) -> Verdict {
     };
     let allowed = |address| Verdict { code: code::NO_ERROR, address, is_allowed: true, rule: rule.to_string() };
     match question.kind {
-        kind::A => match grant.address_of(&host) {
+        kind::A => match network.address_of(&host) {
             Some(address) => allowed(Some(address)),
             None => refused(
                 code::SERVER_FAILURE,
-                format!("the command has asked for {} names, which is the limit", grant.budget.names),
+                format!("the command has asked for {} names, which is the limit", network.budget.names),
             ),
         },
         // There is none, and clients that ask for an address ask for these as well.
@@ -83,7 +83,7 @@ fn judge(grant: &Grant, question: &Question) -> Verdict {
 }
 
 /// Answers questions over UDP.
-pub(crate) async fn serve_datagrams(grant: Arc<Grant>, socket: UdpSocket) {
+pub(crate) async fn serve_datagrams(network: Arc<CallNetwork>, socket: UdpSocket) {
     let mut buffer = vec![0; MAX_QUESTION + 1];
     loop {
         // Errors are those of answers that were sent before.
@@ -91,7 +91,7 @@ pub(crate) async fn serve_datagrams(grant: Arc<Grant>, socket: UdpSocket) {
             tokio::task::yield_now().await;
             continue;
         };
-        if let Some(answer) = answer(&grant, buffer.get(..length).unwrap_or_default()) {
+        if let Some(answer) = answer(&network, buffer.get(..length).unwrap_or_default()) {
             let _ = socket.send_to(&answer, client).await;
         }
         tokio::task::coop::consume_budget().await;
@@ -99,9 +99,9 @@ pub(crate) async fn serve_datagrams(grant: Arc<Grant>, socket: UdpSocket) {
 }
 
 /// Answers questions over one connection.
-pub(crate) async fn serve_connection(grant: Arc<Grant>, mut stream: TcpStream) {
+pub(crate) async fn serve_connection(network: Arc<CallNetwork>, mut stream: TcpStream) {
     for _ in 0..MAX_QUESTIONS {
-        match timeout(grant.budget.head_time, exchange(&grant, &mut stream)).await {
+        match timeout(network.budget.head_time, exchange(&network, &mut stream)).await {
             Ok(Ok(true)) => {}
             _ => return,
         }
@@ -109,15 +109,15 @@ pub(crate) async fn serve_connection(grant: Arc<Grant>, mut stream: TcpStream) {
 }
 
 /// One question and its answer. `false`: it gets none.
-async fn exchange(grant: &Grant, stream: &mut TcpStream) -> io::Result<bool> {
+async fn exchange(network: &CallNetwork, stream: &mut TcpStream) -> io::Result<bool> {
     let length = usize::from(stream.read_u16().await?);
     if length > MAX_QUESTION {
-        grant.log.question("", false, "the question is too long");
+        network.log.question("", false, "the question is too long");
         return Ok(false);
     }
     let mut message = vec![0; length];
     stream.read_exact(&mut message).await?;
-    let Some(answer) = answer(grant, &message) else { return Ok(false) };
+    let Some(answer) = answer(network, &message) else { return Ok(false) };
     let length = u16::try_from(answer.len()).map_err(io::Error::other)?;
     stream.write_all(&[&length.to_be_bytes(), &answer[..]].concat()).await?;
     Ok(true)

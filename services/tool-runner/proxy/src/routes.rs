@@ -5,10 +5,10 @@ use std::{net::SocketAddr, sync::Arc};
 use tokio::{net::TcpStream, time::timeout};
 
 use crate::{
+    call_network::{CallNetwork, ReachedLimit},
     forward::JudgedRequest,
-    grant::{Exhausted, Grant},
     head::{HeadProblem, Target},
-    inbound::{First, Inbound, refusal},
+    inbound::{FirstMessage, Inbound, refusal},
     reach::Denial,
     report::Route,
     splice::{Meter, splice},
@@ -29,15 +29,15 @@ pub(crate) enum Entrance {
 }
 
 /// Refuses a connection beyond a bound, without waiting for anything.
-pub(crate) fn refuse_at_once(grant: &Grant, entrance: Entrance, stream: &TcpStream, exhausted: Exhausted) {
-    let message = grant.sentence(exhausted);
+pub(crate) fn refuse_at_once(network: &CallNetwork, entrance: Entrance, stream: &TcpStream, exhausted: ReachedLimit) {
+    let message = network.sentence(exhausted);
     let (route, port) = match entrance {
         Entrance::Proxy => (Route::Proxy, 0),
         Entrance::Port(port) => (Route::Address, port),
         Entrance::Service(address) => (Route::Service, address.port()),
         Entrance::NameServer => (Route::NameServer, 0),
     };
-    grant.log.refuse(route, "", port, &message);
+    network.log.refuse(route, "", port, &message);
     if entrance == Entrance::Proxy {
         let answer = refusal(&Denial { status: 503, message });
         // The buffer of a new connection has space for it; a client that is gone does not need it.
@@ -46,64 +46,64 @@ pub(crate) fn refuse_at_once(grant: &Grant, entrance: Entrance, stream: &TcpStre
 }
 
 /// Serves a connection to the HTTP proxy.
-pub(crate) async fn serve_proxy(grant: Arc<Grant>, stream: TcpStream) {
+pub(crate) async fn serve_proxy(network: Arc<CallNetwork>, stream: TcpStream) {
     let mut inbound = Inbound::new(stream);
-    let (head, length) = match inbound.head(&grant.budget).await {
-        First::Complete(complete) => complete,
-        First::Problem(HeadProblem { status, message, host }) => {
+    let (head, length) = match inbound.head(&network.budget).await {
+        FirstMessage::Complete(complete) => complete,
+        FirstMessage::Problem(HeadProblem { status, message, host }) => {
             let (host, port) = host.unwrap_or_default();
-            grant.log.refuse(Route::Proxy, &host, port, &message);
+            network.log.refuse(Route::Proxy, &host, port, &message);
             return inbound.refuse(&Denial { status, message }).await;
         }
-        First::Closed => return,
+        FirstMessage::Closed => return,
     };
     match head.target {
         Target::Tunnel(host, port) => {
             inbound.bytes.drain(..length);
-            Tunnel { grant, inbound, host, port, route: Route::Proxy }.run().await;
+            Tunnel { network, inbound, host, port, route: Route::Proxy }.run().await;
         }
         Target::Absolute(host, port, path) => {
             let request = JudgedRequest { method: head.method, host, port, path, is_web_socket: head.is_web_socket };
-            pass_request(&grant, inbound, request, Route::Proxy).await;
+            pass_request(&network, inbound, request, Route::Proxy).await;
         }
         Target::Path(_) => {
             let message = "this is an HTTP proxy: ask for `http://host/path`, or use CONNECT".to_owned();
-            grant.log.refuse(Route::Proxy, "", 0, &message);
+            network.log.refuse(Route::Proxy, "", 0, &message);
             inbound.refuse(&Denial { status: 400, message }).await;
         }
     }
 }
 
 /// Serves a connection to a port of the profile, whose host is that of its local address.
-pub(crate) async fn serve_port(grant: Arc<Grant>, port: u16, stream: TcpStream) {
+pub(crate) async fn serve_port(network: Arc<CallNetwork>, port: u16, stream: TcpStream) {
     let Ok(local) = stream.local_addr() else { return };
     // A service on a port of the profile has no socket of its own.
     let asked = SocketAddr::new(local.ip().to_canonical(), port);
-    if grant.profile.host_services.iter().any(|(service, _)| *service == asked) {
-        return serve_service(grant, asked, stream).await;
+    if network.profile.host_services.iter().any(|(service, _)| *service == asked) {
+        return serve_service(network, asked, stream).await;
     }
-    let Some(host) = grant.host_at(local.ip().to_canonical()) else {
+    let Some(host) = network.host_at(local.ip().to_canonical()) else {
         let message = format!("{} stands for no host: the name server gives addresses for names", local.ip());
-        grant.log.refuse(Route::Address, &local.ip().to_string(), port, &message);
+        network.log.refuse(Route::Address, &local.ip().to_string(), port, &message);
         return;
     };
-    Tunnel { grant, inbound: Inbound::new(stream), host, port, route: Route::Address }.run().await;
+    Tunnel { network, inbound: Inbound::new(stream), host, port, route: Route::Address }.run().await;
 }
 
 /// Serves a connection to a service of this machine.
-pub(crate) async fn serve_service(grant: Arc<Grant>, address: SocketAddr, stream: TcpStream) {
+pub(crate) async fn serve_service(network: Arc<CallNetwork>, address: SocketAddr, stream: TcpStream) {
     let host = address.ip().to_string();
-    let dialled = timeout(grant.budget.connect_time, grant.upstream.dial(address)).await;
+    let dialled = timeout(network.budget.connect_time, network.upstream.dial(address)).await;
     let service = match dialled {
         Ok(Ok(service)) => service,
         failed => {
             let why = failed.err().map_or("it refused the connection", |_| "it did not answer in time");
             let message = format!("this machine's {address} cannot be reached: {why}");
-            return grant.log.refuse(Route::Service, &host, address.port(), &message);
+            return network.log.refuse(Route::Service, &host, address.port(), &message);
         }
     };
-    let entry = grant.log.open(Route::Service, &host, address.port(), &format!("this machine's {address}"));
-    let meter = Meter { grant, counters: Arc::clone(&entry.counters) };
+    let entry = network.log.open(Route::Service, &host, address.port(), &format!("this machine's {address}"));
+    let meter = Meter { network, counters: Arc::clone(&entry.counters) };
     // How it ends is recorded by the counters.
     let _ = splice(&stream, &service, Vec::new(), Vec::new(), &meter).await;
 }

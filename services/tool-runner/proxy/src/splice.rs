@@ -12,7 +12,7 @@ use tokio::{
     time::{Duration, sleep_until},
 };
 
-use crate::{grant::Grant, log::Counters};
+use crate::{call_network::CallNetwork, log::Counters};
 
 /// The bytes that are read at a time, which is also the most that wait in one direction.
 const BUFFER: usize = 64 << 10;
@@ -31,7 +31,7 @@ pub(crate) enum Direction {
 /// Counts what passes through one connection.
 #[derive(Clone)]
 pub(crate) struct Meter {
-    pub(crate) grant: Arc<Grant>,
+    pub(crate) network: Arc<CallNetwork>,
     pub(crate) counters: Arc<Counters>,
 }
 
@@ -43,15 +43,15 @@ impl Meter {
             Direction::Received => &self.counters.received,
         };
         counter.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.counters.active.store(self.grant.log.milliseconds(), Ordering::Relaxed);
-        if self.grant.spend(bytes) { Ok(()) } else { Err(io::Error::other("the call has used all its bytes")) }
+        self.counters.active.store(self.network.log.milliseconds(), Ordering::Relaxed);
+        if self.network.spend(bytes) { Ok(()) } else { Err(io::Error::other("the call has used all its bytes")) }
     }
 
     /// Returns when nothing has passed for the budget's time.
     pub(crate) async fn idle(&self) {
         loop {
             let active = self.counters.active.load(Ordering::Relaxed);
-            let at = self.grant.log.begun() + Duration::from_millis(active) + self.grant.budget.idle_time;
+            let at = self.network.log.begun() + Duration::from_millis(active) + self.network.budget.idle_time;
             sleep_until(at).await;
             if self.counters.active.load(Ordering::Relaxed) == active {
                 return;

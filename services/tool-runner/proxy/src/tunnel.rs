@@ -6,11 +6,11 @@ use belay_network::{AccessDecision, AccessRequest, Host, Protocol, Refusal, Rule
 use tokio::net::TcpStream;
 
 use crate::{
+    call_network::CallNetwork,
     forward::{JudgedRequest, forward},
-    grant::Grant,
     head::{Head, HeadProblem, Target},
     hello::HelloProblem,
-    inbound::{First, Inbound},
+    inbound::{FirstMessage, Inbound},
     log::OpenEntry,
     reach::{Denial, reach},
     report::Route,
@@ -24,7 +24,7 @@ const TLS: u8 = 22;
 
 /// A connection to one host.
 pub(crate) struct Tunnel {
-    pub(crate) grant: Arc<Grant>,
+    pub(crate) network: Arc<CallNetwork>,
     pub(crate) inbound: Inbound,
     pub(crate) host: Host,
     pub(crate) port: u16,
@@ -33,12 +33,12 @@ pub(crate) struct Tunnel {
 
 /// Asks the profile, and returns the rule that allows it, or the refusal.
 pub(crate) fn decide<'a>(
-    grant: &'a Grant,
+    network: &'a CallNetwork,
     host: &Host,
     port: u16,
     traffic: Traffic<'_>,
 ) -> Result<&'a Rule, Box<Refusal>> {
-    match grant.profile.decide(AccessRequest { host, port, traffic }) {
+    match network.profile.decide(AccessRequest { host, port, traffic }) {
         AccessDecision::Allowed(rule) => Ok(rule),
         AccessDecision::Refused(refusal) => Err(Box::new(refusal)),
     }
@@ -46,12 +46,12 @@ pub(crate) fn decide<'a>(
 
 impl Tunnel {
     fn decide(&self, traffic: Traffic<'_>) -> Result<&Rule, Box<Refusal>> {
-        decide(&self.grant, &self.host, self.port, traffic)
+        decide(&self.network, &self.host, self.port, traffic)
     }
 
     /// Whether requests in clear text may pass under some rule.
     fn may_be_http(&self) -> bool {
-        self.grant.profile.rules.iter().any(|rule| {
+        self.network.profile.rules.iter().any(|rule| {
             rule.protocol == Protocol::Http
                 && rule.host.matches(&self.host)
                 && rule.ports.iter().any(|ports| ports.contains(self.port))
@@ -59,11 +59,11 @@ impl Tunnel {
     }
 
     fn record_refusal(&self, message: &str) {
-        self.grant.log.refuse(self.route, self.host.as_str(), self.port, message);
+        self.network.log.refuse(self.route, self.host.as_str(), self.port, message);
     }
 
     fn open(&self, rule: &Rule) -> OpenEntry {
-        self.grant.log.open(self.route, self.host.as_str(), self.port, &rule.to_string())
+        self.network.log.open(self.route, self.host.as_str(), self.port, &rule.to_string())
     }
 
     /// Refuses in the way of the route: a client of the proxy reads an answer, others read the end.
@@ -103,7 +103,7 @@ impl Tunnel {
 
     /// Anything may be spoken, and the host may speak first.
     async fn run_raw(self, rule: &Rule) {
-        let host = match reach(&self.grant, &self.host, self.port, rule).await {
+        let host = match reach(&self.network, &self.host, self.port, rule).await {
             Ok(host) => host,
             Err(denial) => return self.refuse(denial).await,
         };
@@ -115,7 +115,7 @@ impl Tunnel {
 
     /// Only TLS with the name of the host may be spoken. The host is reached first, so that a client of the proxy learns when it cannot be.
     async fn run_tls(mut self, rule: &Rule) {
-        let host = match reach(&self.grant, &self.host, self.port, rule).await {
+        let host = match reach(&self.network, &self.host, self.port, rule).await {
             Ok(host) => host,
             Err(denial) => return self.refuse(denial).await,
         };
@@ -139,10 +139,10 @@ impl Tunnel {
         if !self.greet().await {
             return;
         }
-        match (self.inbound.first_byte(&self.grant.budget).await, tls) {
+        match (self.inbound.first_byte(&self.network.budget).await, tls) {
             (None, _) => {}
             (Some(TLS), Some(rule)) => match self.judge_hello().await {
-                Some(Ok(())) => match reach(&self.grant, &self.host, self.port, rule).await {
+                Some(Ok(())) => match reach(&self.network, &self.host, self.port, rule).await {
                     Ok(host) => {
                         let entry = self.open(rule);
                         self.pass(host, &entry).await;
@@ -166,14 +166,14 @@ impl Tunnel {
 
     /// Reads the ClientHello, whose server name has to be that of the host. `None`: the client is gone.
     async fn judge_hello(&mut self) -> Option<Result<(), String>> {
-        let Self { inbound, grant, host, port, .. } = self;
-        Some(match inbound.client_hello(&grant.budget).await? {
+        let Self { inbound, network, host, port, .. } = self;
+        Some(match inbound.client_hello(&network.budget).await? {
             Ok(name) if name == *host => Ok(()),
             Ok(name) => {
                 Err(format!("{host}:{port} was asked for, but the TLS client names {name}: both have to be the same"))
             }
             Err(problem @ HelloProblem::NotTls) => {
-                let refusal = decide(grant, host, *port, Traffic::Other).err();
+                let refusal = decide(network, host, *port, Traffic::Other).err();
                 let rule = refusal.map(|refusal| refusal.to_string()).unwrap_or_default();
                 Err(format!("{problem}: {rule}"))
             }
@@ -191,31 +191,31 @@ impl Tunnel {
 
     /// One request in clear text.
     async fn run_request(mut self) {
-        let head = match self.inbound.head(&self.grant.budget).await {
-            First::Complete((head, _)) => head,
-            First::Problem(HeadProblem { status, message, .. }) => {
+        let head = match self.inbound.head(&self.network.budget).await {
+            FirstMessage::Complete((head, _)) => head,
+            FirstMessage::Problem(HeadProblem { status, message, .. }) => {
                 self.record_refusal(&message);
                 return self.inbound.refuse(&Denial { status, message }).await;
             }
-            First::Closed => return,
+            FirstMessage::Closed => return,
         };
-        let Self { grant, inbound, host, port, route } = self;
+        let Self { network, inbound, host, port, route } = self;
         match self::path(&head, &host, port) {
             Ok(path) => {
                 let request =
                     JudgedRequest { method: head.method, host, port, path, is_web_socket: head.is_web_socket };
-                pass_request(&grant, inbound, request, route).await;
+                pass_request(&network, inbound, request, route).await;
             }
             Err(message) => {
-                grant.log.refuse(route, host.as_str(), port, &message);
+                network.log.refuse(route, host.as_str(), port, &message);
                 inbound.refuse(&Denial { status: 403, message }).await;
             }
         }
     }
 
     async fn pass(self, host: TcpStream, entry: &OpenEntry) {
-        let Self { grant, inbound, .. } = self;
-        let meter = Meter { grant, counters: Arc::clone(&entry.counters) };
+        let Self { network, inbound, .. } = self;
+        let meter = Meter { network, counters: Arc::clone(&entry.counters) };
         // How it ends is recorded by the counters.
         let _ = splice(&inbound.stream, &host, inbound.bytes, Vec::new(), &meter).await;
     }
@@ -242,17 +242,17 @@ fn path(head: &Head, host: &Host, port: u16) -> Result<String, String> {
 }
 
 /// Judges a request, and passes it on.
-pub(crate) async fn pass_request(grant: &Arc<Grant>, inbound: Inbound, request: JudgedRequest, route: Route) {
+pub(crate) async fn pass_request(network: &Arc<CallNetwork>, inbound: Inbound, request: JudgedRequest, route: Route) {
     let JudgedRequest { method, host, port, path, .. } = &request;
     let path = path.split('?').next().unwrap_or(path);
-    let reached = match decide(grant, host, *port, Traffic::Request { method, path }) {
-        Ok(rule) => reach(grant, host, *port, rule).await.map(|stream| (stream, rule)),
+    let reached = match decide(network, host, *port, Traffic::Request { method, path }) {
+        Ok(rule) => reach(network, host, *port, rule).await.map(|stream| (stream, rule)),
         Err(refusal) => Err(Denial { status: 403, message: refusal.to_string() }),
     };
     match reached {
         Ok((stream, rule)) => {
-            let entry = grant.log.open(route, host.as_str(), *port, &rule.to_string());
-            let meter = Meter { grant: Arc::clone(grant), counters: Arc::clone(&entry.counters) };
+            let entry = network.log.open(route, host.as_str(), *port, &rule.to_string());
+            let meter = Meter { network: Arc::clone(network), counters: Arc::clone(&entry.counters) };
             let lingering = forward(inbound, stream, request, &meter).await;
             drop(entry);
             if let Some(lingering) = lingering {
@@ -260,7 +260,7 @@ pub(crate) async fn pass_request(grant: &Arc<Grant>, inbound: Inbound, request: 
             }
         }
         Err(denial) => {
-            grant.log.refuse(route, host.as_str(), *port, &denial.message);
+            network.log.refuse(route, host.as_str(), *port, &denial.message);
             inbound.refuse(&denial).await;
         }
     }

@@ -55,7 +55,8 @@ impl RunTerminal {
     #[must_use]
     pub fn with(self, settings: Arc<CommandSettings>) -> Self {
         let asking = Arc::new(Semaphore::new(settings.asking_calls()));
-        Self { settings, asking, ..self }
+        let proxy = Arc::new(ProxyHolder::new(&settings.sandbox()));
+        Self { settings, asking, proxy, ..self }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The parsers under any bytes.
 
 use belay_network::Host;
-use belay_proxy::{Arrival, Hello, Target, arrival, read_client_hello, read_head};
+use belay_proxy::{HeadState, Hello, Target, head_state, read_client_hello, read_head};
 use proptest::prelude::*;
 
 use crate::hello::{message, records, server_name};
@@ -43,7 +43,7 @@ proptest! {
 
     #[test]
     fn no_bytes_make_the_head_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let _ = arrival(&bytes, 0, 200);
+        let _ = head_state(&bytes, 0, 200);
         let _ = read_head(&bytes, 10);
         let _ = read_head(&[&b"GET "[..], &bytes, b"\r\n\r\n"].concat(), 10);
     }
@@ -86,8 +86,8 @@ proptest! {
         let (mut from, mut arrived) = (0, 0);
         for piece in pieces {
             arrived = (arrived + piece).min(text.len());
-            let expected = if arrived >= end { Arrival::Complete(end) } else { Arrival::Incomplete };
-            prop_assert_eq!(arrival(&text[..arrived], from, 1000), expected);
+            let expected = if arrived >= end { HeadState::Complete(end) } else { HeadState::Incomplete };
+            prop_assert_eq!(head_state(&text[..arrived], from, 1000), expected);
             if arrived >= end {
                 break;
             }

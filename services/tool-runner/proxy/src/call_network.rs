@@ -1,4 +1,4 @@
-//! The grant of one call: its profile, its bounds, and what it has used of them.
+//! The network of one call: its profile, its bounds, and what it has used of them.
 
 use std::{
     collections::HashMap,
@@ -18,8 +18,8 @@ const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 78, 0, 1);
 /// The number of addresses that there are to give.
 const ADDRESSES: usize = (1 << 17) - 2;
 
-/// The grant of one call.
-pub(crate) struct Grant {
+/// The network of one call.
+pub(crate) struct CallNetwork {
     pub(crate) profile: Profile,
     pub(crate) budget: Budget,
     pub(crate) upstream: Arc<dyn Upstream>,
@@ -39,17 +39,17 @@ struct Names {
 }
 
 /// A place among the open connections, free again when this is dropped.
-pub(crate) struct OpenPlace(Arc<Grant>);
+pub(crate) struct OpenPlace(Arc<CallNetwork>);
 
 /// The bound that stands in the way of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exhausted {
+pub(crate) enum ReachedLimit {
     Open,
     Total,
     Bytes,
 }
 
-impl Grant {
+impl CallNetwork {
     pub(crate) fn new(
         profile: Profile,
         budget: Budget,
@@ -94,17 +94,17 @@ impl Grant {
     }
 
     /// Takes a place among the open connections.
-    pub(crate) fn take_place(self: &Arc<Self>) -> Result<OpenPlace, Exhausted> {
+    pub(crate) fn take_place(self: &Arc<Self>) -> Result<OpenPlace, ReachedLimit> {
         if self.bytes.load(Ordering::Relaxed) >= self.budget.bytes {
-            return Err(Exhausted::Bytes);
+            return Err(ReachedLimit::Bytes);
         }
         let open = self.open.fetch_add(1, Ordering::Relaxed);
         let place = OpenPlace(Arc::clone(self));
         if open >= self.budget.open_connections {
-            return Err(Exhausted::Open);
+            return Err(ReachedLimit::Open);
         }
         if self.connections.fetch_add(1, Ordering::Relaxed) >= self.budget.connections {
-            return Err(Exhausted::Total);
+            return Err(ReachedLimit::Total);
         }
         Ok(place)
     }
@@ -120,14 +120,14 @@ impl Grant {
     }
 
     /// The sentence with which a connection beyond a bound is refused.
-    pub(crate) fn sentence(&self, exhausted: Exhausted) -> String {
+    pub(crate) fn sentence(&self, exhausted: ReachedLimit) -> String {
         let Budget { bytes, connections, open_connections, .. } = &self.budget;
         match exhausted {
-            Exhausted::Open => {
+            ReachedLimit::Open => {
                 format!("the command has {open_connections} open connections, which is the limit: close some first")
             }
-            Exhausted::Total => format!("the command has made {connections} connections, which is the limit"),
-            Exhausted::Bytes => format!("the command has sent and received {bytes} bytes, which is the limit"),
+            ReachedLimit::Total => format!("the command has made {connections} connections, which is the limit"),
+            ReachedLimit::Bytes => format!("the command has sent and received {bytes} bytes, which is the limit"),
         }
     }
 }
