@@ -360,12 +360,14 @@ fn changed(receipt: Option<&Receipt>) -> String {
 fn network(receipt: Option<&Receipt>) -> String {
     const MAX_NAMED: usize = 3;
     let Some(network) = receipt.and_then(|receipt| receipt.network.as_ref()) else { return String::new() };
-    let is_connection =
-        |connection: &&NetworkConnection| connection.is_allowed && connection.route() != Route::NameServer;
+    let is_connection = |connection: &&NetworkConnection| {
+        connection.is_allowed && connection.failure.is_empty() && connection.route() != Route::NameServer
+    };
     let allowed = network.connections.iter().filter(is_connection).count();
     let mut refused: Vec<String> = Vec::new();
     for connection in network.connections.iter().filter(|connection| !connection.is_allowed) {
         let host = match connection.port {
+            0 if connection.host.is_empty() => "no host".to_owned(),
             0 => clean(&connection.host),
             port => format!("{}:{port}", clean(&connection.host)),
         };
@@ -385,9 +387,18 @@ fn network(receipt: Option<&Receipt>) -> String {
         }
         _ => String::new(),
     };
-    let lost = if network.is_lost { "; the connection to the network proxy was lost" } else { "" };
+    let failed = match network.connections.iter().filter(|connection| !connection.failure.is_empty()).count() {
+        0 => String::new(),
+        failed => format!(", {failed} not reached"),
+    };
+    if network.is_lost {
+        let profile = clean(&network.profile);
+        return format!(
+            "; network {profile}: the connection to the proxy was lost, so that what it reached is not known"
+        );
+    }
     let connections = if allowed == 1 { "connection" } else { "connections" };
-    format!("; network {}: {allowed} {connections}{unlisted}{refused}{lost}", clean(&network.profile))
+    format!("; network {}: {allowed} {connections}{failed}{unlisted}{refused}", clean(&network.profile))
 }
 
 /// ` by person:ann`, for what a principal asked for.

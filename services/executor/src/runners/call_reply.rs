@@ -249,7 +249,7 @@ fn bounded(mut receipt: Receipt) -> Receipt {
     if let Some(network) = &mut receipt.network {
         let mut bytes = 0;
         let mut fits = |connection: &NetworkConnection| {
-            bytes += connection.host.len() + connection.rule.len();
+            bytes += connection.host.len() + connection.rule.len() + connection.failure.len();
             bytes <= MAX_CONNECTION_BYTES
         };
         let listed = network.connections.iter().take(MAX_CONNECTIONS).take_while(|listed| fits(listed)).count();

@@ -187,6 +187,7 @@ pub(crate) fn network_to(network: &NetworkUse) -> v1::NetworkUse {
         sent_bytes: amount(connection.sent),
         received_bytes: amount(connection.received),
         duration: Some(belay_proto::duration(connection.duration)),
+        failure: connection.failure.clone(),
     };
     v1::NetworkUse {
         profile: network.profile.clone(),
@@ -221,6 +222,7 @@ pub(crate) fn network_from(network: v1::NetworkUse) -> Result<NetworkUse, NotUnd
             sent: amount(connection.sent_bytes),
             received: amount(connection.received_bytes),
             duration: connection.duration.as_ref().and_then(belay_proto::to_duration).unwrap_or_default(),
+            failure: connection.failure,
         })
     };
     Ok(NetworkUse {

@@ -168,11 +168,12 @@ pub(crate) fn fits_network(rule: &Rule, profile: &str, hosts: &[String], meets: 
 /// Whether one of the globs has every host that a profile's pattern opens: for `*.example.com` a glob that happens to match this text is not enough, such as
 /// `?.example.com`.
 fn has_all_of(globs: &[String], host: &str) -> bool {
-    let matches = |entry: &String| {
-        entry.starts_with('*')
-            && glob(entry, Separator::Nothing).is_ok_and(|glob| glob.compile_matcher().is_match(host))
+    // Only `*` before plain text has whatever stands in its place.
+    let has = |entry: &String| {
+        let rest = entry.strip_prefix('*');
+        rest.is_some_and(|rest| !rest.contains(['*', '?', '[', ']', '{', '}', '\\']) && host.ends_with(rest))
     };
-    !host.starts_with('*') || globs.iter().any(matches)
+    !host.starts_with('*') || globs.iter().any(has)
 }
 
 /// Whether one of the globs may have a host that a profile's pattern opens: `db.example.com` is one that `*.example.com` opens. A glob that ends with a wildcard

@@ -41,10 +41,25 @@ struct Names {
 /// A place among the open connections, free again when this is dropped.
 pub(crate) struct OpenPlace(Arc<CallNetwork>);
 
+/// The connections of all calls of this process.
+static OPEN: AtomicU32 = AtomicU32::new(0);
+/// The maximum number of them: each has two descriptors, and a new call needs some as well.
+static MAX_OPEN: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// Bounds the connections of all calls of this process, which may have so many descriptors.
+pub(crate) fn bound_connections(descriptors: u64) {
+    let connections = descriptors.saturating_sub(RESERVED_DESCRIPTORS) / 2;
+    MAX_OPEN.store(u32::try_from(connections).unwrap_or(u32::MAX).max(1), Ordering::Relaxed);
+}
+
+/// The descriptors that connections leave free: for the sockets of some calls that begin, and for those of the process itself.
+const RESERVED_DESCRIPTORS: u64 = 256;
+
 /// The bound that stands in the way of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReachedLimit {
     Open,
+    Process,
     Total,
     Bytes,
 }
@@ -99,7 +114,11 @@ impl CallNetwork {
             return Err(ReachedLimit::Bytes);
         }
         let open = self.open.fetch_add(1, Ordering::Relaxed);
+        let open_in_process = OPEN.fetch_add(1, Ordering::Relaxed);
         let place = OpenPlace(Arc::clone(self));
+        if open_in_process >= MAX_OPEN.load(Ordering::Relaxed) {
+            return Err(ReachedLimit::Process);
+        }
         if open >= self.budget.open_connections {
             return Err(ReachedLimit::Open);
         }
@@ -126,6 +145,9 @@ impl CallNetwork {
             ReachedLimit::Open => {
                 format!("the command has {open_connections} open connections, which is the limit: close some first")
             }
+            ReachedLimit::Process => {
+                "the commands of this machine have as many open connections as the proxy may have: try again later, or raise the limit of open files of the tool runner".to_owned()
+            }
             ReachedLimit::Total => format!("the command has made {connections} connections, which is the limit"),
             ReachedLimit::Bytes => format!("the command has sent and received {bytes} bytes, which is the limit"),
         }
@@ -135,5 +157,6 @@ impl CallNetwork {
 impl Drop for OpenPlace {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
+        OPEN.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -12,7 +12,7 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc::{self, Receiver, Sender},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
     thread,
     time::Duration,
@@ -171,7 +171,12 @@ impl ProxyProcess {
         match access.replies.recv_timeout(REPLY_TIMEOUT) {
             Ok(Reply::Opened { .. }) => Ok(access),
             Ok(Reply::Refused { message, .. }) => Err(ProxyError::Refused { message }),
-            Ok(_) | Err(_) => Err(ProxyError::Lost),
+            Err(RecvTimeoutError::Timeout) => {
+                // One that does not answer is given up with everything that it has open, so that the next call starts another.
+                self.connection.end();
+                Err(ProxyError::NoReply { seconds: REPLY_TIMEOUT.as_secs() })
+            }
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => Err(ProxyError::Lost),
         }
     }
 }
@@ -258,7 +263,11 @@ impl OpenAccess {
         }
         match self.replies.recv_timeout(wait) {
             Ok(Reply::Closed { report, .. }) => report,
-            Ok(_) | Err(_) => lost,
+            Err(RecvTimeoutError::Timeout) => {
+                self.connection.end();
+                lost
+            }
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => lost,
         }
     }
 }

@@ -15,6 +15,7 @@ use rustix::{
     },
 };
 
+use crate::call_network::bound_connections;
 use crate::filter;
 
 /// The oldest ABI of Landlock that is accepted.
@@ -47,6 +48,7 @@ pub(crate) fn confine(uid: u32, gid: u32) -> io::Result<Vec<String>> {
 fn limits() -> io::Result<()> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     let maximum = getrlimit(Resource::Nofile).maximum;
+    bound_connections(maximum.unwrap_or(u64::MAX));
     Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
 }
 

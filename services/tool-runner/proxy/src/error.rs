@@ -46,7 +46,13 @@ pub enum ProxyError {
         /// The reason, as the process gives it.
         message: String,
     },
-    /// The process has ended, or does not answer: start another one.
-    #[error("the network proxy has ended: the runner has to start it again")]
+    /// The process does not answer, and is given up: start another one.
+    #[error("the network proxy did not answer in {seconds} s, and is replaced: make the call again")]
+    NoReply {
+        /// The time limit.
+        seconds: u64,
+    },
+    /// The process has ended: start another one.
+    #[error("the network proxy has ended, and is replaced: make the call again")]
     Lost,
 }

@@ -99,7 +99,19 @@ impl Log {
         let shown = host.chars().take(MAX_HOST).flat_map(|c| c.escape_debug()).collect();
         let (sent_bytes, received_bytes, duration) = (0, 0, Duration::ZERO);
         let (rule, started_after) = (rule.chars().take(MAX_RULE).collect(), self.begun.elapsed());
-        Connection { host: shown, port, route, is_allowed, rule, sent_bytes, received_bytes, started_after, duration }
+        let failure = String::new();
+        Connection {
+            host: shown,
+            port,
+            route,
+            is_allowed,
+            rule,
+            failure,
+            sent_bytes,
+            received_bytes,
+            started_after,
+            duration,
+        }
     }
 
     /// Records a refusal.
@@ -108,6 +120,13 @@ impl Log {
         let mut state = self.state();
         state.refusals += 1;
         self.add(&mut state, connection, Arc::default(), false);
+    }
+
+    /// Records that an allowed host was not reached.
+    pub(crate) fn fail(&self, route: Route, host: &str, port: u16, message: &str) {
+        let failure = message.chars().take(MAX_RULE).collect();
+        let connection = Connection { failure, ..self.connection(route, host, port, true, "") };
+        self.add(&mut self.state(), connection, Arc::default(), false);
     }
 
     /// Records a question to the name server.

@@ -114,7 +114,11 @@ fn sockets(
     services: Vec<std::net::SocketAddr>,
 ) -> io::Result<CommandSockets> {
     let mut fds = fds.into_iter();
-    let mut next = || fds.next().ok_or_else(|| io::Error::other("a socket is missing"));
+    let mut next = || {
+        fds.next().ok_or_else(|| io::Error::other(
+            "the proxy has no free descriptors for its sockets: raise the limit of open files of the tool runner, or close connections of other commands",
+        ))
+    };
     let proxy = TcpListener::from(next()?);
     let name_server = if has_name_server { Some((UdpSocket::from(next()?), TcpListener::from(next()?))) } else { None };
     let ports: io::Result<Vec<_>> =

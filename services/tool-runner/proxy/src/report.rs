@@ -34,6 +34,8 @@ pub struct Connection {
     pub route: Route,
     /// Whether it was allowed.
     pub is_allowed: bool,
+    /// The reason why an allowed host was not reached; empty for one that was, and for what was refused.
+    pub failure: String,
     /// The rule that allowed it, or the sentence with which it was refused.
     pub rule: String,
     /// The bytes that the command sent to the host.

@@ -99,7 +99,7 @@ pub(crate) async fn serve_service(network: Arc<CallNetwork>, address: SocketAddr
         failed => {
             let why = failed.err().map_or("it refused the connection", |_| "it did not answer in time");
             let message = format!("this machine's {address} cannot be reached: {why}");
-            return network.log.refuse(Route::Service, &host, address.port(), &message);
+            return network.log.fail(Route::Service, &host, address.port(), &message);
         }
     };
     let entry = network.log.open(Route::Service, &host, address.port(), &format!("this machine's {address}"));

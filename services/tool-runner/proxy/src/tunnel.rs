@@ -68,7 +68,10 @@ impl Tunnel {
 
     /// Refuses in the way of the route: a client of the proxy reads an answer, others read the end.
     async fn refuse(self, denial: Denial) {
-        self.record_refusal(&denial.message);
+        match denial.status {
+            500.. => self.network.log.fail(self.route, self.host.as_str(), self.port, &denial.message),
+            _ => self.record_refusal(&denial.message),
+        }
         if self.route == Route::Proxy {
             self.inbound.refuse(&denial).await;
         }

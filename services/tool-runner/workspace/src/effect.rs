@@ -28,7 +28,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum EffectError {
     /// A touched path was changed by someone else meanwhile.
-    #[error("changed by someone else during the call: {}; run it again on the current files", shown(paths))]
+    #[error("changed by someone else during the call: {}", shown(paths))]
     Conflict {
         /// The paths.
         paths: Vec<RelPath>,

@@ -183,6 +183,8 @@ pub struct NetworkConnection {
     pub received: u64,
     /// The time for which it was open.
     pub duration: Duration,
+    /// The reason why an allowed host was not reached; empty for one that was, and for what was refused.
+    pub failure: String,
 }
 
 /// The route by which a command asks for a host.

@@ -288,7 +288,7 @@ fn network_details(network: &NetworkUse) -> Value {
     let connections = network.connections.iter().map(|connection| {
         json!({
             "host": connection.host, "port": connection.port, "isAllowed": connection.is_allowed, "rule": connection.rule,
-            "sentBytes": connection.sent, "receivedBytes": connection.received,
+            "failure": connection.failure, "sentBytes": connection.sent, "receivedBytes": connection.received,
         })
     });
     json!({

@@ -99,6 +99,7 @@ fn events_come_back_as_they_were() {
                     sent: 12,
                     received: 34,
                     duration: Duration::from_millis(56),
+                    failure: "no answer".into(),
                 })
                 .into(),
             unlisted: 3,

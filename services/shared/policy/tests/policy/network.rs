@@ -61,6 +61,7 @@ fn hosts_are_compared_with_what_a_profile_opens() {
     for (hosts, opens, allowed) in [
         ("?.example.com", "*.example.com", false),
         ("[*].example.com", "*.example.com", false),
+        ("*[!a].example.com", "*.example.com", false),
         ("*.example.com", "*.example.com", true),
         ("*.example.com", "*.a.example.com", true),
         ("*", "*", true),

@@ -72,12 +72,14 @@ pub(super) fn sockets(profile: &Profile, made: NetworkSockets) -> Option<Command
 /// The account of a command's network, for its receipt. Where not everything has a place, what was reached comes before refusals and questions, of which a
 /// command can make any number.
 pub(super) fn account(profile: &Profile, report: &Report) -> v1::NetworkUse {
-    let is_reached = |connection: &Connection| connection.is_allowed && connection.route != Route::NameServer;
+    let is_reached = |connection: &Connection| {
+        connection.is_allowed && connection.failure.is_empty() && connection.route != Route::NameServer
+    };
     let (reached, others): (Vec<_>, Vec<_>) =
         report.connections.iter().enumerate().partition(|(_, connection)| is_reached(connection));
     let mut bytes = 0;
     let mut fits = |connection: &Connection| {
-        bytes += connection.host.len() + connection.rule.len();
+        bytes += connection.host.len() + connection.rule.len() + connection.failure.len();
         bytes <= MAX_CONNECTION_BYTES
     };
     let first = reached.into_iter().chain(others).take(MAX_CONNECTIONS);
@@ -109,6 +111,7 @@ fn connection(connection: &Connection) -> v1::NetworkConnection {
         sent_bytes: i64::try_from(connection.sent_bytes).unwrap_or(i64::MAX),
         received_bytes: i64::try_from(connection.received_bytes).unwrap_or(i64::MAX),
         duration: Some(belay_proto::duration(connection.duration)),
+        failure: connection.failure.clone(),
     }
 }
 
@@ -117,8 +120,13 @@ pub(super) fn refusal(report: &Report) -> Option<String> {
     let refused = report.connections.iter().find(|connection| !connection.is_allowed);
     match refused {
         Some(Connection { rule, .. }) => Some(format!("asked for a host that its network does not reach: {rule}")),
+        None if let Some(failed) = report.connections.iter().find(|connection| !connection.failure.is_empty()) => {
+            Some(format!("could not reach a host that its network has: {}", failed.failure))
+        }
         None if report.is_over_budget => Some("used up the traffic that one command may have".to_owned()),
-        None if report.is_lost => Some("lost its network, because the runner's proxy ended".to_owned()),
+        None if report.is_lost => {
+            Some("lost its network, because the connection to the runner's proxy was lost".to_owned())
+        }
         None => None,
     }
 }
@@ -168,6 +176,7 @@ mod tests {
             route: Route::Proxy,
             is_allowed,
             rule: rule.to_owned(),
+            failure: String::new(),
             sent_bytes: 1,
             received_bytes: 2,
             started_after: Duration::ZERO,

@@ -9,7 +9,7 @@ use std::{
 
 use belay_network::Profile;
 use belay_proto::v1::NetworkUse;
-use belay_proxy::{OpenAccess, Proxy};
+use belay_proxy::Proxy;
 use belay_sandbox::{KillHandle, Launcher, Outcome, Output as CommandOutput, ProcessEnd, RunningCommand};
 use belay_sqlite::{Lane, Threads};
 use futures::{TryFutureExt as _, future::OptionFuture};
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     CommandSettings, Enforcement, HeldView, Output, ToolFailure,
-    proxy::{self, ProxyHolder},
+    proxy::{CommandAccess, ProxyHolder},
     tools::files::stopped,
 };
 
@@ -107,7 +107,7 @@ pub(super) async fn run(
         // Set only here.
         let _ = enforced.set(layers.chain(of_proxy).chain(settings.kept_caches()).collect());
         // Until then its connections wait. If the network cannot be opened, it has had none.
-        let access = profile.as_deref().zip(proxy).map(|(profile, proxy)| open(&proxy, profile, &mut running));
+        let access = profile.as_deref().zip(proxy).map(|(profile, proxy)| open(proxy, profile, &mut running));
         if matches!(access, Some(Err(_))) {
             end(&running.kill_handle());
         }
@@ -137,10 +137,10 @@ pub(super) async fn run(
 }
 
 /// Opens the network of a command that has started.
-fn open(proxy: &Proxy, profile: &Profile, running: &mut RunningCommand) -> Result<OpenAccess, ToolFailure> {
+fn open(proxy: Arc<Proxy>, profile: &Profile, running: &mut RunningCommand) -> Result<CommandAccess, ToolFailure> {
     let sockets = running.take_sockets().and_then(|made| network::sockets(profile, made));
     let sockets = sockets.ok_or_else(|| ending::unavailable("the sandbox has not made the sockets of the network"))?;
-    proxy::open(proxy, profile, sockets)
+    CommandAccess::open(proxy, profile, sockets)
 }
 
 /// Forwards the output of a command until it has ended and its processes and mounts are gone, which has to be before the view is released.

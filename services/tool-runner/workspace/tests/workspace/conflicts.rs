@@ -89,7 +89,7 @@ fn a_touched_path_that_changes_during_the_call_is_a_conflict() {
         let theirs = ground.picture();
         let conflict = view.effect(Limits::default()).unwrap_err();
         assert_eq!(paths(&conflict), [meant], "change {n}");
-        assert!(conflict.to_string().contains("run it again on the current files"), "{conflict}");
+        assert!(conflict.to_string().contains("changed by someone else during the call"), "{conflict}");
         drop(view);
         assert_eq!(ground.picture(), theirs);
     }
