@@ -158,7 +158,9 @@ fn what(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<(Style, St
         }
         Kind::StepCancelled(cancelled) => (Style::Warn, format!("cancelled{}", progress(cancelled.progress.as_ref()))),
         Kind::StepOutcomeUnknown(unknown) => {
-            (Style::Warn, format!("outcome unknown, a person has to look{}", error(unknown.failure.as_ref())))
+            let why = crate::next::about(&["why"], &tracked.execution().name, &[]);
+            let error = error(unknown.failure.as_ref());
+            (Style::Warn, format!("outcome unknown, a person has to look{error}; next: {why}"))
         }
         Kind::StepResolved(resolved) => {
             let what = match resolved.resolution() {

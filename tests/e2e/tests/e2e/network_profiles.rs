@@ -84,6 +84,8 @@ fn a_url_is_checked_against_a_profile() {
     assert!(refused.out.contains("- {host: x.example.com}") && refused.out.contains("config.yaml"), "{refused:?}");
     let method = check(&["http://mirror.example.com/debian/", "--method", "PUT"]);
     assert!(method.code == 33 && method.out.contains("methods: [PUT], paths: ['/debian/']"), "{method:?}");
+    let lower = check(&["http://mirror.example.com/debian/", "--method", "put"]);
+    assert!(lower.code == 2 && lower.talk.contains("in upper case"), "{lower:?}");
     let wrong = check(&["https://x.example.com./"]);
     assert!(wrong.code == 2 && wrong.talk.contains("without the final dot"), "{wrong:?}");
     let (code, json) = home.json(&["network", "check", "none", "https://x.example.com", "--config", "config.yaml"]);

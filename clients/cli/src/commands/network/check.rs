@@ -49,8 +49,9 @@ pub(crate) async fn check(context: &Context, verb: Check) -> Result<Exit, Failur
     let profile = find(&loaded, &verb.name)?;
     let target = target(&verb.url).map_err(|why| wrong("URL", &verb.url, &why))?;
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if verb.method.is_empty() || !verb.method.bytes().all(is_token) {
-        return Err(wrong("--method", &verb.method, "is not a method, such as GET").into());
+    // Methods are compared as they are written, and the proxy takes them in upper case alone.
+    if verb.method.is_empty() || !verb.method.bytes().all(|byte| is_token(byte) && !byte.is_ascii_lowercase()) {
+        return Err(wrong("--method", &verb.method, "is not a method: write one in upper case, such as GET").into());
     }
     let answer = Answer::new(profile, &target, &verb.method);
     match context.screen.format {

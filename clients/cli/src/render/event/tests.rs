@@ -4,8 +4,8 @@ use belay_proto::v1::{
     Actor, ApprovalDecided, ApprovalNeed, ApprovalRequested, Decision, EffectSummary, Execution,
     ExecutionAwaitingApproval, ExecutionCreated, ExecutionEvent, ExecutionFinished, Failure, NetworkConnection,
     NetworkUse, Payload, Plan, PolicyDecision, Progress, Receipt, SkipReason, Step, StepCompleted, StepFailed,
-    StepRetryScheduled, StepSkipped, StepSpec, StepStarted, StepTotals, ToolCallApprovalRequired, ToolCallCancelled,
-    ToolCallCompleted, ToolCallDenied, ToolCallEffectProposed, ToolCallRequested, execution::State,
+    StepOutcomeUnknown, StepRetryScheduled, StepSkipped, StepSpec, StepStarted, StepTotals, ToolCallApprovalRequired,
+    ToolCallCancelled, ToolCallCompleted, ToolCallDenied, ToolCallEffectProposed, ToolCallRequested, execution::State,
     execution_event::Kind, network_connection::Route, payload::Content,
 };
 use pbjson_types::{Duration, Timestamp};
@@ -196,6 +196,16 @@ fn an_approval_reads_like_a_log() {
     for (line, expected) in log.iter().zip(expected) {
         assert!(line.ends_with(&format!(" {expected}")), "{line}");
     }
+}
+
+#[test]
+fn an_unknown_outcome_names_the_command_that_says_more() {
+    let failure = failure("stopped", "OUTCOME_UNKNOWN");
+    let line = rendered("fetch", 1, Kind::StepOutcomeUnknown(StepOutcomeUnknown { failure }));
+    assert!(
+        line.contains("outcome unknown, a person has to look: stopped") && line.contains("; next: belay why "),
+        "{line}"
+    );
 }
 
 #[test]
