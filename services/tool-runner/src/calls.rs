@@ -122,24 +122,28 @@ pub(crate) struct CallRequest {
     pub(crate) context: Option<String>,
     /// The network profile that it asks for by name; empty for the default of its tool. Its identity has this name, whatever the settings say of it.
     pub(crate) asked_network: String,
-    /// The network profile of its command; `None` for its own loopback alone.
-    pub(crate) network: Option<Arc<Profile>>,
-    /// Why it cannot have the profile: then it does not run, and is told only how an earlier request with its name ended.
-    pub(crate) network_problem: Option<NetworkProblem>,
+    /// The network profile of its command; `None` for its own loopback alone. With a problem it does not run, and is told only how an earlier request with its
+    /// name ended.
+    pub(crate) network: Result<Option<Arc<Profile>>, NetworkProblem>,
 }
 
 /// Refuses a request that cannot have its network, before anything of it runs.
 fn check_network(request: &CallRequest) -> Result<(), Status> {
-    match &request.network_problem {
-        Some(problem) => Err(status::invalid("network", problem.message()).into()),
-        None => Ok(()),
+    match &request.network {
+        Err(problem) => Err(status::invalid("network", problem.message()).into()),
+        Ok(_) => Ok(()),
     }
 }
 
 impl CallRequest {
     /// How to recover the call.
     pub(crate) fn recovery(&self) -> Recovery {
-        self.tool.spec.recovery.with_network(self.network.as_deref())
+        self.tool.spec.recovery.with_network(self.network())
+    }
+
+    /// The network profile of its command; `None` for its own loopback alone.
+    pub(crate) fn network(&self) -> Option<&Profile> {
+        self.network.as_ref().ok()?.as_deref()
     }
 }
 

@@ -18,11 +18,11 @@ pub struct AccessRequest<'a> {
     pub host: &'a Host,
     /// The port.
     pub port: u16,
-    /// What is known of what goes through it.
+    /// The traffic, as far as it is known.
     pub traffic: Traffic<'a>,
 }
 
-/// What is known of what goes through a connection.
+/// The traffic of a connection, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic<'a> {
     /// Nothing yet: whether anything may be spoken with the host at all.
@@ -77,7 +77,7 @@ pub struct Refusal {
     pub port: u16,
     /// The rule that comes nearest, if one has the host.
     pub nearest: Option<String>,
-    /// What was spoken, as far as that is known.
+    /// The protocol that was spoken, as far as it is known.
     pub protocol: Option<Protocol>,
     /// The method and the path of a request that a rule with methods or paths does not allow; each only where a rule may name it.
     pub request: (Option<String>, Option<String>),
@@ -186,7 +186,7 @@ impl Profile {
     }
 }
 
-/// How far a rule got before it did not fit.
+/// The number of conditions that a rule met before one that it did not.
 fn depth(kind: RefusalKind) -> u8 {
     match kind {
         RefusalKind::Host => 0,

@@ -43,6 +43,6 @@ pub struct DraftRule {
 pub struct Problem {
     /// The field below the profiles, such as `ci.rules[2].host`.
     pub field: String,
-    /// What is wrong, and what to do.
+    /// The problem, and what to do.
     pub message: String,
 }

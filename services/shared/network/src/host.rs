@@ -30,7 +30,7 @@ pub enum HostProblem {
 }
 
 impl HostProblem {
-    /// What is wrong, and what to do, after the name of a field.
+    /// The problem, and what to do, after the name of a field.
     pub fn message(self) -> &'static str {
         match self {
             Self::Length => "must be the name of a host, of 1 to 253 characters",
@@ -241,7 +241,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is read as a name is read as the same name again, and is no address for anyone.
+        /// A text that is read as a name is read as the same name again, and no program reads it as an address.
         #[test]
         fn a_name_has_one_spelling(text in "[-_.a-zA-Z0-9xX*:\\[\\] \u{e4}\0]{0,40}") {
             if let Ok(host) = Host::parse(&text) {

@@ -17,4 +17,6 @@ pub use address::closed_range;
 pub use decide::{AccessDecision, AccessRequest, Refusal, RefusalKind, Traffic};
 pub use draft::{DraftProfile, DraftRule, Problem};
 pub use host::{Host, HostPattern, HostProblem};
-pub use profile::{LOOPBACK, NONE, OWN_PORTS, Origin, Ports, Profile, Profiles, Protocol, Rule};
+pub use profile::{
+    LOOPBACK, MAX_PROFILE_NAME, NONE, OWN_PORTS, Origin, Ports, Profile, Profiles, Protocol, Rule, is_profile_name,
+};

@@ -27,14 +27,14 @@ const MAX_RULES: usize = 1_000;
 const MAX_SOCKETS: usize = 64;
 /// The ports of the name server and of the proxy in the network of every command, which no rule can have.
 pub const OWN_PORTS: [u16; 2] = [53, 21_080];
-/// The longest name of a profile.
-const MAX_NAME: usize = 64;
+/// The maximum length of the name of a profile, in characters.
+pub const MAX_PROFILE_NAME: usize = 64;
 /// The most methods and paths of a rule.
 const MAX_LIST: usize = 100;
 /// The methods that a rule may name (RFC 9110, RFC 5789).
 pub(crate) const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"];
 
-/// What may be spoken with a host.
+/// The protocol that may be spoken with a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
@@ -132,7 +132,7 @@ pub struct Rule {
     pub host: HostPattern,
     /// The ports, in order.
     pub ports: Vec<Ports>,
-    /// What may be spoken.
+    /// The protocol that may be spoken.
     pub protocol: Protocol,
     /// The methods, where requests are read; empty: all.
     pub methods: Vec<String>,
@@ -160,8 +160,9 @@ impl fmt::Display for Rule {
         if !self.methods.is_empty() {
             write!(f, " {}", self.methods.join(","))?;
         }
-        if !self.paths.is_empty() {
-            write!(f, " {}", self.paths.join(","))?;
+        // No path has a space, so that two rules that open different things never read alike: approvals are bound to these texts.
+        for path in &self.paths {
+            write!(f, " {path}")?;
         }
         if self.is_unenforced_inside_tls() {
             f.write_str(" (not enforced inside TLS)")?;
@@ -302,12 +303,15 @@ impl Profiles {
     }
 }
 
+/// Whether a text can be the name of a profile: 1 to [`MAX_PROFILE_NAME`] letters, digits, `-`, `_` and `.`, beginning with a letter or a digit.
+pub fn is_profile_name(text: &str) -> bool {
+    text.len() <= MAX_PROFILE_NAME
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
 fn name_problem(name: &str) -> Option<&'static str> {
-    let is_name = !name.is_empty()
-        && name.len() <= MAX_NAME
-        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-    (!is_name).then_some(
+    (!is_profile_name(name)).then_some(
         "is not a profile's name: it has 1 to 64 letters, digits, `-`, `_` and `.`, beginning with a letter or a digit",
     )
 }
@@ -465,7 +469,7 @@ fn rule(written: &DraftRule, field: &str, any_host: bool, origin: Origin, proble
     })
 }
 
-/// What a profile has with everything that it includes.
+/// The rules and services of a profile with everything that it includes.
 #[derive(Default)]
 struct EffectiveList<'a> {
     rules: Vec<Rule>,

@@ -217,9 +217,10 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
     }
 }
 
-/// Whether this may be the name of a network profile.
+/// Whether this may be the name of a network profile, as settings and plans take it: at most 64 characters.
 fn is_name(entry: &str) -> bool {
-    entry.starts_with(|c: char| c.is_ascii_alphanumeric())
+    entry.len() <= 64
+        && entry.starts_with(|c: char| c.is_ascii_alphanumeric())
         && entry.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
@@ -239,7 +240,8 @@ pub(crate) fn bad_entry(list: &str, entry: &str) -> Option<String> {
             Some(format!("programs are compared by name, without a folder: write `{}`", shown(base_name(entry))))
         }
         "networks" if !is_name(entry) => Some(
-            "must be the name of a network profile: letters, digits, `-`, `_` and `.`, without wildcards".to_owned(),
+            "must be the name of a network profile: 1 to 64 letters, digits, `-`, `_` and `.`, without wildcards"
+                .to_owned(),
         ),
         "hosts" if entry.contains(|c: char| c.is_ascii_uppercase() || c == '/' || c.is_whitespace()) => Some(
             "must be the name of a host in lower case, without a scheme or a path, such as `*.example.com`".to_owned(),

@@ -129,7 +129,7 @@ fn executes() -> bool {
 mod tests {
     use super::*;
 
-    /// What a process without restrictions can do: so the attacks are real ones.
+    /// The attacks succeed in a process without restrictions, so they are real ones.
     #[test]
     fn the_attacks_succeed_without_the_confinement() {
         let succeeded = successful_attacks();

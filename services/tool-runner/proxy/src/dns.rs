@@ -35,7 +35,7 @@ pub(crate) mod code {
     pub(crate) const FORMAT: u8 = 1;
     /// The server cannot answer now.
     pub(crate) const SERVER_FAILURE: u8 = 2;
-    /// There is no such name.
+    /// The code of a name that does not exist.
     pub(crate) const NO_NAME: u8 = 3;
     /// The operation is unknown.
     pub(crate) const NOT_IMPLEMENTED: u8 = 4;

@@ -34,7 +34,7 @@ pub enum Target {
 pub struct HeadProblem {
     /// The status of the answer.
     pub status: u16,
-    /// What is wrong, and what to do.
+    /// The problem, and what to do.
     pub message: String,
     /// The host as it was asked for, if that is what is wrong.
     pub host: Option<(String, u16)>,

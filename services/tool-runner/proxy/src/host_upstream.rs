@@ -21,7 +21,7 @@ use crate::{
 
 /// The longest wait for one name server.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often all name servers are asked.
+/// The number of rounds in which all name servers are asked.
 const ROUNDS: usize = 2;
 /// The most name servers, as in the C library.
 const MAX_SERVERS: usize = 3;

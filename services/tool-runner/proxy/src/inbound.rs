@@ -30,7 +30,7 @@ const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 /// A connection of the command.
 pub(crate) struct Inbound {
     pub(crate) stream: TcpStream,
-    /// What was read of it and not passed on.
+    /// The bytes that were read of it and not passed on.
     pub(crate) bytes: Vec<u8>,
 }
 

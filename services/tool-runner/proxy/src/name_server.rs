@@ -14,7 +14,7 @@ use crate::{
     dns::{self, Question, QuestionOutcome, code, kind},
 };
 
-/// How long an address is valid, in seconds: for all of the call, but no one has to know.
+/// The validity of an address, in seconds. It holds for all of the call.
 const SECONDS: u32 = 30;
 /// The longest question: a name has at most 255 bytes.
 const MAX_QUESTION: usize = 1232;
@@ -108,7 +108,7 @@ pub(crate) async fn serve_connection(network: Arc<CallNetwork>, mut stream: TcpS
     }
 }
 
-/// One question and its answer. `false`: it gets none.
+/// Answers one question. `false`: it gets no answer.
 async fn exchange(network: &CallNetwork, stream: &mut TcpStream) -> io::Result<bool> {
     let length = usize::from(stream.read_u16().await?);
     if length > MAX_QUESTION {

@@ -192,7 +192,7 @@ impl Tunnel {
         }
     }
 
-    /// One request in clear text.
+    /// Serves one request in clear text.
     async fn run_request(mut self) {
         let head = match self.inbound.head(&self.network.budget).await {
             FirstMessage::Complete((head, _)) => head,

@@ -22,7 +22,7 @@ use crate::{
     sys,
 };
 
-/// How many connections may wait until they are accepted.
+/// The maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
 /// Makes each socket, in the order that [`SocketAddresses::sort`] expects, hands it to the runner, and waits until the runner has all. This process keeps none,

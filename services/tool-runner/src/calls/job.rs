@@ -16,7 +16,7 @@ use super::{Call, CallRequest, judge::Judge, record};
 use crate::{
     CallIntent, Recovery,
     ledger::{JudgementInput, Row, SpentGrant},
-    network,
+    network_profiles,
     policy::CallPolicy,
     registry::RegisteredTool,
     subject::parts,
@@ -116,7 +116,7 @@ pub(super) fn judge_intent(
 ) -> JudgedIntent {
     let mut intent = tool.tool.intent(arguments);
     if let Some(profile) = network {
-        (intent.network, intent.hosts) = (Some(profile.name.clone()), network::hosts(profile));
+        (intent.network, intent.hosts) = (Some(profile.name.clone()), network_profiles::hosts(profile));
     }
     for path in intent.paths.iter_mut().chain([&mut intent.working_directory]) {
         if let Ok(plain) = RelPath::parse(path) {

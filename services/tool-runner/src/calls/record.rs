@@ -106,10 +106,10 @@ pub(super) fn not_committed((state, failure): Unsuccessful, is_manual: bool) -> 
     )
 }
 
-/// The failure of an approved call whose network is another one by now. It has not run, and is made again with another approval.
+/// The failure of an approved call whose network, or whose recovery, is another one by now. It has not run, and is made again with another approval.
 pub(super) fn profile_changed() -> ToolFailure {
     let message = "The network profile was changed in the runner's settings after the approval had been requested, so that the approval is requested again.";
-    ToolFailure::new(ErrorClass::Cancelled, reasons::CONFLICT, message)
+    ToolFailure::new(ErrorClass::Cancelled, reasons::NETWORK_CHANGED, message)
 }
 
 fn list(names: &[String]) -> String {

@@ -96,7 +96,7 @@ impl Calls {
             decision,
             policy_revision: job.policy.revision,
             recovery: job.request.recovery(),
-            network: job.request.network.as_deref(),
+            network: job.request.network(),
         };
         let allowing_rules = match allowing {
             None => job.rules_for_intent(intent),

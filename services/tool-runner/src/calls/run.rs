@@ -128,13 +128,15 @@ impl Calls {
             Ok(arguments) => arguments,
             Err(failure) => return self.end(job, receipt, Err((State::Failed, failure)), false).await,
         };
-        // The operator may have changed the profile since a person saw what it reaches.
+        // The operator may have changed the profile since a person saw what it reaches, or whether its commands only fetch: the row says how the call is
+        // recovered.
         if let Some(approved) = &job.approved
-            && approved.network != subject::network(request.network.as_deref())
+            && (approved.network != subject::network(request.network())
+                || request.recovery().to_proto() != job.call.started.recovery())
         {
             return self.end(job, receipt, Err((State::Cancelled, record::profile_changed())), false).await;
         }
-        let intent = judge_intent(&job.policy.policy, &request.tool, &arguments, request.network.as_deref());
+        let intent = judge_intent(&job.policy.policy, &request.tool, &arguments, request.network());
         receipt.decision = Some(job.decision(&intent.decision));
         receipt.intent = record::intent(&intent.intent);
         let approved = job.approved.is_some();

@@ -60,7 +60,7 @@ pub(super) async fn work(
         enforced,
         limit,
         stop: StopRequest::new(cancelled.clone()),
-        network: request.network.clone(),
+        network: request.network.clone().ok().flatten(),
         network_use,
     };
     let is_manual = request.recovery() == Recovery::Manual;

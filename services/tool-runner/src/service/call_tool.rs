@@ -86,11 +86,10 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRe
         return Err(status::invalid("layers.entry", message).into());
     }
     let asked = Some(request.network.as_str()).filter(|name| !name.is_empty());
-    let (network, network_problem) = match tool.tool.network(asked) {
-        Ok(network) => (network, None),
+    let network = match tool.tool.network(asked) {
         // The network is that of the step, which may have calls that run no command.
-        Err(NetworkProblem::NoCommand) => (None, None),
-        Err(problem @ NetworkProblem::NoProfile { .. }) => (None, Some(problem)),
+        Err(NetworkProblem::NoCommand) => Ok(None),
+        found => found,
     };
     let asked_network = request.network.clone();
     let workspace = workspace_of(calls, &request.workspace, request.made_folder.as_ref())?;
@@ -115,7 +114,6 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRe
             context,
             asked_network,
             network,
-            network_problem,
         })
         .await
 }

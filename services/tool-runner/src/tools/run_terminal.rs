@@ -27,7 +27,7 @@ use tokio::sync::Semaphore;
 use super::files::{Work, no_view, read_arguments, stopped};
 use crate::{
     Annotations, CallIntent, CommandSettings, Enforcement, Invocation, NetworkProblem, PlannedProblem, Recovery, Tool,
-    ToolSpec, Touches, network as profiles, proxy::ProxyHolder,
+    ToolSpec, Touches, network_profiles, proxy::ProxyHolder,
 };
 use request::{Arguments, CommandRequest};
 
@@ -184,7 +184,7 @@ impl Tool for RunTerminal {
     }
 
     fn network(&self, asked: Option<&str>) -> Result<Option<Arc<Profile>>, NetworkProblem> {
-        asked.map_or(Ok(None), |name| profiles::find(self.settings.profiles(), name))
+        asked.map_or(Ok(None), |name| network_profiles::find(self.settings.profiles(), name))
     }
 
     fn stop_grace(&self) -> Duration {

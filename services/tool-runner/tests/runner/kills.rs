@@ -194,6 +194,24 @@ async fn a_cancelled_call_of_unknown_outcome_leaves_no_view() {
     assert_eq!(bench.left_over(), [""; 0]);
 }
 
+/// A MANUAL call has run when its change is held for approval: cancelled then, it leaves nothing in its workspace, and its outcome is not known, so that it
+/// is not made again automatically.
+#[tokio::test]
+async fn a_cancelled_change_of_a_manual_call_is_of_unknown_outcome() {
+    let bench = Bench::new();
+    let policy = FREE.replace("rules: [", "rules: [{id: changes, on: effect, tools: [reach], decide: prompt}, ");
+    let runner = bench.start(&policy).await;
+    let held = runner.run("a", REACH, json!([["write", "new", "x"]])).await;
+    assert_eq!((state(&held), bench.signals.runs()), (State::AwaitingApproval, 1), "{held:?}");
+    let end = runner.cancel("a").await.unwrap();
+    assert_eq!((state(&end), reason(&end)), (State::OutcomeUnknown, "OUTCOME_UNKNOWN"), "{end:?}");
+    assert_eq!(bench.left_over(), [""; 0]);
+    assert!(!bench.workspace().join("new").exists());
+    // A call that is made again finds the same end, and does not run.
+    assert_eq!(state(&runner.run("a", REACH, json!([["write", "new", "x"]])).await), State::OutcomeUnknown);
+    assert_eq!(bench.signals.runs(), 1);
+}
+
 /// A workspace that is gone holds up no cancellation; one that cannot be opened now does, until it can be, or until the call is killed.
 #[tokio::test]
 async fn a_cancellation_waits_only_for_a_workspace_that_can_be_opened_later() {

@@ -136,6 +136,30 @@ fn a_service_of_the_machine_is_reached_under_its_profile_and_nothing_else_is() {
     assert_eq!(service.lines(), 1);
 }
 
+/// A tool's own profile holds for a step that names none; what a step names holds instead, `none` too.
+#[test]
+fn a_step_takes_the_network_of_its_tool_away() {
+    let service = Service::start();
+    let home = home(&service, false);
+    let config = fs::read_to_string(home.path("config.yaml")).unwrap();
+    let command = serde_json::json!(["bash", "-c", service.say("tool")]);
+    home.file(
+        "config.yaml",
+        format!("{config}\ntools: {{says: {{network: local, command: {command}, output: text}}}}\n"),
+    );
+    let run = |network: &str| {
+        let plan =
+            home.file("says.yaml", format!("{{id: p, steps: [{{id: a, tool: says, {network} arguments: {{}}}}]}}"));
+        home.run(["run", &plan, "--config", "config.yaml", "--approve", "auto"])
+    };
+    let reached = run("");
+    assert_eq!((reached.code, service.lines()), (0, 1), "{reached:?}");
+    for closed in ["none", "loopback"] {
+        let kept = run(&format!("network: {closed},"));
+        assert_eq!((kept.code, service.lines()), (30, 1), "{closed}: {kept:?}");
+    }
+}
+
 #[test]
 fn a_person_is_asked_before_a_command_has_a_network_and_sees_what_it_reaches() {
     let service = Service::start();

@@ -175,7 +175,7 @@ fn lines(loaded: &LoadedSettings, profile: &Profile, answer: &Answer<'_>) -> Vec
     lines
 }
 
-/// Where a line is to be added.
+/// The place to add a line.
 fn destination(loaded: &LoadedSettings, profile: &Profile, key: &str) -> String {
     let file = loaded.file.as_deref().or(loaded.looked_in.first().map(std::path::PathBuf::as_path));
     let file = file.map(|file| format!(" in {}", file.display())).unwrap_or_default();
@@ -187,7 +187,7 @@ fn destination(loaded: &LoadedSettings, profile: &Profile, key: &str) -> String 
     }
 }
 
-/// What else decides once a command connects.
+/// The conditions that are checked once a command connects.
 fn notes(rule: &Rule) -> Vec<&'static str> {
     let mut notes = Vec::new();
     if rule.protocol == Protocol::Https {

@@ -14,7 +14,7 @@ use crate::{
 
 /// List the network profiles that steps can ask for
 ///
-/// Those of the operator's settings and the built-in ones, as services that start here would have them.
+/// The profiles of the operator's settings and the built-in ones, as services that start here would have them.
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay network list"))]
 pub(crate) struct List {}
@@ -51,7 +51,7 @@ fn lines(loaded: &LoadedSettings, profiles: &[&Profile]) -> Vec<Line> {
     table(&profiles.iter().map(cells).collect::<Vec<_>>())
 }
 
-/// How much it has.
+/// The number of its rules and services.
 fn contents(profile: &Profile) -> String {
     let counted = |number: usize, one: &str, more: &str| match number {
         0 => None,

@@ -16,7 +16,7 @@ use crate::{
 
 /// Show everything that commands under a network profile may reach, and where each rule comes from
 ///
-/// One list: its own rules and those of all that it includes. Nothing else is open.
+/// Lists its own rules and those of all that it includes. Nothing else is open.
 #[derive(clap::Args, Debug)]
 #[command(after_help = help!("belay network show registries"))]
 pub(crate) struct Show {

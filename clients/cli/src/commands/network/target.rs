@@ -11,7 +11,7 @@ pub(super) struct Target {
     pub(super) host: TargetHost,
     /// The port.
     pub(super) port: u16,
-    /// What would be spoken.
+    /// The protocol.
     protocol: TargetProtocol,
 }
 
@@ -33,7 +33,7 @@ enum TargetProtocol {
 }
 
 impl Target {
-    /// What would be sent, with this method.
+    /// The traffic, with this method.
     pub(super) fn traffic<'a>(&'a self, method: &'a str) -> Traffic<'a> {
         match &self.protocol {
             TargetProtocol::Unknown => Traffic::Nothing,
@@ -51,7 +51,7 @@ impl Target {
 /// Reads `https://host[:port]/path`, `http://…` or `host:port`.
 ///
 /// # Errors
-/// What is wrong, and what to write.
+/// The problem, and what to write.
 pub(super) fn target(text: &str) -> Result<Target, String> {
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err("has a character that no URL has: write spaces and other letters than those of ASCII as `%20`, international names in their `xn--` form".to_owned());

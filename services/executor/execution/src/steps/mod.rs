@@ -20,6 +20,7 @@ mod request;
 pub(crate) mod tool;
 pub(crate) mod wait;
 
+use belay_network::{LOOPBACK, NONE};
 use belay_plan::{AuditLevel, COMMIT_TOOL, StepKind};
 use serde_json::json;
 
@@ -96,29 +97,27 @@ fn is_question(execution: &Execution, id: &OperationId) -> bool {
     condition.is_some_and(|condition| condition.question().is_some())
 }
 
-/// The network profiles that every runner has, and that have nothing beyond loopback.
-const CLOSED_NETWORKS: [&str; 2] = ["none", "loopback"];
-
 impl Execution {
     /// The facts about the tools of the plan that is carried out now.
     pub fn tools(&self) -> &[ToolFacts] {
         self.revised.as_ref().map_or(&self.created.tools, |revised| &revised.tools)
     }
 
-    /// The network profile that the command of a call in flight has; `None` for its own loopback alone, for checks, and for any other operation.
+    /// The network profile that the step of a call in flight names; `None` for the default of the call's tool, for checks, and for any other operation.
     pub fn network(&self, operation: OperationKey) -> Option<&str> {
         let request = self.operation(operation)?.tool_call()?;
         if request.check.is_some() || request.tool == COMMIT_TOOL {
             return None;
         }
-        self.steps[operation.step].spec.network().filter(|name| !CLOSED_NETWORKS.contains(name))
+        self.steps[operation.step].spec.network()
     }
 
     /// How to recover a call in flight when its outcome is not known; `None` for any other operation. A call whose command has a network never runs again
     /// automatically: what it did there cannot be discarded.
     pub fn recovery(&self, operation: OperationKey) -> Option<RecoveryClass> {
         let request = self.operation(operation)?.tool_call()?;
-        if self.network(operation).is_some() {
+        // A tool may have a network by default, which `none` takes away: what is known of the tool counts then.
+        if self.network(operation).is_some_and(|name| ![NONE, LOOPBACK].contains(&name)) {
             return Some(RecoveryClass::Manual);
         }
         let record = &self.steps[operation.step];
@@ -271,8 +270,10 @@ mod tests {
             (execution.network(key).map(str::to_owned), execution.recovery(key))
         };
         assert_eq!(first("registries", ""), (Some("registries".to_owned()), Some(RecoveryClass::Manual)));
-        assert_eq!(first("none", ""), (None, Some(RecoveryClass::Transactional)));
-        assert_eq!(first("loopback", ""), (None, Some(RecoveryClass::Transactional)));
+        // The runner is told, whose tool may have another by default.
+        for closed in ["none", "loopback"] {
+            assert_eq!(first(closed, ""), (Some(closed.to_owned()), Some(RecoveryClass::Transactional)));
+        }
         let check = first("registries", ", preconditions: [{command: [check]}]");
         assert_eq!(check, (None, Some(RecoveryClass::ReadOnly)));
     }

@@ -194,3 +194,25 @@ fn a_rule_is_shown_with_all_that_it_opens() {
         ]
     );
 }
+
+/// The texts of rules are what people approve: rules that open different things have different ones.
+#[test]
+fn no_two_rules_read_alike() {
+    let lists: [&[&str]; 6] = [&[], &["/a"], &["/a,/b"], &["/a", "/b"], &["/b", "/a"], &["/a/b"]];
+    let methods: [&[&str]; 3] = [&[], &["GET"], &["GET", "HEAD"]];
+    let mut texts = std::collections::BTreeSet::new();
+    let mut count = 0;
+    for (host, ports) in [("a.example.com", "443"), ("*.example.com", "443"), ("a.example.com", "8443")] {
+        for (paths, methods) in lists.iter().flat_map(|paths| methods.iter().map(move |methods| (paths, methods))) {
+            for (protocol, private_addresses) in [("https", false), ("http", false), ("http", true)] {
+                let mut profile = draft("p", &[host]);
+                let rule = &mut profile.rules[0];
+                (rule.ports, rule.paths, rule.methods) = (words(&[ports]), words(paths), words(methods));
+                (rule.protocol, rule.private_addresses) = (protocol.to_owned(), private_addresses);
+                texts.insert(Profiles::new(&[profile]).unwrap().find("p").unwrap().lines().join("\n"));
+                count += 1;
+            }
+        }
+    }
+    assert_eq!(texts.len(), count);
+}

@@ -116,14 +116,7 @@ pub(super) async fn run(
     let (view, program, running, access) = started.await?;
     let loopback = running.enforced().loopback;
     let ended = follow(running, &lanes.ends, &*output, asking).await;
-    let access = match access {
-        Some(Ok(access)) => Some(access),
-        Some(Err(failure)) => {
-            drop(view);
-            return Err(failure);
-        }
-        None => None,
-    };
+    let access = access.transpose()?;
     let mut refusal = None;
     if let Some((profile, access)) = of_call.zip(access) {
         let report = lanes.ends.run(move || access.close(network::ACCOUNT_TIMEOUT)).await;

@@ -97,7 +97,7 @@ const ABOUT_STEPS: &[&str] = &[
 ];
 
 /// Calls after which a step's runner no longer gives up by itself, so that every play ends.
-const PATIENCE: usize = 8;
+const MAX_TRIES: usize = 8;
 /// Everything that decides how a play goes.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
@@ -120,7 +120,7 @@ impl World {
         let script = move |call: &belay_execution::OperationId, before: usize| {
             let step: usize = call.step[1..].split('~').next().unwrap().parse().unwrap();
             let mut reply = replies[(step * 5 + before) % replies.len()].clone();
-            if before >= PATIENCE {
+            if before >= MAX_TRIES {
                 if matches!(reply.outcome, Outcome::Cancelled(_)) {
                     reply.outcome = Outcome::Completed(Json::from_text("{}"));
                 }
