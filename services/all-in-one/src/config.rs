@@ -8,7 +8,7 @@ use belay_settings::{
 };
 
 // Re-exported for clients that show settings.
-pub use belay_settings::{ConfigError, LoadedSettings, Origin, Row, Violation};
+pub use belay_settings::{ConfigError, LoadedSettings, OperatorCredential, Origin, Row, ValueWithOrigin, Violation};
 
 /// Variables that locate the settings and the toolchains, besides those that name toolchains.
 const LOCATIONS: [&str; 3] = ["HOME", "PATH", "XDG_CONFIG_HOME"];
@@ -65,6 +65,7 @@ impl ConfigSource {
         let loaded = self.read()?;
         let caller = self.caller();
         let commands = ResolvedCommands::of(loaded.settings.commands.clone(), Some(&caller), &Host);
+        loaded.refuse_visible_credentials(&commands)?;
         Ok(Config { loaded, commands, env: self.env.clone() })
     }
 }

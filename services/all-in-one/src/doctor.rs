@@ -1,6 +1,7 @@
 //! `belay doctor`: probes what this machine supports.
 
 use std::{
+    ffi::OsString,
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
@@ -8,7 +9,10 @@ use std::{
 
 use belay_policy::{Policies, Tier};
 use belay_proto::runner_v1::{EnforcementReport, enforcement_report};
-use belay_settings::toolchains::{Caller, PROGRAMS};
+use belay_settings::{
+    OperatorCredential, ValueWithOrigin,
+    toolchains::{Caller, PROGRAMS},
+};
 use belay_tool_runner::{CommandSettings, Enforcement, HostDirectories, WorkspaceDirectories as _, check_network};
 
 use crate::{
@@ -31,6 +35,8 @@ pub struct Probe {
     pub policy: PolicyChoice,
     /// The operator's settings that a start would use.
     pub config: ConfigSource,
+    /// Returns the variables of this process, by which the values of credentials are found.
+    pub environment: fn(&str) -> Option<OsString>,
 }
 
 /// The result.
@@ -52,6 +58,8 @@ pub struct Diagnosis {
     pub policy_source: String,
     /// The operator's settings, or why they cannot be used.
     pub config: Result<Config, ConfigError>,
+    /// The credentials of the settings, and whether the value of each can be read.
+    pub credentials: Vec<CheckedCredential>,
     /// Compilers, interpreters, package managers and similar programs: those of the caller, and those that plans often call.
     pub programs: Vec<Program>,
     min_tier: Tier,
@@ -63,6 +71,17 @@ pub struct Folder {
     /// Where it is.
     pub path: PathBuf,
     /// Why it cannot be used, and what to do.
+    pub problem: Option<String>,
+}
+
+/// A credential whose value was read, and forgotten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckedCredential {
+    /// Its name.
+    pub name: String,
+    /// The source of its value, as text.
+    pub source: String,
+    /// Why its value cannot be read, and what to do.
     pub problem: Option<String>,
 }
 
@@ -119,7 +138,8 @@ impl Diagnosis {
     }
 }
 
-/// Examines the machine. Blocks for tens of milliseconds, and leaves only the state directory behind.
+/// Examines the machine. Blocks for tens of milliseconds, and for as long as programs take that print the values of credentials; leaves only the state
+/// directory behind.
 pub fn doctor(probe: &Probe) -> Diagnosis {
     let checked = probe.config.load().and_then(|config| {
         let commands = CommandSettings::of_runner(config.commands.clone(), &config.loaded, &probe.state_dir)?;
@@ -133,7 +153,7 @@ pub fn doctor(probe: &Probe) -> Diagnosis {
     let policy = probe.policy.read().map(|policy| policy.unwrap_or_else(Policies::of_one_person));
     Diagnosis {
         sandbox: enforcement.to_proto(),
-        network: check_network(&commands.sandbox()),
+        network: check_network(&commands),
         refusal: enforcement.launcher().err().map(|refusal| refusal.message),
         workspace: workspace(&probe.workspace, &probe.state_dir),
         state_dir: state_dir(&probe.state_dir),
@@ -144,8 +164,23 @@ pub fn doctor(probe: &Probe) -> Diagnosis {
             PolicyChoice::BuiltIn | PolicyChoice::Keep => "the built-in one".to_owned(),
         },
         programs: programs(&commands, &probe.config.caller()),
+        credentials: config.as_ref().map_or_else(|_| Vec::new(), |config| credentials(config, &probe.environment)),
         config,
     }
+}
+
+/// Reads the value of each credential, as a call with a network does when it begins.
+fn credentials(config: &Config, environment: &dyn Fn(&str) -> Option<OsString>) -> Vec<CheckedCredential> {
+    let check = |known: &ValueWithOrigin<OperatorCredential>| {
+        let OperatorCredential { credential, source } = &known.value;
+        let problem = belay_credentials::read(source, environment).err();
+        CheckedCredential {
+            name: credential.name.clone(),
+            source: source.to_string(),
+            problem: problem.map(|problem| problem.to_string()),
+        }
+    };
+    config.loaded.settings.credentials.iter().map(check).collect()
 }
 
 fn state_dir(path: &Path) -> Folder {
@@ -223,6 +258,7 @@ mod tests {
             workspace: folder.path().to_owned(),
             policy: PolicyChoice::BuiltIn,
             config: ConfigSource::default(),
+            environment: |_| None,
         };
         // This test binary is not a launcher, so it cannot probe the sandbox.
         let diagnosis = doctor(&probe);
@@ -233,6 +269,25 @@ mod tests {
         assert!(
             diagnosis.workspace.problem.as_deref().is_some_and(|problem| problem.contains("use separate directories"))
         );
+    }
+
+    #[test]
+    fn the_value_of_each_credential_is_read_and_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, config) = (folder.path().join("token"), folder.path().join("config.yaml"));
+        fs::write(&file, "0123456789").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        let text = format!(
+            "credentials:\n  a: {{environment: A_TOKEN, hosts: ['https://a.example.com']}}\n  b: {{file: {}, hosts: ['https://b.example.com']}}\n",
+            file.display()
+        );
+        fs::write(&config, text).unwrap();
+        let config = ConfigSource::new(Some(config), &|_| None).load().unwrap();
+        let checked = credentials(&config, &|name| (name == "A_TOKEN").then(|| "0123456789".into()));
+        let [a, b] = &checked[..] else { panic!("{checked:?}") };
+        assert_eq!((a.name.as_str(), a.source.as_str(), &a.problem), ("a", "the variable A_TOKEN", &None));
+        assert!(b.problem.as_deref().is_some_and(|problem| problem.contains("(mode 0644)")), "{b:?}");
+        assert!(!format!("{checked:?}").contains("0123456789"));
     }
 
     #[test]

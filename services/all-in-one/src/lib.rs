@@ -20,8 +20,10 @@ mod stores;
 
 pub use belay_tool_runner::take_over_if_asked;
 pub use check::{CheckedStore, check_stores};
-pub use config::{Config, ConfigError, ConfigSource, LoadedSettings, Origin, Row, Violation};
-pub use doctor::{Diagnosis, Folder, Probe, Program, doctor};
+pub use config::{
+    Config, ConfigError, ConfigSource, LoadedSettings, OperatorCredential, Origin, Row, ValueWithOrigin, Violation,
+};
+pub use doctor::{CheckedCredential, Diagnosis, Folder, Probe, Program, doctor};
 pub use endpoint::Endpoint;
 pub use error::StartError;
 pub use policy::{PolicyChoice, PolicyFacts, PolicyViolation, RefusedPolicy, check_policy, is_same_policy};
@@ -144,9 +146,18 @@ pub async fn open(options: Options) -> Result<StateOpening, StartError> {
         OpenStores::open(&state_dir, &ids, &registry, &seal_key, &redactor, options.accept_older_store).await?;
     let OpenStores { journal, ledger, approvals, master_key } = opened;
     let journal_stores = Arc::clone(&journal.stores);
-    let calls =
-        runner(&state_dir, clock.clone(), &key, ledger, registry, enforcement, spans.runner.clone(), limits.runner)
-            .await?;
+    let calls = runner(
+        &state_dir,
+        clock.clone(),
+        &key,
+        ledger,
+        registry,
+        enforcement,
+        spans.runner.clone(),
+        limits.runner,
+        config.loaded.credential_paths(),
+    )
+    .await?;
 
     let tokens = ServiceTokens::new(&ids);
     let runner_socket = net::Address::Unix(state_dir.runner_socket());
@@ -280,7 +291,8 @@ impl ServiceTokens {
     }
 }
 
-/// Builds the runner. It trusts only policies and grants signed by the gate's key, and allows no call near the state directory.
+/// Builds the runner. It trusts only policies and grants signed by the gate's key, and allows no call near the state directory, or where the values of
+/// credentials are read.
 #[expect(clippy::too_many_arguments, reason = "the parts of the runner")]
 async fn runner(
     state_dir: &StateDir,
@@ -291,6 +303,7 @@ async fn runner(
     enforcement: Enforcement,
     telemetry: Telemetry,
     limits: RunnerLimits,
+    credential_paths: Vec<PathBuf>,
 ) -> Result<Arc<Calls>, StartError> {
     let parts = belay_tool_runner::Parts {
         registry,
@@ -300,7 +313,7 @@ async fn runner(
         workspaces: Workspaces {
             own: state_dir.workspaces()?,
             allowed: AllowedWorkspaces::Any,
-            forbidden: vec![state_dir.path().to_owned()],
+            forbidden: [state_dir.path().to_owned()].into_iter().chain(credential_paths).collect(),
         },
         directories: Arc::new(HostDirectories),
         enforcement,

@@ -20,6 +20,8 @@ use belay_workspace::{contained_state_directory, enclosing_state_directory};
 use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
+use crate::credentials::Sources;
+
 /// The operator's settings of commands, resolved on this machine.
 #[derive(Clone, Debug)]
 pub struct CommandSettings {
@@ -29,6 +31,12 @@ pub struct CommandSettings {
     kept_in: Option<PathBuf>,
     /// The network profiles that commands may ask for.
     profiles: Arc<Profiles>,
+    /// The sources of their credentials.
+    credentials: Arc<Sources>,
+    /// The files with the operator's own certificate authorities.
+    authorities: Arc<[PathBuf]>,
+    /// A directory of the runner for the certificates that commands trust; `None` if there is none.
+    certificates_in: Option<PathBuf>,
 }
 
 impl Default for CommandSettings {
@@ -42,13 +50,49 @@ impl CommandSettings {
     /// Caches that outlive a command are kept in `kept_in`, a directory of the runner.
     pub fn new(here: ResolvedCommands, kept_in: Option<PathBuf>) -> Self {
         let view = here.view();
-        Self { here, view, kept_in, profiles: Arc::default() }
+        Self {
+            here,
+            view,
+            kept_in,
+            profiles: Arc::default(),
+            credentials: Arc::default(),
+            authorities: Arc::default(),
+            certificates_in: None,
+        }
     }
 
     /// Sets the network profiles that commands may ask for.
     #[must_use]
     pub fn with_profiles(self, profiles: Profiles) -> Self {
         Self { profiles: Arc::new(profiles), ..self }
+    }
+
+    /// Sets the profiles, credentials and certificate authorities of the operator's settings. Certificates that commands trust are written to `certificates_in`,
+    /// a directory of the runner.
+    #[must_use]
+    fn with_network_of(self, settings: &belay_settings::Settings, certificates_in: PathBuf) -> Self {
+        let authorities = settings.network.authorities.iter().map(|file| file.value.clone());
+        Self {
+            credentials: Arc::new(Sources::new(settings.credentials.iter().map(|known| &known.value))),
+            authorities: authorities.collect(),
+            certificates_in: Some(certificates_in),
+            ..self.with_profiles(settings.network.profiles.clone())
+        }
+    }
+
+    /// The sources of credentials.
+    pub(crate) fn credentials(&self) -> &Sources {
+        &self.credentials
+    }
+
+    /// The files with the operator's own certificate authorities.
+    pub(crate) fn authorities(&self) -> &[PathBuf] {
+        &self.authorities
+    }
+
+    /// A directory of the runner for the certificates that commands trust.
+    pub(crate) fn certificates_in(&self) -> Option<&Path> {
+        self.certificates_in.as_deref()
     }
 
     /// The network profiles that commands may ask for.
@@ -76,7 +120,9 @@ impl CommandSettings {
         };
         here.toolchains.shown.retain(|found| is_apart(&found.shown.from));
         here.caches.retain(|cache| cache.read_from.as_deref().is_none_or(is_apart));
-        Ok(Self::new(here, Some(own.join("caches"))).with_profiles(loaded.settings.network.profiles.clone()))
+        loaded.refuse_visible_credentials(&here)?;
+        let certificates = own.join("certificates");
+        Ok(Self::new(here, Some(own.join("caches"))).with_network_of(&loaded.settings, certificates))
     }
 
     /// The settings that hold for every command. Toolchains and caches are added per command, so that one that disappears does not fail

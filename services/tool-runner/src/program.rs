@@ -45,7 +45,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     let workspaces = Workspaces {
         own: canonicalize(own)?,
         allowed: AllowedWorkspaces::Roots(roots),
-        forbidden: vec![state_dir.clone()],
+        forbidden: [state_dir.clone()].into_iter().chain(loaded.credential_paths()).collect(),
     };
 
     // A separate service has no caller with toolchains: commands see what the operator's settings name.

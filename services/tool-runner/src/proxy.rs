@@ -3,17 +3,21 @@
 use std::{
     fs,
     os::unix::fs::MetadataExt as _,
-    path::PathBuf,
-    sync::{Arc, Mutex},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
 use belay_network::Profile;
 use belay_proto::v1::ErrorClass;
-use belay_proxy::{Budget, CommandSockets, OpenAccess, Proxy, ProxyError, Report, ServiceUser};
+use belay_proxy::{Budget, CallCredential, CommandSockets, OpenAccess, Proxy, ProxyError, Report, ServiceUser};
 use belay_reasons as reasons;
 
-use crate::{SandboxSettings, ToolFailure, lock::lock};
+use crate::{
+    CommandSettings, ToolFailure,
+    lock::lock,
+    trust::{self, TrustFiles},
+};
 
 /// The proxy of this runner.
 #[derive(Debug)]
@@ -21,14 +25,29 @@ pub(crate) struct ProxyHolder {
     executable: PathBuf,
     /// The user that it becomes if the runner is root: that of commands.
     user: ServiceUser,
+    /// The operator's own certificate authorities.
+    authorities: Vec<PathBuf>,
+    /// The directory for the certificates that commands trust.
+    certificates_in: Option<PathBuf>,
     running: Mutex<Option<RunningProxy>>,
 }
 
 /// A proxy, and the state of the files from which it knows how this machine resolves names: it reads them once, before it confines itself.
 #[derive(Debug)]
 struct RunningProxy {
-    proxy: Arc<Proxy>,
+    proxy: Arc<CommandProxy>,
     resolver: [Option<FileState>; 2],
+}
+
+/// A proxy with the certificates that commands trust because of it.
+#[derive(Debug)]
+pub(crate) struct CommandProxy {
+    proxy: Proxy,
+    /// The operator's own certificate authorities.
+    authorities: Vec<String>,
+    /// The files, written when the first command needs them.
+    trust: OnceLock<Result<TrustFiles, String>>,
+    certificates_in: Option<PathBuf>,
 }
 
 /// The state of a file: device, inode, size and time of modification.
@@ -44,32 +63,41 @@ fn resolver_files() -> [Option<FileState>; 2] {
 
 impl ProxyHolder {
     /// A proxy that is not started yet, by the program and the user of these settings.
-    pub(crate) fn new(settings: &SandboxSettings) -> Self {
-        let user = ServiceUser { uid: settings.service_uid, gid: settings.service_gid };
-        Self { executable: settings.executable.clone(), user, running: Mutex::new(None) }
+    pub(crate) fn new(settings: &CommandSettings) -> Self {
+        let sandbox = settings.sandbox();
+        Self {
+            executable: sandbox.executable,
+            user: ServiceUser { uid: sandbox.service_uid, gid: sandbox.service_gid },
+            authorities: settings.authorities().to_vec(),
+            certificates_in: settings.certificates_in().map(PathBuf::from),
+            running: Mutex::new(None),
+        }
     }
 
     /// The proxy, started if it does not run. Blocks until it has confined itself and refused its own attacks.
     ///
     /// # Errors
     /// NETWORK_UNAVAILABLE.
-    pub(crate) fn running(&self) -> Result<Arc<Proxy>, ToolFailure> {
+    pub(crate) fn running(&self) -> Result<Arc<CommandProxy>, ToolFailure> {
         let mut running = lock(&self.running);
         let resolver = resolver_files();
         match running.take() {
-            Some(known) if known.proxy.is_alive() && known.resolver == resolver => {
+            Some(known) if known.proxy.proxy.is_alive() && known.resolver == resolver => {
                 let proxy = Arc::clone(&known.proxy);
                 *running = Some(known);
                 return Ok(proxy);
             }
             // Commands that have a network keep the earlier one until they end.
-            Some(known) if known.proxy.is_alive() => {
+            Some(known) if known.proxy.proxy.is_alive() => {
                 tracing::info!("This machine resolves names in another way now, and the proxy of commands is replaced");
             }
             Some(_) => tracing::warn!("The proxy of commands has ended, and is started again"),
             None => {}
         }
-        let proxy = Arc::new(Proxy::start(&self.executable, self.user).map_err(|error| unavailable(&error))?);
+        let authorities = self.authorities.iter().map(|file| authority(file)).collect::<Result<Vec<_>, _>>()?;
+        let proxy = Proxy::start(&self.executable, self.user, &authorities).map_err(|error| unavailable(&error))?;
+        let certificates_in = self.certificates_in.clone();
+        let proxy = Arc::new(CommandProxy { proxy, authorities, trust: OnceLock::new(), certificates_in });
         *running = Some(RunningProxy { proxy: Arc::clone(&proxy), resolver });
         Ok(proxy)
     }
@@ -79,16 +107,66 @@ impl ProxyHolder {
 ///
 /// # Errors
 /// Why commands that ask for a network would be refused.
-pub fn check_network(settings: &SandboxSettings) -> Result<Vec<String>, String> {
+pub fn check_network(settings: &CommandSettings) -> Result<Vec<String>, String> {
     let proxy = ProxyHolder::new(settings).running().map_err(|failure| failure.message)?;
     Ok(proxy.enforced())
+}
+
+/// The operator's certificate authorities in a file.
+fn authority(file: &Path) -> Result<String, ToolFailure> {
+    let refused = |why: String| {
+        let why = format!("`network.authorities` names {}, {why}", file.display());
+        let message = format!("The network of the command could not be opened: {why}.");
+        ToolFailure::new(ErrorClass::Transient, reasons::NETWORK_UNAVAILABLE, message)
+    };
+    let text = fs::read_to_string(file).map_err(|error| refused(format!("which cannot be read: {error}")))?;
+    match trust::certificates(&text).is_empty() {
+        true => Err(refused("which has no certificate in PEM".to_owned())),
+        false => Ok(text),
+    }
+}
+
+impl CommandProxy {
+    /// The names of what confines it.
+    pub(crate) fn enforced(&self) -> Vec<String> {
+        self.proxy.enforced()
+    }
+
+    /// Whether commands under this profile need other certificates than those of this machine.
+    fn changes_trust(&self, profile: &Profile) -> bool {
+        profile.reads_tls() || !self.authorities.is_empty()
+    }
+
+    /// The certificates that a command under this profile trusts; `None`: those of this machine.
+    ///
+    /// # Errors
+    /// NETWORK_UNAVAILABLE.
+    pub(crate) fn trust(&self, profile: &Profile) -> Result<Option<&TrustFiles>, ToolFailure> {
+        if !self.changes_trust(profile) {
+            return Ok(None);
+        }
+        let written = self.trust.get_or_init(|| {
+            let directory = self.certificates_in.as_deref().ok_or("this runner keeps no files")?;
+            // A machine without certificates trusts nobody.
+            let of_machine =
+                trust::OF_MACHINE.iter().find_map(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+            let mut bundle = vec![of_machine, self.proxy.certificate().to_owned()];
+            bundle.extend(self.authorities.iter().cloned());
+            TrustFiles::write(directory, &bundle.join("\n"))
+                .map_err(|error| format!("cannot write the certificates to {}: {error}", directory.display()))
+        });
+        written.as_ref().map(Some).map_err(|why| {
+            let message = format!("The network of the command could not be opened: {why}.");
+            ToolFailure::new(ErrorClass::Transient, reasons::NETWORK_UNAVAILABLE, message)
+        })
+    }
 }
 
 /// The network of a command, with the proxy behind it, which lives as long.
 #[derive(Debug)]
 pub(crate) struct CommandAccess {
     access: OpenAccess,
-    _proxy: Arc<Proxy>,
+    _proxy: Arc<CommandProxy>,
 }
 
 impl CommandAccess {
@@ -96,8 +174,14 @@ impl CommandAccess {
     ///
     /// # Errors
     /// NETWORK_UNAVAILABLE.
-    pub(crate) fn open(proxy: Arc<Proxy>, profile: &Profile, sockets: CommandSockets) -> Result<Self, ToolFailure> {
-        let access = proxy.open(profile, sockets, Budget::default()).map_err(|error| unavailable(&error))?;
+    pub(crate) fn open(
+        proxy: Arc<CommandProxy>,
+        profile: &Profile,
+        sockets: CommandSockets,
+        credentials: &[CallCredential],
+    ) -> Result<Self, ToolFailure> {
+        let access =
+            proxy.proxy.open(profile, sockets, credentials, Budget::default()).map_err(|error| unavailable(&error))?;
         Ok(Self { access, _proxy: proxy })
     }
 

@@ -39,6 +39,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("belay-journal", Contract),
     ("belay-proto", Contract),
     ("belay-blobs", Adapters),
+    ("belay-credentials", Adapters),
     ("belay-group-commit", Adapters),
     ("belay-journal-memory", Adapters),
     ("belay-journal-sqlite", Adapters),

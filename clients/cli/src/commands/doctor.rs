@@ -2,7 +2,7 @@
 
 use std::{env, path::PathBuf};
 
-use belay_all_in_one::{Diagnosis, Probe, Program};
+use belay_all_in_one::{CheckedCredential, Diagnosis, Probe, Program};
 use belay_proto::runner_v1::enforcement_report::Tier;
 use serde_json::{Value, json};
 
@@ -37,7 +37,13 @@ pub(crate) async fn doctor(context: &Context, verb: Doctor) -> Result<Exit, Fail
             .map_err(|error| Failure::internal(format!("the current folder cannot be read: {error}")))?,
     };
     let config = context.target.config.clone();
-    let probe = Probe { state_dir: context.target.state_dir()?, workspace, policy: policy_choice(), config };
+    let probe = Probe {
+        state_dir: context.target.state_dir()?,
+        workspace,
+        policy: policy_choice(),
+        config,
+        environment: |name| env::var_os(name),
+    };
     let diagnosis = tokio::task::spawn_blocking(move || belay_all_in_one::doctor(&probe))
         .await
         .map_err(|error| Failure::internal(format!("the examination ended early: {error}")))?;
@@ -107,6 +113,15 @@ fn lines(diagnosis: &Diagnosis) -> Vec<Line> {
         lines.extend(crate::failure::Report::of_config(error).lines());
     }
 
+    if !diagnosis.credentials.is_empty() {
+        lines.push(heading("credentials, read here and now"));
+        let cells = |credential: &CheckedCredential| {
+            let about = credential.problem.clone().unwrap_or_else(|| format!("from {}", credential.source));
+            vec![mark(credential.problem.is_none()), plain(&credential.name), plain(&about)]
+        };
+        lines.extend(table(&diagnosis.credentials.iter().map(cells).collect::<Vec<_>>()));
+    }
+
     lines.push(heading("programs that commands see"));
     lines.extend(table(
         &diagnosis
@@ -160,6 +175,9 @@ fn as_json(diagnosis: &Diagnosis) -> Result<Value, Failure> {
         "networkProxy": { "passed": diagnosis.network.is_ok(), "detail": diagnosis.network_test() },
         "workspace": { "path": diagnosis.workspace.path, "problem": diagnosis.workspace.problem },
         "stateDir": { "path": diagnosis.state_dir.path, "problem": diagnosis.state_dir.problem },
+        "credentials": diagnosis.credentials.iter().map(|CheckedCredential { name, source, problem }| {
+            json!({ "name": name, "source": source, "readable": problem.is_none(), "problem": problem })
+        }).collect::<Vec<_>>(),
         "programs": programs,
         "programsNotSeen": not_seen,
         "config": match &diagnosis.config {

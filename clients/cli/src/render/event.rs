@@ -358,7 +358,7 @@ fn changed(receipt: Option<&Receipt>) -> String {
     format!("{changed}; not committed: {}{more}", named.join(", "))
 }
 
-/// `; network registries: 12 connections, 1 refused (example.com:443)`.
+/// `; network ci: 12 connections, 1 refused (example.com:443), credential github to api.github.com in 3 requests`.
 fn network(receipt: Option<&Receipt>) -> String {
     const MAX_NAMED: usize = 3;
     let Some(network) = receipt.and_then(|receipt| receipt.network.as_ref()) else { return String::new() };
@@ -400,7 +400,16 @@ fn network(receipt: Option<&Receipt>) -> String {
         );
     }
     let connections = if allowed == 1 { "connection" } else { "connections" };
-    format!("; network {}: {allowed} {connections}{failed}{unlisted}{refused}", clean(&network.profile))
+    let credentials: String = network
+        .credentials
+        .iter()
+        .map(|used| {
+            let requests = if used.request_count == 1 { "request" } else { "requests" };
+            let (credential, host) = (clean(&used.credential), clean(&used.host));
+            format!(", credential {credential} to {host} in {} {requests}", used.request_count)
+        })
+        .collect();
+    format!("; network {}: {allowed} {connections}{failed}{unlisted}{refused}{credentials}", clean(&network.profile))
 }
 
 /// ` by person:ann`, for what a principal asked for.

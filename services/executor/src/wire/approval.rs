@@ -1,9 +1,9 @@
 //! Approvals, policy decisions, effects and receipts.
 
 use belay_execution::{
-    ApprovalRequirement, CallIntent, ChangeKind, CommittedFile, Decision, EffectSummary, FileType, NetworkConnection,
-    NetworkRoute, NetworkUse, PathChange, PolicyDecision, Receipt, Risk, StepLayers, SubjectKind, Verdict, WriteBound,
-    WriteMechanism,
+    ApprovalRequirement, CallIntent, ChangeKind, CommittedFile, CredentialUse, Decision, EffectSummary, FileType,
+    NetworkConnection, NetworkRoute, NetworkUse, PathChange, PolicyDecision, Receipt, Risk, StepLayers, SubjectKind,
+    Verdict, WriteBound, WriteMechanism,
 };
 use belay_proto::v1::{
     self, approval::State, approval_need::Kind, committed_file::Type, network_connection::Route,
@@ -180,6 +180,7 @@ pub(crate) fn network_to(network: &NetworkUse) -> v1::NetworkUse {
             NetworkRoute::Address => Route::Address,
             NetworkRoute::NameServer => Route::NameServer,
             NetworkRoute::Service => Route::Service,
+            NetworkRoute::BaseUrl => Route::BaseUrl,
         }
         .into(),
         is_allowed: connection.is_allowed,
@@ -189,12 +190,18 @@ pub(crate) fn network_to(network: &NetworkUse) -> v1::NetworkUse {
         duration: Some(belay_proto::duration(connection.duration)),
         failure: connection.failure.clone(),
     };
+    let credential = |used: &CredentialUse| v1::CredentialUse {
+        credential: used.credential.clone(),
+        host: used.host.clone(),
+        request_count: amount(used.requests),
+    };
     v1::NetworkUse {
         profile: network.profile.clone(),
         connections: network.connections.iter().map(connection).collect(),
         unlisted_connection_count: amount(network.unlisted),
         refused_count: amount(network.refused),
         is_lost: network.is_lost,
+        credentials: network.credentials.iter().map(credential).collect(),
     }
 }
 
@@ -212,6 +219,7 @@ pub(crate) fn network_from(network: v1::NetworkUse) -> Result<NetworkUse, NotUnd
             Route::Address => NetworkRoute::Address,
             Route::NameServer => NetworkRoute::NameServer,
             Route::Service => NetworkRoute::Service,
+            Route::BaseUrl => NetworkRoute::BaseUrl,
         };
         Ok(NetworkConnection {
             host: connection.host,
@@ -225,12 +233,18 @@ pub(crate) fn network_from(network: v1::NetworkUse) -> Result<NetworkUse, NotUnd
             failure: connection.failure,
         })
     };
+    let credential = |used: v1::CredentialUse| CredentialUse {
+        credential: used.credential,
+        host: used.host,
+        requests: amount(used.request_count),
+    };
     Ok(NetworkUse {
         profile: network.profile,
         connections: network.connections.into_iter().map(connection).collect::<Result<_, _>>()?,
         unlisted: amount(network.unlisted_connection_count),
         refused: amount(network.refused_count),
         is_lost: network.is_lost,
+        credentials: network.credentials.into_iter().map(credential).collect(),
     })
 }
 

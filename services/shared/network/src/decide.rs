@@ -5,7 +5,8 @@ use std::fmt;
 use crate::{
     host::Host,
     path::{is_path, reads_in_one_way},
-    profile::{METHODS, Profile, Protocol, Rule},
+    profile::{Profile, Rule},
+    protocol::{METHODS, Protocol},
 };
 
 /// The longest path that a refusal repeats, in bytes.
@@ -27,8 +28,15 @@ pub struct AccessRequest<'a> {
 pub enum Traffic<'a> {
     /// Nothing yet: whether anything may be spoken with the host at all.
     Nothing,
-    /// TLS, with this server name.
+    /// TLS whose server name is the host's.
     Tls,
+    /// A request inside of TLS, which is read because requests to the host carry a credential.
+    TlsRequest {
+        /// Its method, as sent.
+        method: &'a str,
+        /// Its path, as sent, without the query.
+        path: &'a str,
+    },
     /// A request in clear text.
     Request {
         /// Its method, as sent.
@@ -62,6 +70,10 @@ pub enum RefusalKind {
     Method,
     /// Rules have all that, but not the path.
     Path,
+    /// A rule has the request, but its credential is for other requests.
+    Credential,
+    /// The host is reached by a URL of its own.
+    BaseUrl,
 }
 
 /// A refusal, and the line by which it would be allowed.
@@ -79,8 +91,19 @@ pub struct Refusal {
     pub nearest: Option<String>,
     /// The protocol that was spoken, as far as it is known.
     pub protocol: Option<Protocol>,
+    /// What the nearest rule adds to its requests and its commands, if it has the host.
+    pub extra: NearestExtra,
     /// The method and the path of a request that a rule with methods or paths does not allow; each only where a rule may name it.
     pub request: (Option<String>, Option<String>),
+}
+
+/// The parts of the nearest rule by which a host is reached otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NearestExtra {
+    /// The name of its credential.
+    pub credential: Option<String>,
+    /// The variable with its URL.
+    pub base_url: Option<String>,
 }
 
 impl Refusal {
@@ -104,14 +127,20 @@ impl Refusal {
                 line += &format!(", {key}: [{quoted}]");
             }
         }
+        for (key, value) in [("credential", &self.extra.credential), ("base_url", &self.extra.base_url)] {
+            if let Some(value) = value.as_ref().filter(|_| method.is_some() || path.is_some()) {
+                line += &format!(", {key}: {value}");
+            }
+        }
         line + "}"
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, profile, host, port, nearest, .. } = self;
+        let Self { kind, profile, host, port, nearest, extra, .. } = self;
         write!(f, "{host}:{port} is not in the network profile `{profile}`")?;
+        let credential = extra.credential.as_deref().unwrap_or_default();
         let nearest = nearest.as_deref().unwrap_or_default();
         match kind {
             RefusalKind::Host => write!(
@@ -134,6 +163,15 @@ impl fmt::Display for Refusal {
                 " with this method: its rule is `{nearest}`; to allow it, the operator adds the rule `{}`",
                 self.line()
             ),
+            RefusalKind::Credential => write!(
+                f,
+                " for this request: its rule is `{nearest}`; to allow it, the operator changes `credentials.{credential}`"
+            ),
+            RefusalKind::BaseUrl => write!(
+                f,
+                " directly: its rule is `{nearest}`; set the program to the URL in ${}",
+                extra.base_url.as_deref().unwrap_or_default()
+            ),
             RefusalKind::Path => write!(
                 f,
                 " with this path: its rule is `{nearest}`; to allow it, the operator adds the rule `{}`",
@@ -147,7 +185,11 @@ impl Profile {
     /// Judges a connection or a request. The first rule that allows it is named.
     pub fn decide(&self, asked: AccessRequest<'_>) -> AccessDecision<'_> {
         let mut refused: Option<(RefusalKind, &Rule)> = None;
-        for rule in self.rules.iter().filter(|rule| rule.host.matches(asked.host)) {
+        let of_host = || self.rules.iter().filter(|rule| rule.host.matches(asked.host));
+        // A request carries a credential if any rule says so.
+        let (with, without) =
+            (of_host().filter(|rule| rule.credential.is_some()), of_host().filter(|rule| rule.credential.is_none()));
+        for rule in with.chain(without) {
             match misfit(rule, asked) {
                 None => return AccessDecision::Allowed(rule),
                 Some(kind) if refused.is_none_or(|(known, _)| depth(kind) > depth(known)) => {
@@ -156,15 +198,44 @@ impl Profile {
                 Some(_) => {}
             }
         }
+        AccessDecision::Refused(self.refusal(asked, refused))
+    }
+
+    /// Judges a request that came by the URL of this rule.
+    pub fn decide_by_url<'a>(&'a self, rule: &'a Rule, asked: AccessRequest<'_>) -> AccessDecision<'a> {
+        let (Traffic::TlsRequest { method, path } | Traffic::Request { method, path }) = asked.traffic else {
+            return AccessDecision::Refused(self.refusal(asked, Some((RefusalKind::Protocol, rule))));
+        };
+        match misfit_of_request(rule, method, path) {
+            None => AccessDecision::Allowed(rule),
+            Some(kind) => AccessDecision::Refused(self.refusal(asked, Some((kind, rule)))),
+        }
+    }
+
+    /// Whether requests inside of TLS to this host and port are read.
+    pub fn reads_tls_of(&self, host: &Host, port: u16) -> bool {
+        self.rules.iter().any(|rule| {
+            rule.protocol == Protocol::Https
+                && rule.credential.is_some()
+                && rule.base_url.is_none()
+                && rule.host.matches(host)
+                && rule.ports.iter().any(|ports| ports.contains(port))
+        })
+    }
+
+    fn refusal(&self, asked: AccessRequest<'_>, refused: Option<(RefusalKind, &Rule)>) -> Refusal {
         let kind = refused.map_or(RefusalKind::Host, |(kind, _)| kind);
         let request = match (kind, asked.traffic) {
-            (RefusalKind::Method | RefusalKind::Path, Traffic::Request { method, path }) => (
+            (
+                RefusalKind::Method | RefusalKind::Path,
+                Traffic::Request { method, path } | Traffic::TlsRequest { method, path },
+            ) => (
                 METHODS.contains(&method).then(|| method.to_owned()),
                 (path.len() <= MAX_SHOWN_PATH && is_path(path)).then(|| path.to_owned()),
             ),
             _ => (None, None),
         };
-        AccessDecision::Refused(Refusal {
+        Refusal {
             kind,
             profile: self.name.clone(),
             host: asked.host.clone(),
@@ -172,12 +243,16 @@ impl Profile {
             nearest: refused.map(|(_, rule)| rule.to_string()),
             protocol: match asked.traffic {
                 Traffic::Nothing => None,
-                Traffic::Tls => Some(Protocol::Https),
+                Traffic::Tls | Traffic::TlsRequest { .. } => Some(Protocol::Https),
                 Traffic::Request { .. } => Some(Protocol::Http),
                 Traffic::Other => Some(Protocol::Tcp),
             },
+            extra: refused.map_or_else(NearestExtra::default, |(_, rule)| NearestExtra {
+                credential: rule.credential.as_ref().map(|credential| credential.name.clone()),
+                base_url: rule.base_url.as_ref().map(|url| url.variable.clone()),
+            }),
             request,
-        })
+        }
     }
 
     /// Whether any rule has this host, on any port: whether its name may be resolved.
@@ -194,6 +269,9 @@ fn depth(kind: RefusalKind) -> u8 {
         RefusalKind::Protocol => 2,
         RefusalKind::Method => 3,
         RefusalKind::Path => 4,
+        RefusalKind::Credential => 5,
+        // What is reached otherwise is said only if nothing is wrong but that.
+        RefusalKind::BaseUrl => 1,
     }
 }
 
@@ -202,22 +280,32 @@ fn misfit(rule: &Rule, asked: AccessRequest<'_>) -> Option<RefusalKind> {
     if !rule.ports.iter().any(|ports| ports.contains(asked.port)) {
         return Some(RefusalKind::Port);
     }
+    if rule.base_url.is_some() {
+        return Some(RefusalKind::BaseUrl);
+    }
     match (rule.protocol, asked.traffic) {
         (_, Traffic::Nothing)
-        | (Protocol::Tcp, Traffic::Tls | Traffic::Request { .. } | Traffic::Other)
+        | (Protocol::Tcp, Traffic::Tls | Traffic::TlsRequest { .. } | Traffic::Request { .. } | Traffic::Other)
         | (Protocol::Https, Traffic::Tls) => None,
-        (Protocol::Http, Traffic::Request { method, path }) => {
-            if !(rule.methods.is_empty() || rule.methods.iter().any(|name| name == method)) {
-                Some(RefusalKind::Method)
-            } else if !(rule.paths.is_empty() || rule.paths.iter().any(|prefix| has_prefix(path, prefix))) {
-                Some(RefusalKind::Path)
-            } else {
-                None
-            }
-        }
+        (Protocol::Http, Traffic::Request { method, path })
+        | (Protocol::Https, Traffic::TlsRequest { method, path }) => misfit_of_request(rule, method, path),
         (Protocol::Https, Traffic::Request { .. } | Traffic::Other)
-        | (Protocol::Http, Traffic::Tls | Traffic::Other) => Some(RefusalKind::Protocol),
+        | (Protocol::Http, Traffic::Tls | Traffic::TlsRequest { .. } | Traffic::Other) => Some(RefusalKind::Protocol),
     }
+}
+
+/// Why a rule does not allow a request that is read.
+fn misfit_of_request(rule: &Rule, method: &str, path: &str) -> Option<RefusalKind> {
+    let has_method = |list: &[String]| list.is_empty() || list.iter().any(|name| name == method);
+    let has_path = |list: &[String]| list.is_empty() || list.iter().any(|prefix| has_prefix(path, prefix));
+    if !has_method(&rule.methods) {
+        return Some(RefusalKind::Method);
+    }
+    if !has_path(&rule.paths) {
+        return Some(RefusalKind::Path);
+    }
+    let credential = rule.credential.as_ref()?;
+    (!has_method(&credential.methods) || !has_path(&credential.paths)).then_some(RefusalKind::Credential)
 }
 
 /// Whether a path begins with a prefix, at the border of a part. A path that servers may read in another way (escapes, `.` and `..`, `//`, `\`) has none: what

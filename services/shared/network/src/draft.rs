@@ -34,14 +34,20 @@ pub struct DraftRule {
     pub paths: Vec<String>,
     /// Whether the host may lead to addresses that are closed otherwise, such as those of a private network.
     pub private_addresses: bool,
+    /// The name of the credential that requests to the host carry.
+    pub credential: Option<String>,
+    /// The variable with the URL in clear text at which commands reach the host, and nowhere else.
+    pub base_url: Option<String>,
+    /// The path of that URL, such as `/v1`.
+    pub base_path: Option<String>,
     /// Where it was written.
     pub place: String,
 }
 
-/// A problem of a profile.
+/// A problem of a profile or a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The field below the profiles, such as `ci.rules[2].host`.
+    /// The field below the profiles or the credentials, such as `ci.rules[2].host`.
     pub field: String,
     /// The problem, and what to do.
     pub message: String,

@@ -154,6 +154,16 @@ impl HostPattern {
         }
     }
 
+    /// Whether it has every host of another pattern.
+    pub fn contains(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Any, _) => true,
+            (_, Self::Exact(host)) => self.matches(host),
+            (Self::Below(name), Self::Below(other)) => name == other || self.matches(other),
+            (Self::Exact(_) | Self::Below(_), Self::Any) | (Self::Exact(_), Self::Below(_)) => false,
+        }
+    }
+
     /// Whether it has every host, or every host of a top-level domain.
     pub fn is_everything(&self) -> bool {
         match self {

@@ -7,16 +7,22 @@
 
 mod address;
 mod built_in;
+mod credential;
 mod decide;
 mod draft;
 mod host;
+mod name;
 mod path;
 mod profile;
+mod protocol;
+mod secret;
 
 pub use address::closed_range;
-pub use decide::{AccessDecision, AccessRequest, Refusal, RefusalKind, Traffic};
+pub use credential::{Binding, Credential, CredentialSource, DraftCredential, Placement};
+pub use decide::{AccessDecision, AccessRequest, NearestExtra, Refusal, RefusalKind, Traffic};
 pub use draft::{DraftProfile, DraftRule, Problem};
 pub use host::{Host, HostPattern, HostProblem};
-pub use profile::{
-    LOOPBACK, MAX_PROFILE_NAME, NONE, OWN_PORTS, Origin, Ports, Profile, Profiles, Protocol, Rule, is_profile_name,
-};
+pub use name::{MAX_PROFILE_NAME, is_profile_name};
+pub use profile::{BaseUrl, LOOPBACK, NONE, OWN_PORTS, Origin, Ports, Profile, Profiles, Rule};
+pub use protocol::Protocol;
+pub use secret::{MAX_SECRET, MIN_SECRET, Secret, SecretProblem};

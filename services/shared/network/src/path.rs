@@ -11,3 +11,6 @@ pub(crate) fn is_path(path: &str) -> bool {
         && reads_in_one_way(path)
         && path.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte))
 }
+
+/// What a path of a rule has to be.
+pub(crate) const RULE: &str = "must begin with `/`, and have no `..`, `//`, `%`, `;`, `?`, `#` or `\\`: it is the beginning of a path that servers read in one way";

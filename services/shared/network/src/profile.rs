@@ -10,9 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     built_in::{BUILT_IN, BuiltIn},
+    credential::{Credential, is_variable, only_reads},
     draft::{DraftProfile, DraftRule, Problem},
     host::HostPattern,
-    path::is_path,
+    name::{MAX_LIST, is_profile_name},
+    path::{self, is_path},
+    protocol::{METHODS, Protocol},
 };
 
 /// The profile of a command that asks for none: its own loopback, and nothing else.
@@ -27,37 +30,6 @@ const MAX_RULES: usize = 1_000;
 const MAX_SOCKETS: usize = 64;
 /// The ports of the name server and of the proxy in the network of every command, which no rule can have.
 pub const OWN_PORTS: [u16; 2] = [53, 21_080];
-/// The maximum length of the name of a profile, in characters.
-pub const MAX_PROFILE_NAME: usize = 64;
-/// The most methods and paths of a rule.
-const MAX_LIST: usize = 100;
-/// The methods that a rule may name (RFC 9110, RFC 5789).
-pub(crate) const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"];
-
-/// The protocol that may be spoken with a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Protocol {
-    /// TLS whose server name is the host's. What is in it is not read.
-    Https,
-    /// HTTP in clear text: each request is read.
-    Http,
-    /// Anything.
-    Tcp,
-}
-
-impl Protocol {
-    const WORDS: [(&'static str, Self); 3] = [("https", Self::Https), ("http", Self::Http), ("tcp", Self::Tcp)];
-
-    /// Its name in settings.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Https => "https",
-            Self::Http => "http",
-            Self::Tcp => "tcp",
-        }
-    }
-}
 
 /// Ports from the first to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -140,14 +112,29 @@ pub struct Rule {
     pub paths: Vec<String>,
     /// Whether the hosts may lead to addresses that are closed otherwise ([`crate::closed_range`]).
     pub private_addresses: bool,
+    /// The credential that requests to the hosts carry. Then requests inside of TLS are read.
+    pub credential: Option<Box<Credential>>,
+    /// The URL in clear text at which commands reach the host, and only there. It has one host and one port then.
+    pub base_url: Option<BaseUrl>,
     /// Where it comes from.
     pub origin: Origin,
+}
+
+/// A URL in clear text in the network of a command, behind which is one host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct BaseUrl {
+    /// The variable that has it.
+    pub variable: String,
+    /// Its path, such as `/v1`; empty without one.
+    pub path: String,
 }
 
 impl Rule {
     /// Whether it limits requests that cannot be read.
     pub fn is_unenforced_inside_tls(&self) -> bool {
-        self.protocol != Protocol::Http && !(self.methods.is_empty() && self.paths.is_empty())
+        let is_read = self.protocol == Protocol::Http || self.credential.is_some();
+        let is_limited = !self.methods.is_empty() || !self.paths.is_empty();
+        is_limited && !is_read
     }
 }
 
@@ -169,6 +156,26 @@ impl fmt::Display for Rule {
         }
         if self.private_addresses {
             f.write_str(" (private addresses too)")?;
+        }
+        if let Some(BaseUrl { variable, path }) = &self.base_url {
+            write!(f, " (only at ${variable}")?;
+            if !path.is_empty() {
+                write!(f, " with the path {path}")?;
+            }
+            f.write_str(")")?;
+        }
+        if let Some(Credential { name, placement, methods, paths, .. }) = self.credential.as_deref() {
+            write!(f, " (with the credential {name} {placement}")?;
+            if !(methods.is_empty() && paths.is_empty()) {
+                f.write_str(", which is for")?;
+            }
+            if !methods.is_empty() {
+                write!(f, " {}", methods.join(","))?;
+            }
+            for path in paths {
+                write!(f, " {path}")?;
+            }
+            f.write_str(")")?;
         }
         Ok(())
     }
@@ -195,7 +202,40 @@ impl Profile {
 
     /// The ports on which its hosts may be reached, each of which is a socket of a command: in order, ranges written out.
     pub fn ports(&self) -> BTreeSet<u16> {
-        self.rules.iter().flat_map(|rule| &rule.ports).flat_map(|ports| ports.first..=ports.last).collect()
+        let direct = self.rules.iter().filter(|rule| rule.base_url.is_none());
+        direct.flat_map(|rule| &rule.ports).flat_map(|ports| ports.first..=ports.last).collect()
+    }
+
+    /// The number of sockets that a command under it has for hosts and services.
+    fn sockets(&self) -> usize {
+        self.ports().len() + self.host_services.len() + self.base_urls().count()
+    }
+
+    /// The variables that it gives to commands, each with what has it.
+    fn variables(&self) -> impl Iterator<Item = (&str, String)> {
+        let urls = self.base_urls().map(|(rule, url)| (url.variable.as_str(), format!("the URL of {}", rule.host)));
+        let named = self.credentials().into_values();
+        let placeholders =
+            named.filter_map(|named| Some((named.variable.as_deref()?, format!("the credential {}", named.name))));
+        urls.chain(placeholders)
+    }
+
+    /// Its rules that are reached by a URL of their own, in order.
+    pub fn base_urls(&self) -> impl Iterator<Item = (&Rule, &BaseUrl)> {
+        self.rules.iter().filter_map(|rule| Some((rule, rule.base_url.as_ref()?)))
+    }
+
+    /// The credentials of its rules, each once, by name.
+    pub fn credentials(&self) -> BTreeMap<&str, &Credential> {
+        let named = self.rules.iter().filter_map(|rule| rule.credential.as_deref());
+        named.map(|credential| (credential.name.as_str(), credential)).collect()
+    }
+
+    /// Whether requests inside of TLS to some host are read, because they carry a credential.
+    pub fn reads_tls(&self) -> bool {
+        let is_read =
+            |rule: &Rule| rule.protocol == Protocol::Https && rule.credential.is_some() && rule.base_url.is_none();
+        self.rules.iter().any(is_read)
     }
 
     /// Its rules and services, a line each, for people who are asked or want to know.
@@ -224,6 +264,14 @@ impl Profiles {
     /// # Errors
     /// All problems of all profiles.
     pub fn new(drafts: &[DraftProfile]) -> Result<Self, Vec<Problem>> {
+        Self::with_credentials(drafts, &[])
+    }
+
+    /// The same with credentials that rules may name.
+    ///
+    /// # Errors
+    /// All problems of all profiles.
+    pub fn with_credentials(drafts: &[DraftProfile], credentials: &[Credential]) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         let mut own: BTreeMap<&str, CheckedDraft<'_>> = BTreeMap::new();
         for built_in in BUILT_IN {
@@ -249,7 +297,7 @@ impl Profiles {
                     .push(Problem { field: field.clone(), message: "is the name of another profile, too".to_owned() });
                 continue;
             }
-            let checked = CheckedDraft::new(draft, &mut problems);
+            let checked = CheckedDraft::new(draft, credentials, &mut problems);
             own.insert(&draft.name, checked);
         }
         let mut by_name = BTreeMap::new();
@@ -265,12 +313,19 @@ impl Profiles {
                     profile.rules.len()
                 );
                 problems.push(Problem { field: (*name).to_owned(), message });
-            } else if profile.ports().len() + profile.host_services.len() > MAX_SOCKETS {
+            } else if profile.sockets() > MAX_SOCKETS {
                 let message = format!(
-                    "has {} ports and services of this machine, each of which every command under it listens on, but the limit is {MAX_SOCKETS}",
-                    profile.ports().len() + profile.host_services.len()
+                    "has {} ports, base URLs and services of this machine, each of which every command under it listens on, but the limit is {MAX_SOCKETS}",
+                    profile.sockets()
                 );
                 problems.push(Problem { field: (*name).to_owned(), message });
+            }
+            let mut variables = BTreeMap::new();
+            for (variable, owner) in profile.variables() {
+                if let Some(other) = variables.insert(variable, owner.clone()).filter(|other| *other != owner) {
+                    let message = format!("gives the variable `{variable}` two values: {other} and {owner}");
+                    problems.push(Problem { field: (*name).to_owned(), message });
+                }
             }
             by_name.insert((*name).to_owned(), profile);
         }
@@ -303,13 +358,6 @@ impl Profiles {
     }
 }
 
-/// Whether a text can be the name of a profile: 1 to [`MAX_PROFILE_NAME`] letters, digits, `-`, `_` and `.`, beginning with a letter or a digit.
-pub fn is_profile_name(text: &str) -> bool {
-    text.len() <= MAX_PROFILE_NAME
-        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-}
-
 fn name_problem(name: &str) -> Option<&'static str> {
     (!is_profile_name(name)).then_some(
         "is not a profile's name: it has 1 to 64 letters, digits, `-`, `_` and `.`, beginning with a letter or a digit",
@@ -335,6 +383,8 @@ impl<'a> CheckedDraft<'a> {
             methods: Vec::new(),
             paths: Vec::new(),
             private_addresses: false,
+            credential: None,
+            base_url: None,
             origin: Origin { profile: built_in.name.to_owned(), place: String::new() },
         };
         Self {
@@ -346,7 +396,7 @@ impl<'a> CheckedDraft<'a> {
         }
     }
 
-    fn new(draft: &'a DraftProfile, problems: &mut Vec<Problem>) -> Self {
+    fn new(draft: &'a DraftProfile, credentials: &[Credential], problems: &mut Vec<Problem>) -> Self {
         let origin = |place: &str| Origin {
             profile: draft.name.clone(),
             place: if place.is_empty() { draft.place.clone() } else { place.to_owned() },
@@ -354,7 +404,18 @@ impl<'a> CheckedDraft<'a> {
         let mut rules = Vec::new();
         for (place, written) in draft.rules.iter().enumerate() {
             let field = format!("{}.rules[{place}]", draft.name);
-            rules.extend(rule(written, &field, draft.any_host, origin(&written.place), problems));
+            let rule = rule(written, &field, (draft.any_host, credentials), origin(&written.place), problems);
+            if let Some((rule, credential)) = rule.as_ref().and_then(|rule| Some((rule, rule.credential.as_deref()?)))
+                && draft.fetch_only
+                && !only_reads([&rule.methods, &credential.methods])
+            {
+                let message = format!(
+                    "says that commands under this profile may run again, and its rule {place} sends the credential `{}` with methods that may change something: bound the rule by `methods: [GET, HEAD]`, or remove `fetch_only`",
+                    credential.name
+                );
+                problems.push(Problem { field: format!("{}.fetch_only", draft.name), message });
+            }
+            rules.extend(rule);
         }
         let mut host_services = Vec::new();
         for (place, service) in draft.host_services.iter().enumerate() {
@@ -390,7 +451,13 @@ fn is_taken(address: SocketAddr) -> bool {
 }
 
 /// Checks a rule. `None` if it has a problem.
-fn rule(written: &DraftRule, field: &str, any_host: bool, origin: Origin, problems: &mut Vec<Problem>) -> Option<Rule> {
+fn rule(
+    written: &DraftRule,
+    field: &str,
+    (any_host, credentials): (bool, &[Credential]),
+    origin: Origin,
+    problems: &mut Vec<Problem>,
+) -> Option<Rule> {
     let before = problems.len();
     let mut refuse = |key: &str, message: String| problems.push(Problem { field: format!("{field}.{key}"), message });
     let host = match HostPattern::parse(&written.host) {
@@ -450,14 +517,15 @@ fn rule(written: &DraftRule, field: &str, any_host: bool, origin: Origin, proble
     }
     for (place, path) in written.paths.iter().enumerate() {
         if !is_path(path) {
-            refuse(
-                &format!("paths[{place}]"),
-                "must begin with `/`, and have no `..`, `//`, `%`, `;`, `?`, `#` or `\\`: it is the beginning of a path that servers read in one way"
-                    .to_owned(),
-            );
+            refuse(&format!("paths[{place}]"), path::RULE.to_owned());
         }
     }
     let (host, protocol) = (host?, protocol?);
+    let credential = match &written.credential {
+        Some(name) => Some(Box::new(credential(name, (protocol, &host, &ports), credentials, &mut refuse)?)),
+        None => None,
+    };
+    let base_url = base_url(written, (&host, &ports), credential.is_some(), &mut refuse);
     (problems.len() == before).then(|| Rule {
         host,
         ports,
@@ -465,8 +533,75 @@ fn rule(written: &DraftRule, field: &str, any_host: bool, origin: Origin, proble
         methods: written.methods.clone(),
         paths: written.paths.clone(),
         private_addresses: written.private_addresses,
+        credential,
+        base_url,
         origin,
     })
+}
+
+/// The credential of this name, which has to be bound to everything that its rule opens.
+fn credential(
+    name: &str,
+    (protocol, host, ports): (Protocol, &HostPattern, &[Ports]),
+    credentials: &[Credential],
+    refuse: &mut impl FnMut(&str, String),
+) -> Option<Credential> {
+    let Some(credential) = credentials.iter().find(|credential| credential.name == name) else {
+        let known: Vec<&str> = credentials.iter().map(|credential| credential.name.as_str()).collect();
+        let known =
+            if known.is_empty() { "there is none".to_owned() } else { format!("there are {}", known.join(", ")) };
+        refuse("credential", format!("`{name}` is not in `credentials`, where {known}"));
+        return None;
+    };
+    if protocol == Protocol::Tcp {
+        let message = "is put into requests, and with `protocol: tcp` nothing is known of them: remove it".to_owned();
+        refuse("credential", message);
+        return None;
+    }
+    let mut all = ports.iter().flat_map(|ports| ports.first..=ports.last);
+    if let Some(port) = all.find(|port| !credential.is_for(protocol, host, *port)) {
+        let message = format!(
+            "`{name}` is not bound to {}://{host}:{port}, but to {}: name a host to which it is bound, or add this one to `credentials.{name}.hosts`",
+            protocol.word(),
+            credential.shown_hosts()
+        );
+        refuse("credential", message);
+        return None;
+    }
+    Some(credential.clone())
+}
+
+fn base_url(
+    written: &DraftRule,
+    (host, ports): (&HostPattern, &[Ports]),
+    has_credential: bool,
+    refuse: &mut impl FnMut(&str, String),
+) -> Option<BaseUrl> {
+    let Some(variable) = &written.base_url else {
+        if written.base_path.is_some() {
+            refuse("base_path", "is the path of `base_url`, which this rule has not: remove it".to_owned());
+        }
+        return None;
+    };
+    if !is_variable(variable) {
+        let message = "must be the name of a variable: letters, digits and `_`, such as OPENAI_BASE_URL".to_owned();
+        refuse("base_url", message);
+    }
+    if !has_credential {
+        let message =
+            "is for hosts with a `credential`: add it, or remove `base_url`, and the host is reached directly"
+                .to_owned();
+        refuse("base_url", message);
+    }
+    let is_one = matches!(host, HostPattern::Exact(_)) && matches!(ports, [only] if only.first == only.last);
+    if !is_one {
+        refuse("base_url", "is the URL of one host: write a rule with one name and one port".to_owned());
+    }
+    let path = written.base_path.clone().unwrap_or_default();
+    if !path.is_empty() && (!is_path(&path) || path.ends_with('/')) {
+        refuse("base_path", "must begin with `/` and not end with it, such as /v1".to_owned());
+    }
+    Some(BaseUrl { variable: variable.clone(), path })
 }
 
 /// The rules and services of a profile with everything that it includes.
@@ -521,5 +656,7 @@ fn collect<'a>(
     }
 }
 
+#[cfg(test)]
+mod credential_tests;
 #[cfg(test)]
 mod tests;

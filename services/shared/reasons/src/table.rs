@@ -398,13 +398,17 @@ table! {
     "The machine cannot provide the sandbox that commands need, so no command runs. Other tools work. Or the test of the sandbox, or the start of a command, was lost: its processes were killed, or a limit that other processes share was reached. Then the call runs again after a growing delay, for about an hour, without using up an attempt."
     "Do what the message says, then check with `belay doctor`. For a reached limit, end what uses it up or raise it."
 
-    NETWORK_CHANGED Tools 30 true [Cancelled] []
+    NETWORK_CHANGED Tools 1 true [Cancelled] []
     "The network profile of a command, or how its calls are recovered, was changed in the runner's settings after an approval had been requested. The command has not run."
     "Nothing: the call is made again, and its approval is requested with the profile as it is now."
 
     NETWORK_UNAVAILABLE Tools 30 true [Transient] []
     "A command asked for a network profile, and the proxy that enforces it could not be started, or failed its self-test. The command did not run, or was killed before it had a network."
     "Read the message. If the machine lacks something that the proxy needs, `belay doctor` says what; until then, remove `network` from the step, or put what it downloads into the workspace."
+
+    CREDENTIAL_UNAVAILABLE Tools 30 true [Transient] []
+    "The network profile of a command has a credential whose value cannot be read now. The command did not run."
+    "The message names the credential, its source and what is wrong. `belay doctor` reads all of them; a value that was changed is read again by the next call."
 
     POLICY_DENIED Approvals 33 false [PolicyDenied] []
     "A rule of the policy denies the call or what it changed. Its changes were discarded."

@@ -26,6 +26,7 @@ mod rules;
 mod seal;
 mod stream;
 mod text;
+mod value_finder;
 mod values;
 
 pub use engine::Redactor;
@@ -40,6 +41,7 @@ pub use seal::{
 };
 pub use stream::Stream;
 pub use text::RedactedText;
+pub use value_finder::ValueFinder;
 
 /// The replacement for a secret.
 pub const REDACTED: &str = "[REDACTED]";

@@ -121,7 +121,8 @@ impl Literals {
     }
 }
 
-fn spell(value: &[u8], all: bool, spellings: &mut BTreeSet<Vec<u8>>) {
+/// Adds the spellings of a value, or only those as it is and as JSON writes it.
+pub(crate) fn spell(value: &[u8], all: bool, spellings: &mut BTreeSet<Vec<u8>>) {
     spellings.insert(value.to_vec());
     // A file's last line end is seldom written along.
     let value = value.trim_ascii_end();

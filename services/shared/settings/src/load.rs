@@ -12,7 +12,7 @@ use belay_yaml::Violation;
 use thiserror::Error;
 
 use crate::{
-    File, Origin, Settings,
+    File, Origin, ResolvedCommands, Settings, credential_files,
     exposure::exposed,
     read_rules::{self, RulesError},
     sources,
@@ -37,8 +37,8 @@ pub struct LoadedSettings {
 }
 
 impl LoadedSettings {
-    /// Refuses settings that show the state directory of a Belay to commands, whose keys and sockets decide what commands may do. `state_dir`
-    /// is the service's own; `find` returns one that a path is, lies in, or contains.
+    /// Refuses settings that show the state directory of a Belay to commands, whose keys and sockets decide what commands may do, and credentials
+    /// that lie in one. `state_dir` is the service's own; `find` returns one that a path is, lies in, or contains.
     ///
     /// # Errors
     /// [`ConfigError::Refused`] with all of them.
@@ -47,19 +47,42 @@ impl LoadedSettings {
         state_dir: &Path,
         find: &dyn Fn(&Path) -> Option<PathBuf>,
     ) -> Result<(), ConfigError> {
-        let violations = sources::state_directories(&self.settings, state_dir, find);
+        let mut violations = sources::state_directories(&self.settings, state_dir, find);
+        violations.extend(credential_files::in_state_directories(&self.settings, state_dir, find));
         if violations.is_empty() { Ok(()) } else { Err(self.refused(violations)) }
+    }
+
+    /// Refuses credentials whose files commands would see with the toolchains and caches that were found on this machine.
+    ///
+    /// # Errors
+    /// [`ConfigError::Refused`] with all of them.
+    pub fn refuse_visible_credentials(&self, here: &ResolvedCommands) -> Result<(), ConfigError> {
+        let shown = sources::shown_paths(&self.settings, Some(here));
+        let violations = credential_files::visible(&self.settings, &shown);
+        if violations.is_empty() { Ok(()) } else { Err(self.refused(violations)) }
+    }
+
+    /// The files with the values of credentials and the programs that print them, which no workspace may contain: its commands could read or change
+    /// them.
+    pub fn credential_paths(&self) -> Vec<PathBuf> {
+        self.settings.credentials.iter().filter_map(|credential| credential.value.path()).map(Path::to_owned).collect()
     }
 
     /// The error about a field of the file that only a service can judge, such as a schema.
     pub fn refuse(&self, field: &str, message: impl Into<String>) -> ConfigError {
-        let tool = self.settings.tools.iter().find(|tool| {
-            field.strip_prefix("tools.").is_some_and(|rest| {
-                rest.strip_prefix(tool.value.name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-            })
-        });
+        let is_of = |section: &str, name: &str| {
+            let rest = field.strip_prefix(section).and_then(|rest| rest.strip_prefix(name));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let tool = self.settings.tools.iter().find(|tool| is_of("tools.", &tool.value.name));
+        // A name may have a dot, so that one can be the beginning of another.
+        let credentials = self.settings.credentials.iter();
+        let credential = credentials
+            .filter(|credential| is_of("credentials.", &credential.value.credential.name))
+            .max_by_key(|credential| credential.value.credential.name.len());
         let webhook = self.settings.webhooks.iter().find(|hook| field == format!("webhooks.{}.secret_file", hook.name));
-        let origin = tool.map(|tool| &tool.origin).or(webhook.map(|webhook| &webhook.secret_file.origin));
+        let origin = tool.map(|tool| &tool.origin).or(credential.map(|credential| &credential.origin));
+        let origin = origin.or(webhook.map(|webhook| &webhook.secret_file.origin));
         let line = match origin {
             Some(Origin::Line(line)) => *line,
             _ => 0,
@@ -176,7 +199,8 @@ fn read(path: &Path, home: Option<&Path>) -> Result<(Settings, Redactor), Config
         Ok(settings) => settings,
         Err(violations) => return Err(refused(text, violations)),
     };
-    let violations = sources::resolve(&mut settings, home);
+    let mut violations = sources::resolve(&mut settings, home);
+    violations.extend(credential_files::visible(&settings, &sources::shown_paths(&settings, None)));
     if !violations.is_empty() {
         return Err(refused(text, violations));
     }

@@ -1,16 +1,21 @@
 //! The section `network`: the hosts that commands may reach, by profile.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use belay_network::Profiles;
 
-use crate::Origin;
+use crate::{Origin, ValueWithOrigin};
 
 /// The section `network`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {
     /// The profiles: the built-in ones and the operator's.
     pub profiles: Profiles,
+    /// Files with certificate authorities of the operator's own, in PEM, which hosts may have besides those that this machine trusts.
+    pub authorities: Vec<ValueWithOrigin<PathBuf>>,
     /// The line of each of the operator's profiles, and of its `fetch_only` where it has one.
     pub(crate) lines: BTreeMap<String, ProfileLines>,
 }

@@ -8,6 +8,7 @@ use crate::{
     Cache, CacheUse, Commands, KNOWN_CACHES, KnownCache, LogFormat, LogLevel, Place, Retention, Services, Settings,
     ValueWithOrigin, VisiblePath,
     paths::{self, absolute, is_system},
+    read_credentials::ReadCredentials,
     read_env::{MAX_ENTRIES, env, is_name},
     read_values::{bytes, bytes_or_none, number, set},
 };
@@ -18,7 +19,7 @@ const MAX_RETENTION: u64 = 36_500 * 86_400;
 /// The longest time that a cancelled command has to end, in seconds.
 const MAX_STOP_GRACE: u64 = 3600;
 
-const SECTIONS: &str = "log commands services retention budgets secrets tools webhooks network";
+const SECTIONS: &str = "log commands services retention budgets secrets tools webhooks network credentials";
 const LOG: &str = "level format";
 const COMMANDS: &str =
     "find_toolchains read_only path env plans_may_set view scratch reserve limits stop_grace asking_calls caches";
@@ -42,7 +43,8 @@ pub(crate) fn settings(
     file: Option<&Path>,
     settings: &mut Settings,
 ) {
-    let mut profiles_are_known = true;
+    let mut credentials = ReadCredentials::default();
+    let mut network = None;
     reader.map(root, "", |reader, key, field, node| {
         match key {
             "log" => reader.map(node, field, |reader, key, field, node| {
@@ -70,16 +72,20 @@ pub(crate) fn settings(
             }),
             "tools" => settings.tools = crate::read_tools::tools(reader, node, field),
             "webhooks" => settings.webhooks = crate::read_webhooks::webhooks(reader, node, field),
-            "network" => {
-                let network = crate::read_network::network(reader, node, field, file);
-                profiles_are_known = network.is_some();
-                settings.network = network.unwrap_or_default();
-            }
+            "credentials" => credentials = crate::read_credentials::credentials(reader, node, field, home),
+            "network" => network = Some((node, field.to_owned())),
             _ => return Err(SECTIONS),
         }
         Ok(())
     });
-    // Checked last, because `tools` may come before `network`.
+    // Checked last: `tools` may come before `network`, and that before `credentials`.
+    let mut profiles_are_known = true;
+    if let Some((node, field)) = network {
+        let network = crate::read_network::network(reader, node, &field, (home, file), &credentials);
+        profiles_are_known = network.is_some();
+        settings.network = network.unwrap_or_default();
+    }
+    settings.credentials = credentials.valid;
     if profiles_are_known {
         crate::read_network::profiles_of_tools(reader, &settings.tools, &settings.network.profiles);
     }

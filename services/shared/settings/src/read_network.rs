@@ -8,25 +8,47 @@ use belay_yaml::{Node, Reader, Value, nearest, shown};
 use crate::{
     CommandTool, ValueWithOrigin,
     network::{Network, ProfileLines, place},
+    paths::absolute,
+    read_credentials::ReadCredentials,
+    read_env::own_variable_problem,
+    read_values::{filled_text, is_empty_list, request_limits},
 };
 
-const NETWORK: &str = "profiles";
+const NETWORK: &str = "profiles authorities";
 const PROFILE: &str = "include rules host_services fetch_only any_host";
-const RULE: &str = "host ports protocol methods paths private_addresses";
+const RULE: &str = "host ports protocol methods paths private_addresses credential base_url base_path";
 const PROTOCOLS: &[(&str, &str)] = &[("https", "https"), ("http", "http"), ("tcp", "tcp")];
 
 /// The most profiles.
 const MAX_PROFILES: usize = 100;
 /// The most profiles that one includes by name.
 const MAX_INCLUDES: usize = 100;
+/// The most files of certificate authorities.
+const MAX_AUTHORITIES: usize = 20;
 
 /// Reads all profiles, and adds the built-in ones. `None` where one is invalid, which adds violations.
-pub(crate) fn network(reader: &mut Reader, node: &Node, field: &str, file: Option<&Path>) -> Option<Network> {
+///
+/// `home` is that of `~`, and `file` is the file of the settings, which the places of rules name.
+pub(crate) fn network(
+    reader: &mut Reader,
+    node: &Node,
+    field: &str,
+    (home, file): (Option<&Path>, Option<&Path>),
+    credentials: &ReadCredentials,
+) -> Option<Network> {
     let before = reader.violations().len();
     let mut drafts = Vec::new();
+    let mut authorities = Vec::new();
     let mut lines = std::collections::BTreeMap::new();
     reader.map(node, field, |reader, key, field, node| {
-        let "profiles" = key else { return Err(NETWORK) };
+        match key {
+            "profiles" => {}
+            "authorities" => {
+                authorities = self::authorities(reader, node, field, home);
+                return Ok(());
+            }
+            _ => return Err(NETWORK),
+        }
         reader.map(node, field, |reader, name, field, node| {
             let line = reader.line_of(field);
             let (draft, fetch_only) = profile(reader, node, field, name, line, file);
@@ -45,8 +67,14 @@ pub(crate) fn network(reader: &mut Reader, node: &Node, field: &str, file: Optio
     if reader.violations().len() > before {
         return None;
     }
-    match Profiles::new(&drafts) {
-        Ok(profiles) => Some(Network { profiles, lines }),
+    // A rule whose credential is invalid is judged without it: what else is wrong would only follow from that.
+    for rule in drafts.iter_mut().flat_map(|draft| &mut draft.rules) {
+        if rule.credential.as_deref().is_some_and(|name| credentials.is_refused(name)) {
+            (rule.credential, rule.base_url, rule.base_path) = (None, None, None);
+        }
+    }
+    match Profiles::with_credentials(&drafts, &credentials.of_rules()) {
+        Ok(profiles) => Some(Network { profiles, authorities, lines }),
         Err(problems) => {
             for problem in problems {
                 let field = format!("{field}.{}", shown(&problem.field));
@@ -55,6 +83,35 @@ pub(crate) fn network(reader: &mut Reader, node: &Node, field: &str, file: Optio
             None
         }
     }
+}
+
+/// Reads the files of the certificate authorities.
+fn authorities(
+    reader: &mut Reader,
+    node: &Node,
+    field: &str,
+    home: Option<&Path>,
+) -> Vec<ValueWithOrigin<std::path::PathBuf>> {
+    let mut seen = std::collections::BTreeSet::new();
+    let authorities = reader.list(node, field, |reader, node, field| {
+        let path = match absolute(&reader.text(node, field)?, home) {
+            Ok(path) => path,
+            Err(why) => {
+                reader.refuse(field, node.line, why);
+                return None;
+            }
+        };
+        if !seen.insert(path.clone()) {
+            let message = format!("`{}` is an earlier entry, too: remove one of them", path.display());
+            reader.refuse(field, node.line, message);
+        }
+        Some(ValueWithOrigin::on_line(path, node.line))
+    });
+    if authorities.len() > MAX_AUTHORITIES {
+        let message = format!("has {} entries, but the limit is {MAX_AUTHORITIES}", authorities.len());
+        reader.refuse(field, node.line, message);
+    }
+    authorities
 }
 
 /// Reads a profile: the draft, and the line of its `fetch_only`.
@@ -112,14 +169,17 @@ fn rule(reader: &mut Reader, node: &Node, field: &str, file: Option<&Path>) -> O
                 rule.ports = reader.list(node, field, text_or_number);
             }
             "protocol" => rule.protocol = reader.one_of(node, field, PROTOCOLS).unwrap_or_default().to_owned(),
-            "methods" | "paths" => {
-                if is_empty_list(node) {
-                    reader.refuse(field, node.line, format!("is empty: remove it, which allows all {key}"));
-                }
-                let list = reader.list(node, field, Reader::text);
-                *(if key == "methods" { &mut rule.methods } else { &mut rule.paths }) = list;
-            }
+            "methods" => rule.methods = request_limits(reader, node, field, key),
+            "paths" => rule.paths = request_limits(reader, node, field, key),
             "private_addresses" => reader.switch(node, field, &mut rule.private_addresses),
+            "credential" => rule.credential = filled_text(reader, node, field),
+            "base_url" => {
+                rule.base_url = filled_text(reader, node, field);
+                if let Some(problem) = rule.base_url.as_deref().and_then(own_variable_problem) {
+                    reader.refuse(field, node.line, problem);
+                }
+            }
+            "base_path" => rule.base_path = filled_text(reader, node, field),
             _ => return Err(RULE),
         }
         Ok(())
@@ -128,10 +188,6 @@ fn rule(reader: &mut Reader, node: &Node, field: &str, file: Option<&Path>) -> O
         reader.refuse(field, node.line, "has no `host`: add it, such as {host: api.example.com}");
     }
     Some(rule)
-}
-
-fn is_empty_list(node: &Node) -> bool {
-    matches!(&node.value, Value::List(entries) if entries.is_empty())
 }
 
 /// A text, or a number as it is written: a port, or a host that YAML reads as a number (`127.1`).

@@ -11,6 +11,29 @@ pub(crate) fn set<T>(to: &mut ValueWithOrigin<T>, value: Option<T>, node: &Node)
     }
 }
 
+/// Reads a text that is not empty.
+pub(crate) fn filled_text(reader: &mut Reader, node: &Node, field: &str) -> Option<String> {
+    let text = reader.text(node, field)?;
+    if text.is_empty() {
+        reader.refuse(field, node.line, "is empty: write what it is for, or remove it");
+        return None;
+    }
+    Some(text)
+}
+
+/// Reads the `methods` or `paths` to which requests are limited.
+pub(crate) fn request_limits(reader: &mut Reader, node: &Node, field: &str, key: &str) -> Vec<String> {
+    if is_empty_list(node) {
+        reader.refuse(field, node.line, format!("is empty: remove it, which allows all {key}"));
+    }
+    reader.list(node, field, Reader::text)
+}
+
+/// Whether it is a list without entries.
+pub(crate) fn is_empty_list(node: &Node) -> bool {
+    matches!(&node.value, Value::List(entries) if entries.is_empty())
+}
+
 /// Reads a size between two bounds.
 pub(crate) fn bytes(reader: &mut Reader, node: &Node, field: &str, least: u64) -> Option<u64> {
     let bytes = match &node.value {

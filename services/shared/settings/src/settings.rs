@@ -1,7 +1,8 @@
 //! All settings.
 
 use crate::{
-    CommandTool, Commands, NamespaceBudgets, Network, Origin, Retention, Secrets, Services, ValueWithOrigin, Webhook,
+    CommandTool, Commands, NamespaceBudgets, Network, OperatorCredential, Origin, Retention, Secrets, Services,
+    ValueWithOrigin, Webhook,
 };
 
 /// The log level.
@@ -109,6 +110,8 @@ pub struct Settings {
     pub secrets: Secrets,
     /// The receivers that are told what happens to executions.
     pub webhooks: Vec<Webhook>,
+    /// The values that requests of commands carry, and that commands never have.
+    pub credentials: Vec<ValueWithOrigin<OperatorCredential>>,
     /// The hosts that commands may reach, by profile.
     pub network: Network,
 }

@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::Path};
 
 use crate::{
     CacheUse, CommandTool, NamespaceBudget, Origin, Place, ResolvedCommands, Row, SYSTEM_PATH, Settings,
-    ValueWithOrigin, Webhook, show_network, size,
+    ValueWithOrigin, Webhook, show_credentials, show_network, size,
 };
 
 fn row<T>(key: impl Into<String>, from: &ValueWithOrigin<T>, value: impl Into<String>) -> Row {
@@ -134,6 +134,7 @@ pub fn rows(settings: &Settings, here: &ResolvedCommands, env: &dyn Fn(&str) -> 
     });
     rows.extend(settings.tools.iter().flat_map(of_tool));
     rows.extend(settings.webhooks.iter().flat_map(of_webhook));
+    rows.extend(show_credentials::rows(&settings.credentials));
     rows.extend(show_network::rows(&settings.network));
     rows
 }

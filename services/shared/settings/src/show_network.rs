@@ -4,9 +4,20 @@ use belay_network::Profile;
 
 use crate::{Network, Origin, Row, network::origin};
 
-/// Each profile with its effective rules and services, those of what it includes too.
+/// The certificate authorities, and each profile with its effective rules and services, those of what it includes too.
 pub(crate) fn rows(network: &Network) -> impl Iterator<Item = Row> {
-    network.profiles.iter().flat_map(|profile| of_profile(network, profile))
+    let authorities = network.authorities.iter().enumerate().map(|(n, authority)| Row {
+        key: format!("network.authorities[{n}]"),
+        value: authority.value.display().to_string(),
+        origin: authority.origin.clone(),
+    });
+    let none = network.authorities.is_empty().then(|| Row {
+        key: "network.authorities".to_owned(),
+        value: "none".to_owned(),
+        origin: Origin::Default,
+    });
+    let of_profiles = network.profiles.iter().flat_map(|profile| of_profile(network, profile));
+    authorities.chain(none).chain(of_profiles)
 }
 
 fn of_profile(network: &Network, profile: &Profile) -> Vec<Row> {

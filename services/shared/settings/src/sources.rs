@@ -11,7 +11,7 @@ use std::{
 use belay_defects::{Defect, is_planted};
 use belay_yaml::Violation;
 
-use crate::{Origin, Settings, paths};
+use crate::{Origin, ResolvedCommands, Settings, paths};
 
 /// A host path that the settings show to commands.
 struct Source<'a> {
@@ -59,8 +59,8 @@ pub(crate) fn resolve(settings: &mut Settings, home: Option<&Path>) -> Vec<Viola
     refused
 }
 
-/// The message about a source, which names the link and where it leads.
-fn leads(path: &Path, real: &Path, why: &str) -> String {
+/// The message about a path, which names the link and where it leads.
+pub(crate) fn leads(path: &Path, real: &Path, why: &str) -> String {
     if path == real {
         format!("`{}` {why}", path.display())
     } else {
@@ -141,6 +141,26 @@ pub(crate) fn state_directories(
         Some(violation(&source, message))
     };
     sources(&mut settings).filter_map(refuse).collect()
+}
+
+/// A path that commands see, with the name of the setting that shows it.
+pub(crate) struct ShownPath {
+    pub(crate) by: String,
+    pub(crate) path: PathBuf,
+}
+
+/// The paths that the settings name, and those that were found on this machine.
+pub(crate) fn shown_paths(settings: &Settings, here: Option<&ResolvedCommands>) -> Vec<ShownPath> {
+    let mut settings = settings.clone();
+    let named = sources(&mut settings).map(|source| ShownPath { by: source.field, path: source.path.clone() });
+    let toolchains = here.iter().flat_map(|here| &here.toolchains.shown);
+    let toolchains =
+        toolchains.map(|found| ShownPath { by: format!("the toolchain {}", found.of), path: found.shown.from.clone() });
+    let caches = here.iter().flat_map(|here| &here.caches);
+    let caches = caches.filter_map(|cache| {
+        Some(ShownPath { by: format!("commands.caches.{}", cache.name), path: cache.read_from.clone()? })
+    });
+    named.collect::<Vec<_>>().into_iter().chain(toolchains).chain(caches).collect()
 }
 
 #[cfg(test)]

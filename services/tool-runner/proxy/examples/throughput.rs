@@ -117,14 +117,20 @@ fn main() -> Outcome<()> {
     let profiles = Profiles::new(&[draft]).map_err(|problems| format!("{problems:?}"))?;
     let profile = profiles.find("bench").ok_or("no profile")?;
     let begun = Instant::now();
-    let proxy = Proxy::start(&std::env::current_exe()?, ServiceUser::default())?;
+    let proxy = Proxy::start(&std::env::current_exe()?, ServiceUser::default(), &[])?;
     println!("start with its test: {:?}", begun.elapsed());
     let socket = TcpListener::bind("127.0.0.1:0")?;
     let at = Some(socket.local_addr()?);
-    let sockets = CommandSockets { proxy: socket, name_server: None, ports: Vec::new(), services: Vec::new() };
+    let sockets = CommandSockets {
+        proxy: socket,
+        name_server: None,
+        ports: Vec::new(),
+        services: Vec::new(),
+        base_urls: Vec::new(),
+    };
     let budget = Budget { open_connections: 2_000, ..Budget::default() };
     let begun = Instant::now();
-    let access = proxy.open(profile, sockets, budget)?;
+    let access = proxy.open(profile, sockets, &[], budget)?;
     println!("open the network of a call: {:?}", begun.elapsed());
 
     let (mut direct, mut tunnelled) = (Vec::new(), Vec::new());

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr, TcpListener, UdpSocket},
+    net::{SocketAddr, TcpListener, UdpSocket},
     sync::Arc,
 };
 
@@ -17,10 +17,11 @@ use tokio::{
 use crate::{
     budget::Budget,
     call_network::CallNetwork,
+    injection::CallCredential,
     name_server,
+    outside::Outside,
     report::Report,
     routes::{self, Entrance},
-    upstream::Upstream,
 };
 
 /// The sockets of one call, which listen in the network of the command.
@@ -34,6 +35,8 @@ pub struct CommandSockets {
     pub ports: Vec<(u16, TcpListener)>,
     /// The services of this machine, each at its own address.
     pub services: Vec<(SocketAddr, TcpListener)>,
+    /// The base URLs of the profile, in its order.
+    pub base_urls: Vec<TcpListener>,
 }
 
 /// The network of one call, served in this process. Dropping it closes everything.
@@ -54,17 +57,19 @@ impl Access {
     pub fn open(
         profile: Profile,
         sockets: CommandSockets,
+        credentials: Vec<CallCredential>,
         budget: Budget,
-        upstream: Arc<dyn Upstream>,
-        own_addresses: Arc<[IpAddr]>,
+        outside: Outside,
     ) -> io::Result<Self> {
-        let network = CallNetwork::new(profile, budget, upstream, own_addresses);
+        let network = CallNetwork::new(profile, credentials, budget, outside);
         let mut tasks = JoinSet::new();
         let (accepted, connections) = mpsc::channel(1);
-        let CommandSockets { proxy, name_server, ports, services } = sockets;
+        let CommandSockets { proxy, name_server, ports, services, base_urls } = sockets;
         let mut listeners = vec![(Entrance::Proxy, proxy)];
         listeners.extend(ports.into_iter().map(|(port, listener)| (Entrance::Port(port), listener)));
         listeners.extend(services.into_iter().map(|(address, listener)| (Entrance::Service(address), listener)));
+        let of_url = |(place, listener)| (Entrance::BaseUrl(place), listener);
+        listeners.extend(base_urls.into_iter().enumerate().map(of_url));
         if let Some((datagrams, listener)) = name_server {
             datagrams.set_nonblocking(true)?;
             let datagrams = tokio::net::UdpSocket::from_std(datagrams)?;
@@ -149,6 +154,7 @@ fn begin(network: &Arc<CallNetwork>, tasks: &mut JoinSet<()>, entrance: Entrance
             Entrance::Proxy => routes::serve_proxy(network, stream).await,
             Entrance::Port(port) => routes::serve_port(network, port, stream).await,
             Entrance::Service(address) => routes::serve_service(network, address, stream).await,
+            Entrance::BaseUrl(place) => routes::serve_base_url(network, place, stream).await,
             Entrance::NameServer => name_server::serve_connection(network, stream).await,
         }
         drop(place);

@@ -11,7 +11,12 @@ use std::{
 
 use belay_network::{Host, Profile};
 
-use crate::{budget::Budget, log::Log, upstream::Upstream};
+use crate::{
+    budget::Budget,
+    injection::{CallCredential, CallCredentials},
+    log::Log,
+    outside::Outside,
+};
 
 /// The first address that the name server gives; the others follow it, up to the end of 127.78.0.0/15.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 78, 0, 1);
@@ -22,9 +27,8 @@ const ADDRESSES: usize = (1 << 17) - 2;
 pub(crate) struct CallNetwork {
     pub(crate) profile: Profile,
     pub(crate) budget: Budget,
-    pub(crate) upstream: Arc<dyn Upstream>,
-    /// The addresses of this machine, which no host may lead to.
-    pub(crate) own_addresses: Arc<[IpAddr]>,
+    pub(crate) outside: Outside,
+    pub(crate) credentials: CallCredentials,
     pub(crate) log: Arc<Log>,
     names: Mutex<Names>,
     bytes: AtomicU64,
@@ -67,16 +71,16 @@ pub(crate) enum ReachedLimit {
 impl CallNetwork {
     pub(crate) fn new(
         profile: Profile,
+        credentials: Vec<CallCredential>,
         budget: Budget,
-        upstream: Arc<dyn Upstream>,
-        own_addresses: Arc<[IpAddr]>,
+        outside: Outside,
     ) -> Arc<Self> {
         let log = Log::new(budget.listed);
         Arc::new(Self {
             profile,
             budget,
-            upstream,
-            own_addresses,
+            outside,
+            credentials: CallCredentials::new(credentials),
             log,
             names: Mutex::default(),
             bytes: AtomicU64::new(0),

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    io,
+    io::{self, Write as _},
     os::{
         fd::{AsFd as _, BorrowedFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt as _},
@@ -19,14 +19,16 @@ use std::{
 };
 
 use belay_network::Profile;
+use zeroize::Zeroizing;
 
 use crate::{
     access::CommandSockets,
     budget::Budget,
     error::ProxyError,
+    injection::CallCredential,
     report::Report,
     role,
-    wire::{self, Reply, Request, RequestBody},
+    wire::{self, Beginning, CredentialHead, Reply, Request, RequestBody},
 };
 
 /// The longest time until the process is ready, and until it has opened the network of a call.
@@ -55,6 +57,7 @@ impl Default for ServiceUser {
 pub(crate) struct ProxyProcess {
     connection: Arc<Connection>,
     enforced: Vec<String>,
+    certificate: String,
     child: Child,
 }
 
@@ -80,7 +83,7 @@ pub struct OpenAccess {
 
 impl ProxyProcess {
     /// Executes this binary as the proxy, and waits until it has confined itself.
-    pub(crate) fn start(executable: &Path, user: ServiceUser) -> Result<Self, ProxyError> {
+    pub(crate) fn start(executable: &Path, user: ServiceUser, authorities: &[String]) -> Result<Self, ProxyError> {
         if !role::can_start() {
             return Err(ProxyError::NotReady);
         }
@@ -97,8 +100,8 @@ impl ProxyProcess {
             .stderr(Stdio::inherit())
             .spawn()
             .map_err(failed("executing this binary"))?;
-        match first_message(&control) {
-            Ok(Reply::Ready { enforced }) => {
+        match first_message(&control, authorities) {
+            Ok(Reply::Ready { enforced, certificate }) => {
                 let connection = Arc::new(Connection {
                     control,
                     writing: Mutex::default(),
@@ -108,7 +111,7 @@ impl ProxyProcess {
                 });
                 let reader = Arc::clone(&connection);
                 let started = thread::Builder::new().name("belay-network".to_owned()).spawn(move || reader.read());
-                let process = Self { connection, enforced, child };
+                let process = Self { connection, enforced, certificate, child };
                 started.map_err(failed("starting a thread"))?;
                 Ok(process)
             }
@@ -131,6 +134,10 @@ impl ProxyProcess {
         self.enforced.clone()
     }
 
+    pub(crate) fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -139,6 +146,7 @@ impl ProxyProcess {
         &self,
         profile: &Profile,
         sockets: CommandSockets,
+        credentials: &[CallCredential],
         budget: Budget,
     ) -> Result<OpenAccess, ProxyError> {
         let known = |address| profile.host_services.iter().any(|(known, _)| *known == address);
@@ -151,6 +159,8 @@ impl ProxyProcess {
             has_name_server: sockets.name_server.is_some(),
             ports: sockets.ports.iter().map(|(port, _)| *port).collect(),
             services: sockets.services.iter().map(|(address, _)| *address).collect(),
+            base_urls: sockets.base_urls.len(),
+            credentials: credentials.iter().map(head).collect(),
         };
         let mut fds = vec![sockets.proxy.as_fd()];
         if let Some((datagrams, listener)) = &sockets.name_server {
@@ -158,13 +168,16 @@ impl ProxyProcess {
         }
         fds.extend(sockets.ports.iter().map(|(_, listener)| listener.as_fd()));
         fds.extend(sockets.services.iter().map(|(_, listener)| listener.as_fd()));
+        fds.extend(sockets.base_urls.iter().map(|listener| listener.as_fd()));
         if fds.len() > MAX_SOCKETS {
             let message = format!("it has {} sockets, but the limit is {MAX_SOCKETS}", fds.len());
             return Err(ProxyError::Refused { message });
         }
         let call = self.connection.next_call.fetch_add(1, Ordering::Relaxed);
         let access = self.connection.expect(call);
-        self.connection.send(&Request { call, body }, &fds)?;
+        let values: Zeroizing<Vec<u8>> =
+            credentials.iter().flat_map(|known| known.secret.expose().to_vec()).collect::<Vec<u8>>().into();
+        self.connection.send(&Request { call, body }, &fds, &values)?;
         // The proxy has the only copies now.
         drop(fds);
         drop(sockets);
@@ -188,8 +201,15 @@ impl Drop for ProxyProcess {
     }
 }
 
-fn first_message(control: &UnixStream) -> io::Result<Reply> {
+fn head(credential: &CallCredential) -> CredentialHead {
+    let CallCredential { name, placeholder, secret } = credential;
+    CredentialHead { name: name.clone(), placeholder: placeholder.clone(), length: secret.expose().len() }
+}
+
+fn first_message(control: &UnixStream, authorities: &[String]) -> io::Result<Reply> {
     control.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    let beginning = wire::encoded(&Beginning { authorities: authorities.to_vec() })?;
+    wire::send(control, &beginning, &[])?;
     let first = wire::receive(control)?;
     control.set_read_timeout(None)?;
     // A process that reads nothing any more holds no runner.
@@ -220,10 +240,13 @@ impl Connection {
         OpenAccess { connection: Arc::clone(self), call, replies, is_closed: false }
     }
 
-    fn send(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(), ProxyError> {
+    /// Sends a request, and the values that follow it.
+    fn send(&self, request: &Request, fds: &[BorrowedFd<'_>], values: &[u8]) -> Result<(), ProxyError> {
         let frame = wire::encoded(request).map_err(|error| ProxyError::Refused { message: error.to_string() })?;
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        wire::send(&self.control, &frame, fds).map_err(|_| {
+        let mut control = &self.control;
+        let sent = wire::send(control, &frame, fds).and_then(|()| control.write_all(values));
+        sent.map_err(|_| {
             // A frame that was sent in part makes the next ones unreadable.
             self.end();
             ProxyError::Lost
@@ -258,7 +281,7 @@ impl OpenAccess {
     pub fn close(mut self, wait: Duration) -> Report {
         let lost = Report { is_lost: true, ..Report::default() };
         self.is_closed = true;
-        if self.connection.send(&Request { call: self.call, body: RequestBody::Close }, &[]).is_err() {
+        if self.connection.send(&Request { call: self.call, body: RequestBody::Close }, &[], &[]).is_err() {
             return lost;
         }
         match self.replies.recv_timeout(wait) {
@@ -277,7 +300,7 @@ impl Drop for OpenAccess {
         self.connection.waiting().remove(&self.call);
         if !self.is_closed {
             // If the process has ended, it is closed.
-            let _ = self.connection.send(&Request { call: self.call, body: RequestBody::Close }, &[]);
+            let _ = self.connection.send(&Request { call: self.call, body: RequestBody::Close }, &[], &[]);
         }
     }
 }

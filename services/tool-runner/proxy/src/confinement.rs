@@ -16,7 +16,7 @@ use rustix::{
 };
 
 use crate::call_network::bound_connections;
-use crate::filter;
+use crate::seccomp;
 
 /// The oldest ABI of Landlock that is accepted.
 const MINIMUM: ABI = ABI::V3;
@@ -40,7 +40,7 @@ pub(crate) fn confine(uid: u32, gid: u32) -> io::Result<Vec<String>> {
         return Err(io::Error::other(format!("Landlock: the proxy could still {name}")));
     }
     enforced.push(format!("proxy landlock (ABI {abi})"));
-    filter::restrict().map_err(failed("seccomp"))?;
+    seccomp::restrict().map_err(failed("seccomp"))?;
     enforced.push("proxy seccomp".to_owned());
     Ok(enforced)
 }

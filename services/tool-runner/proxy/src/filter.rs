@@ -1,102 +1,112 @@
-//! The system calls of the proxy: those of an event loop with TCP and UDP, and nothing else.
+//! Bodies that are looked through while they pass.
 
-use std::{collections::BTreeMap, io};
-
-use libc::{c_int, c_long};
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
 };
 
-/// Calls that are allowed with any arguments. They concern memory, time, descriptors that are open, and this thread.
-const ALLOWED: &[c_long] = &[
-    libc::SYS_read,
-    libc::SYS_readv,
-    libc::SYS_write,
-    libc::SYS_writev,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
-    libc::SYS_sendto,
-    libc::SYS_sendmsg,
-    libc::SYS_accept4,
-    libc::SYS_connect,
-    libc::SYS_shutdown,
-    libc::SYS_getsockname,
-    libc::SYS_getpeername,
-    libc::SYS_getsockopt,
-    libc::SYS_setsockopt,
-    libc::SYS_close,
-    libc::SYS_epoll_create1,
-    libc::SYS_epoll_ctl,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_epoll_wait,
-    libc::SYS_eventfd2,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_poll,
-    libc::SYS_ppoll,
-    libc::SYS_brk,
-    libc::SYS_munmap,
-    libc::SYS_mremap,
-    libc::SYS_madvise,
-    libc::SYS_futex,
-    libc::SYS_sched_yield,
-    libc::SYS_getrandom,
-    libc::SYS_clock_gettime,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_nanosleep,
-    libc::SYS_restart_syscall,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_rt_sigaction,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_sigaltstack,
-    libc::SYS_getpid,
-    libc::SYS_gettid,
-    libc::SYS_exit,
-    libc::SYS_exit_group,
-];
+use hyper::body::{Body, Bytes, Frame, SizeHint};
 
-/// Restricts this thread, which has to be the only one, to the calls of the proxy. Every other call fails with `EPERM`.
-pub(crate) fn restrict() -> io::Result<()> {
-    let program = program().map_err(io::Error::other)?;
-    seccompiler::apply_filter(&program).map_err(io::Error::other)
+/// An error of a body.
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What looks through bytes that arrive in pieces. What goes in comes out with the same length.
+pub(crate) trait Filter {
+    /// Adds bytes, and returns those that pass now.
+    fn push(&mut self, piece: &[u8]) -> Result<Vec<u8>, BoxError>;
+
+    /// Ends the bytes, and returns the rest.
+    fn finish(&mut self) -> Vec<u8>;
+
+    /// The number of bytes that have not passed yet.
+    fn held(&self) -> usize;
 }
 
-fn program() -> Result<BpfProgram, seccompiler::BackendError> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
-    let mut sockets = Vec::new();
-    for family in [libc::AF_INET, libc::AF_INET6] {
-        for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM] {
-            // Without the flags that are part of the type. The protocol is that of the type.
-            let conditions = vec![is(0, family)?, masked(1, 0xf, kind)?, is(2, 0)?];
-            sockets.push(SeccompRule::new(conditions)?);
+/// So many bytes say too little of a value to be held: the last bytes of an answer that does not end would wait for others.
+const FEW: usize = 4;
+
+/// Bytes that may continue as something that is looked for.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    text: Vec<u8>,
+    /// How many of them have passed already.
+    passed: usize,
+}
+
+impl Window {
+    /// Adds bytes, and returns all that are there.
+    pub(crate) fn add(&mut self, piece: &[u8]) -> &mut Vec<u8> {
+        self.text.extend_from_slice(piece);
+        &mut self.text
+    }
+
+    /// Removes the bytes up to `end`, and returns those that have not passed. What is left passes as well if it is little.
+    pub(crate) fn release(&mut self, end: usize) -> Vec<u8> {
+        let rest = self.text.split_off(end);
+        let mut passes = std::mem::replace(&mut self.text, rest);
+        passes.drain(..self.passed.min(end));
+        self.passed = self.passed.saturating_sub(end);
+        if self.text.len() < FEW {
+            passes.extend_from_slice(self.text.get(self.passed..).unwrap_or_default());
+            self.passed = self.text.len();
         }
+        passes
     }
-    rules.insert(libc::SYS_socket, sockets);
-    // Memory is never made executable.
-    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
-        rules.insert(call, vec![SeccompRule::new(vec![masked(2, libc::PROT_EXEC, 0)?])?]);
+
+    /// The number of bytes that have not passed.
+    pub(crate) fn held(&self) -> usize {
+        self.text.len() - self.passed
     }
-    let commands = [libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL, libc::F_DUPFD_CLOEXEC];
-    let commands: Result<Vec<_>, _> =
-        commands.into_iter().map(|command| SeccompRule::new(vec![is(1, command)?])).collect();
-    rules.insert(libc::SYS_fcntl, commands?);
-    // FIONBIO, with which the standard library makes a socket non-blocking.
-    let request = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(FIONBIO))?;
-    rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(vec![request])?]);
-    let architecture = std::env::consts::ARCH.try_into()?;
-    let refused = SeccompAction::Errno(libc::EPERM as u32);
-    SeccompFilter::new(rules, refused, SeccompAction::Allow, architecture)?.try_into()
 }
 
-/// The same on all architectures that are supported.
-const FIONBIO: u32 = 0x5421;
-
-fn is(argument: u8, value: c_int) -> Result<SeccompCondition, seccompiler::BackendError> {
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(value as u32))
+/// A body behind a filter, without trailers.
+pub(crate) struct FilteredBody<B, F> {
+    inner: B,
+    filter: F,
+    is_over: bool,
 }
 
-fn masked(argument: u8, mask: c_int, value: c_int) -> Result<SeccompCondition, seccompiler::BackendError> {
-    let test = SeccompCmpOp::MaskedEq(u64::from(mask as u32));
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, test, u64::from(value as u32))
+impl<B, F> FilteredBody<B, F> {
+    pub(crate) fn new(inner: B, filter: F) -> Self {
+        Self { inner, filter, is_over: false }
+    }
+}
+
+impl<B, F> Body for FilteredBody<B, F>
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+    F: Filter + Unpin,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        while !self.is_over {
+            let Some(frame) = ready!(Pin::new(&mut self.inner).poll_frame(cx)) else {
+                self.is_over = true;
+                let rest = self.filter.finish();
+                return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest.into()))));
+            };
+            let Ok(piece) = frame.map_err(Into::into)?.into_data() else { continue };
+            let passes = self.filter.push(&piece)?;
+            if !passes.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(passes.into()))));
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream() && self.filter.held() == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (held, inner) = (self.filter.held() as u64, self.inner.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower() + held);
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + held);
+        }
+        hint
+    }
 }

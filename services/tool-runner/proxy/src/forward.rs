@@ -1,14 +1,17 @@
-//! Passes on one request in clear text: what was judged is written anew, and nothing of the client's bytes reaches the host as it was sent.
+//! Passes on one request: what was judged is written anew, and nothing of the client's bytes reaches the host as it was sent.
+//!
+//! A request that carries a credential gets its value here, and the answer loses every value of the call.
 
 use std::{
-    io,
-    os::fd::AsFd as _,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, ready},
 };
 
-use belay_network::Host;
+use belay_network::{Credential, Host};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body_util::{Either, Full};
 use hyper::{
@@ -16,18 +19,24 @@ use hyper::{
     client::conn::http1 as client,
     server::conn::http1 as server,
     service::service_fn,
-    upgrade::OnUpgrade,
+    upgrade::{OnUpgrade, Upgraded},
 };
 use hyper_util::rt::TokioIo;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
     task::JoinHandle,
 };
+use tokio_rustls::client::TlsStream;
 
 use crate::{
-    inbound::Inbound,
-    splice::{Direction, Meter, splice},
+    filter::FilteredBody,
+    foreign::Foreign,
+    inbound::{ClientStream, Inbound},
+    replayed::{MeteredStream, ReplayedStream},
+    report::Route,
+    scrub::Scrubber,
+    splice::{Meter, splice},
 };
 
 /// The most bytes that wait in one direction of a connection.
@@ -48,6 +57,11 @@ const NOT_PASSED_ON: [HeaderName; 9] = [
 ];
 const WEB_SOCKET: HeaderValue = HeaderValue::from_static("websocket");
 
+/// The headers of requests with a credential that are not passed on: what they ask for would hide a value in the answer. A coding and a WebSocket extension compress
+/// it, and a range has a part of it.
+const HIDES_VALUES: [HeaderName; 4] =
+    [header::ACCEPT_ENCODING, header::SEC_WEBSOCKET_EXTENSIONS, header::RANGE, header::IF_RANGE];
+
 /// A request that was judged.
 #[derive(Clone)]
 pub(crate) struct JudgedRequest {
@@ -57,32 +71,60 @@ pub(crate) struct JudgedRequest {
     /// The path with its query.
     pub(crate) path: String,
     pub(crate) is_web_socket: bool,
+    /// Whether it reaches the host inside of TLS.
+    pub(crate) is_tls: bool,
 }
 
-type Answer = Response<Either<DataOnly, Full<Bytes>>>;
+/// A request on its way: what it carries, and where it is recorded.
+#[derive(Clone)]
+pub(crate) struct PassedRequest {
+    pub(crate) request: JudgedRequest,
+    pub(crate) route: Route,
+    /// The credential of the rule that allowed it.
+    pub(crate) credential: Option<Box<Credential>>,
+    pub(crate) meter: Meter,
+}
+
+/// The connection to a host.
+pub(crate) enum HostStream {
+    /// In clear text.
+    Plain(TcpStream),
+    /// Inside of TLS.
+    Tls(Box<TlsStream<MeteredStream>>),
+}
+
+type Sent = Either<DataOnly, FilteredBody<DataOnly, Foreign>>;
+type Received = Either<DataOnly, FilteredBody<DataOnly, Scrubber>>;
+type Answer = Response<Either<Received, Full<Bytes>>>;
 /// Both sides of an upgraded connection.
 type Upgrade = Arc<Mutex<Option<(OnUpgrade, OnUpgrade)>>>;
 
 /// Passes on the request at the beginning of `inbound`, and the response. After an upgrade to a WebSocket, passes bytes until both sides have closed. Returns
-/// the client's connection if it has to linger: a client that sends requests one behind the other reads the end of the answer first.
-pub(crate) async fn forward(
-    inbound: Inbound,
-    host: TcpStream,
-    request: JudgedRequest,
-    meter: &Meter,
+/// `lingering`, another descriptor of the client's connection, if that has to linger: a client that sends requests one behind the other reads the end of the
+/// answer first.
+pub(crate) async fn forward<C: ClientStream>(
+    inbound: Inbound<C>,
+    lingering: Option<TcpStream>,
+    host: HostStream,
+    passed: PassedRequest,
 ) -> Option<Inbound> {
+    let meter = passed.meter.clone();
     let passing = async {
-        // Another descriptor of the connection, which stays when the first one is closed.
-        let lingering = inbound.stream.as_fd().try_clone_to_owned().map(std::net::TcpStream::from);
-        let upgraded = exchange(inbound, host, request, meter).await;
-        match (upgraded, lingering.and_then(TcpStream::from_std)) {
-            (Some((client, host, rest)), lingering) => {
+        let upgraded = match host {
+            HostStream::Plain(stream) => {
+                let metered = MeteredStream { stream, meter: passed.meter.clone() };
+                exchange(inbound, metered, &passed).await
+            }
+            HostStream::Tls(stream) => exchange(inbound, *stream, &passed).await,
+        };
+        match upgraded {
+            Some((client, host, driver)) => {
                 drop(lingering);
-                // How it ends is recorded by the counters.
-                let _ = splice(&client, &host, rest.0, rest.1, meter).await;
+                pass_upgraded(client, host, &passed).await;
+                drop(driver);
                 None
             }
-            (None, lingering) => lingering.ok().map(Inbound::new),
+            None => lingering.map(Inbound::new),
         }
     };
     tokio::select! {
@@ -91,17 +133,19 @@ pub(crate) async fn forward(
     }
 }
 
-/// A request and its response. Returns both connections with their unread bytes after an upgrade.
-async fn exchange(
-    inbound: Inbound,
-    host: TcpStream,
-    request: JudgedRequest,
-    meter: &Meter,
-) -> Option<(TcpStream, TcpStream, (Vec<u8>, Vec<u8>))> {
-    let io = TokioIo::new(MeteredStream { stream: host, meter: meter.clone() });
+/// A request and its response. Returns both sides after an upgrade, with the task that drives the connection to the host.
+async fn exchange<C, H>(
+    inbound: Inbound<C>,
+    host: H,
+    passed: &PassedRequest,
+) -> Option<(Upgraded, Upgraded, AbortOnDrop<Result<(), hyper::Error>>)>
+where
+    C: ClientStream,
+    H: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let mut builder = client::Builder::new();
     builder.max_buf_size(BUFFER).max_headers(MAX_RESPONSE_HEADERS);
-    let (sender, connection) = builder.handshake(io).await.ok()?;
+    let (sender, connection) = builder.handshake(TokioIo::new(host)).await.ok()?;
     let driver = AbortOnDrop(tokio::spawn(connection.with_upgrades()));
     let upgrade = Upgrade::default();
     let sender = Arc::new(Mutex::new(Some(sender)));
@@ -109,64 +153,144 @@ async fn exchange(
         let upgrade = Arc::clone(&upgrade);
         service_fn(move |incoming: Request<Incoming>| {
             let sender = sender.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let (request, upgrade) = (request.clone(), Arc::clone(&upgrade));
+            let (passed, upgrade) = (passed.clone(), Arc::clone(&upgrade));
             async move {
                 let Some(sender) = sender else {
                     return Ok(failure(StatusCode::BAD_REQUEST, "each connection takes one request"));
                 };
-                Ok::<_, hyper::Error>(pass_on(incoming, request, sender, upgrade).await)
+                Ok::<_, hyper::Error>(pass_on(incoming, passed, sender, upgrade).await)
             }
         })
     };
-    let replayed = TokioIo::new(ReplayedStream { bytes: inbound.bytes, at: 0, stream: inbound.stream });
+    let replayed = TokioIo::new(ReplayedStream::new(inbound.bytes, inbound.stream));
     let mut builder = server::Builder::new();
+    let budget = &passed.meter.network.budget;
     // One request for each connection: what follows it is never read as another one.
     builder.keep_alive(false).half_close(true).auto_date_header(false).header_read_timeout(None);
-    builder.max_headers(meter.network.budget.headers).max_buf_size(meter.network.budget.header_bytes + BUFFER);
+    builder.max_headers(budget.headers).max_buf_size(budget.header_bytes + BUFFER);
     let _ = builder.serve_connection(replayed, service).with_upgrades().await;
     let (client, host) = upgrade.lock().unwrap_or_else(PoisonError::into_inner).take()?;
     let (client, host) = tokio::try_join!(client, host).ok()?;
-    drop(driver);
-    let client = client.downcast::<TokioIo<ReplayedStream>>().ok()?;
-    let host = host.downcast::<TokioIo<MeteredStream>>().ok()?;
-    let ReplayedStream { bytes, at, stream } = client.io.into_inner();
-    let to_host = [&client.read_buf, bytes.get(at..).unwrap_or_default()].concat();
-    Some((stream, host.io.into_inner().stream, (to_host, host.read_buf.to_vec())))
+    Some((client, host, driver))
+}
+
+/// Passes bytes between the sides of an upgraded connection until both have closed. How it ends is recorded by the counters.
+async fn pass_upgraded(client: Upgraded, host: Upgraded, passed: &PassedRequest) {
+    let values = passed.credential.as_ref().and(passed.meter.network.credentials.values());
+    let (client, host) = match (client.downcast::<TokioIo<ReplayedStream<TcpStream>>>(), values) {
+        (Ok(client), None) => match host.downcast::<TokioIo<MeteredStream>>() {
+            Ok(host) => {
+                let (bytes, stream) = client.io.into_inner().into_parts();
+                let to_host = [&client.read_buf, bytes.as_slice()].concat();
+                let host_stream = host.io.into_inner().stream;
+                let _ = splice(&stream, &host_stream, to_host, host.read_buf.to_vec(), &passed.meter).await;
+                return;
+            }
+            // A stream in clear text to a host inside of TLS has a credential.
+            Err(_) => return,
+        },
+        (Ok(client), Some(_)) => {
+            let rest = [&client.read_buf[..]].concat();
+            (Either::Left(ReplayedStream::new(rest, client.io.into_inner())), host)
+        }
+        (Err(client), _) => (Either::Right(TokioIo::new(client)), host),
+    };
+    let scrubber = values.map(|values| Scrubber::new(Arc::clone(values)));
+    let _ = match client {
+        Either::Left(client) => relay(client, TokioIo::new(host), scrubber).await,
+        Either::Right(client) => relay(client, TokioIo::new(host), scrubber).await,
+    };
+}
+
+/// Passes bytes in both directions, without the values of credentials towards the client.
+async fn relay<C, H>(client: C, host: H, mut scrubber: Option<Scrubber>) -> std::io::Result<()>
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+    H: AsyncRead + AsyncWrite + Unpin,
+{
+    let (mut from_client, mut to_client) = tokio::io::split(client);
+    let (mut from_host, mut to_host) = tokio::io::split(host);
+    let sent = async {
+        tokio::io::copy(&mut from_client, &mut to_host).await?;
+        to_host.shutdown().await
+    };
+    let received = async {
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            let length = from_host.read(&mut buffer).await?;
+            let piece = buffer.get(..length).unwrap_or_default();
+            let shown = match &mut scrubber {
+                Some(scrubber) if length == 0 => scrubber.finish(),
+                Some(scrubber) => scrubber.push(piece),
+                None => piece.to_vec(),
+            };
+            to_client.write_all(&shown).await?;
+            to_client.flush().await?;
+            if length == 0 {
+                return to_client.shutdown().await;
+            }
+        }
+    };
+    tokio::try_join!(sent, received).map(|_| ())
 }
 
 /// Sends the request that was judged, with the headers and the body of the incoming one.
 async fn pass_on(
     mut incoming: Request<Incoming>,
-    request: JudgedRequest,
-    mut sender: client::SendRequest<DataOnly>,
+    passed: PassedRequest,
+    mut sender: client::SendRequest<Sent>,
     upgrade: Upgrade,
 ) -> Answer {
+    let PassedRequest { request, route, credential, meter } = passed;
     // Both read the same bytes; a difference would be a fault of one of them.
     if incoming.method().as_str() != request.method {
         return failure(StatusCode::BAD_REQUEST, "the request has more than one reading");
     }
     let of_client = request.is_web_socket.then(|| hyper::upgrade::on(&mut incoming));
     let (parts, body) = incoming.into_parts();
-    let JudgedRequest { host, port, path, is_web_socket, .. } = request;
+    let JudgedRequest { host, port, mut path, is_web_socket, is_tls, .. } = request;
     let mut headers = without_hops(&parts.headers);
     headers.remove(header::EXPECT);
-    let name = if port == 80 { host.to_string() } else { format!("{host}:{port}") };
+    let default = if is_tls { 443 } else { 80 };
+    let name = if port == default { host.to_string() } else { format!("{host}:{port}") };
     let Ok(name) = HeaderValue::from_str(&name) else {
         return failure(StatusCode::BAD_REQUEST, "the host cannot be sent");
     };
     headers.insert(header::HOST, name);
+    let credentials = &meter.network.credentials;
+    if let Some(credential) = &credential {
+        HIDES_VALUES.iter().for_each(|name| drop(headers.remove(name)));
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        if credentials.place(credential, &mut path, &mut headers).is_err() {
+            return failure(StatusCode::BAD_GATEWAY, "the credential of the host cannot be sent");
+        }
+        meter.network.log.use_credential(&credential.name, host.as_str());
+    }
     if is_web_socket {
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(header::UPGRADE, WEB_SOCKET);
     }
-    let Ok(mut outgoing) =
-        Request::builder().method(parts.method).uri(path).version(Version::HTTP_11).body(DataOnly(body))
+    let is_refused = Arc::new(AtomicBool::new(false));
+    let body = match credentials.foreign_to(credential.as_ref().map(|credential| credential.name.as_str())) {
+        None => Either::Left(DataOnly(body)),
+        Some(_) => {
+            let of_rule = credential.as_ref().map(|credential| credential.name.clone());
+            let foreign = Foreign::new(Arc::clone(&meter.network), of_rule, Arc::clone(&is_refused));
+            Either::Right(FilteredBody::new(DataOnly(body), foreign))
+        }
+    };
+    let Ok(mut outgoing) = Request::builder().method(parts.method).uri(path).version(Version::HTTP_11).body(body)
     else {
         return failure(StatusCode::BAD_REQUEST, "the path cannot be sent");
     };
     *outgoing.headers_mut() = headers;
     let mut response = match sender.send_request(outgoing).await {
         Ok(response) => response,
+        Err(_) if is_refused.load(Ordering::Relaxed) => {
+            let message = foreign_placeholder(&host, port);
+            meter.network.log.refuse(route, host.as_str(), port, &message);
+            return failure(StatusCode::FORBIDDEN, &message);
+        }
         Err(error) => {
             return failure(StatusCode::BAD_GATEWAY, &format!("{host}:{port} did not answer the request: {error}"));
         }
@@ -177,6 +301,20 @@ async fn pass_on(
         .get(header::UPGRADE)
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
     let mut headers = without_hops(response.headers());
+    let values = credential.as_ref().and(credentials.values());
+    if let Some(values) = values {
+        let codings = headers.get_all(header::CONTENT_ENCODING).iter();
+        let coded = codings.filter(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity")).count();
+        if coded > 0 {
+            return failure(
+                StatusCode::BAD_GATEWAY,
+                &format!(
+                    "{host}:{port} has answered in a coding that was not asked for, from which the values of credentials cannot be removed"
+                ),
+            );
+        }
+        headers.values_mut().for_each(|value| *value = values.header(value));
+    }
     match (is_upgraded, of_client) {
         (true, Some(of_client)) if is_web_socket => {
             let both = (of_client, hyper::upgrade::on(&mut response));
@@ -193,10 +331,21 @@ async fn pass_on(
         (false, _) => {}
     }
     let (parts, body) = response.into_parts();
-    let mut answer = Response::new(Either::Left(DataOnly(body)));
+    let body = match values {
+        Some(values) => Either::Right(FilteredBody::new(DataOnly(body), Scrubber::new(Arc::clone(values)))),
+        None => Either::Left(DataOnly(body)),
+    };
+    let mut answer = Response::new(Either::Left(body));
     *answer.status_mut() = parts.status;
     *answer.headers_mut() = headers;
     answer
+}
+
+/// The sentence with which a placeholder on its way to a host that is not its own is refused.
+pub(crate) fn foreign_placeholder(host: &Host, port: u16) -> String {
+    format!(
+        "the request to {host}:{port} has the placeholder of a credential that does not go there: the value was not sent; to allow it, the operator adds the host to the credential's `hosts` and the credential to the rule"
+    )
 }
 
 /// The headers without those between two neighbours, and without those that `Connection` names.
@@ -250,71 +399,5 @@ struct AbortOnDrop<T>(JoinHandle<T>);
 impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
-    }
-}
-
-/// A connection whose first bytes were read already.
-struct ReplayedStream {
-    bytes: Vec<u8>,
-    at: usize,
-    stream: TcpStream,
-}
-
-impl AsyncRead for ReplayedStream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        let rest = this.bytes.get(this.at..).unwrap_or_default();
-        if rest.is_empty() {
-            this.bytes = Vec::new();
-            this.at = 0;
-            return Pin::new(&mut this.stream).poll_read(cx, buffer);
-        }
-        let (now, _) = rest.split_at(rest.len().min(buffer.remaining()));
-        buffer.put_slice(now);
-        this.at += now.len();
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for ReplayedStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-/// The connection to the host, whose bytes are counted.
-struct MeteredStream {
-    stream: TcpStream,
-    meter: Meter,
-}
-
-impl AsyncRead for MeteredStream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        Poll::Ready(self.meter.count(Direction::Received, buffer.filled().len() - before))
-    }
-}
-
-impl AsyncWrite for MeteredStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
-        Poll::Ready(self.meter.count(Direction::Sent, written).map(|()| written))
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

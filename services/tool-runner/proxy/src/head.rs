@@ -83,11 +83,20 @@ pub fn head_state(bytes: &[u8], from: usize, limit: usize) -> HeadState {
     HeadState::Incomplete
 }
 
+/// The meaning of the `Host` header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostHeader {
+    /// It names the host that is asked for.
+    Named,
+    /// Nothing follows from it: the connection alone says which host it is, by an address that programs repeat in the header.
+    Ignored,
+}
+
 /// Reads a complete head, with its empty line. `max_headers` is the most headers.
 ///
 /// # Errors
 /// When it is not a request of HTTP/1.0 or 1.1, or can be read in more than one way.
-pub fn read_head(bytes: &[u8], max_headers: usize) -> Result<Head, HeadProblem> {
+pub fn read_head(bytes: &[u8], max_headers: usize, meaning: HostHeader) -> Result<Head, HeadProblem> {
     let text = bytes.strip_suffix(b"\r\n\r\n").ok_or_else(|| bad("the head of the request is incomplete"))?;
     let mut lines = Lines(Some(text));
     let first = lines.next().unwrap_or_default();
@@ -95,6 +104,7 @@ pub fn read_head(bytes: &[u8], max_headers: usize) -> Result<Head, HeadProblem> 
     let fields = fields(lines, max_headers)?;
     let target = target_of(&method, target)?;
     let host = match single(&fields, "host")? {
+        Some(_) if meaning == HostHeader::Ignored => None,
         Some(value) => Some(host_header(value)?),
         None if is_1_0 || matches!(target, Target::Tunnel(..)) => None,
         None => return Err(bad("the request has no `Host` header")),

@@ -1,21 +1,21 @@
 //! A connection of the command, with the bytes of it that were read and not passed on.
 
-use std::io;
+use std::{future::Future, io};
 
 use belay_network::Host;
-use rustix::net::Shutdown;
 use tokio::{
-    io::AsyncReadExt as _,
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
     time::{Duration, timeout},
 };
+use tokio_rustls::server::TlsStream;
 
 use crate::{
     budget::Budget,
-    head::{Head, HeadProblem, HeadState, head_state, read_head},
+    head::{Head, HeadProblem, HeadState, HostHeader, head_state, read_head},
     hello::{Hello, HelloProblem, read_client_hello},
     reach::Denial,
-    splice::write_all,
+    replayed::ReplayedStream,
 };
 
 /// The bytes that are read at a time.
@@ -27,9 +27,27 @@ const MAX_DRAINED: usize = 1 << 20;
 /// The alert with which a TLS client is refused: fatal, `access_denied`.
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
+/// The stream of a command, in clear text or inside of TLS.
+pub(crate) trait ClientStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// Returns when there is something to read, or at once where that is not known.
+    fn readable(&self) -> impl Future<Output = io::Result<()>> + Send;
+}
+
+impl ClientStream for TcpStream {
+    fn readable(&self) -> impl Future<Output = io::Result<()>> + Send {
+        Self::readable(self)
+    }
+}
+
+impl ClientStream for TlsStream<ReplayedStream<TcpStream>> {
+    async fn readable(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A connection of the command.
-pub(crate) struct Inbound {
-    pub(crate) stream: TcpStream,
+pub(crate) struct Inbound<S = TcpStream> {
+    pub(crate) stream: S,
     /// The bytes that were read of it and not passed on.
     pub(crate) bytes: Vec<u8>,
 }
@@ -44,8 +62,8 @@ pub(crate) enum FirstMessage<T> {
     Closed,
 }
 
-impl Inbound {
-    pub(crate) fn new(stream: TcpStream) -> Self {
+impl<S: ClientStream> Inbound<S> {
+    pub(crate) fn new(stream: S) -> Self {
         Self { stream, bytes: Vec::new() }
     }
 
@@ -72,13 +90,18 @@ impl Inbound {
 
     /// Reads the head of a request. Its bytes stay.
     pub(crate) async fn head(&mut self, budget: &Budget) -> FirstMessage<(Head, usize)> {
+        self.head_with(budget, HostHeader::Named).await
+    }
+
+    /// The same with this meaning of the `Host` header.
+    pub(crate) async fn head_with(&mut self, budget: &Budget, meaning: HostHeader) -> FirstMessage<(Head, usize)> {
         let read = async {
             let mut from = 0;
             loop {
                 match head_state(&self.bytes, from, budget.header_bytes) {
                     HeadState::Complete(length) => {
                         let head = self.bytes.get(..length).unwrap_or_default();
-                        return match read_head(head, budget.headers) {
+                        return match read_head(head, budget.headers, meaning) {
                             Ok(head) => FirstMessage::Complete((head, length)),
                             Err(problem) => FirstMessage::Problem(problem),
                         };
@@ -129,9 +152,13 @@ impl Inbound {
         self.close_with(&ACCESS_DENIED).await;
     }
 
-    async fn close_with(self, bytes: &[u8]) {
+    async fn close_with(mut self, bytes: &[u8]) {
+        let write = async {
+            self.stream.write_all(bytes).await?;
+            self.stream.flush().await
+        };
         // That the client does not take it changes nothing.
-        if let Ok(Ok(())) = timeout(FAREWELL, write_all(&self.stream, bytes)).await {
+        if let Ok(Ok(())) = timeout(FAREWELL, write).await {
             self.linger().await;
         }
     }
@@ -139,7 +166,7 @@ impl Inbound {
     /// Closes after what was written, and reads what the client still sends: closing before it is read would take back what was written.
     pub(crate) async fn linger(mut self) {
         let drain = async {
-            rustix::net::shutdown(&self.stream, Shutdown::Write)?;
+            self.stream.shutdown().await?;
             let mut drained = 0;
             while drained < MAX_DRAINED {
                 self.bytes.clear();

@@ -1,7 +1,7 @@
 //! Records what a call asked for.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::{Duration, Instant};
 
-use crate::report::{Connection, Report, Route};
+use crate::report::{Connection, CredentialUse, Report, Route};
 
 /// The most characters of a host in a report: a name has at most 253.
 const MAX_HOST: usize = 260;
@@ -46,6 +46,8 @@ struct State {
     /// The questions that are listed: their names, and whether they were allowed.
     asked: HashSet<(String, bool)>,
     is_over_budget: bool,
+    /// How often each credential went to each host.
+    credentials: BTreeMap<(String, String), u64>,
 }
 
 #[derive(Debug)]
@@ -153,6 +155,11 @@ impl Log {
         OpenEntry { log: Arc::clone(self), place, counters }
     }
 
+    /// Records that a request to a host carries a credential.
+    pub(crate) fn use_credential(&self, name: &str, host: &str) {
+        *self.state().credentials.entry((name.to_owned(), host.to_owned())).or_default() += 1;
+    }
+
     /// Records that the budget of bytes is used up.
     pub(crate) fn is_over_budget(&self) {
         self.state().is_over_budget = true;
@@ -176,12 +183,25 @@ impl Log {
             questions: state.questions,
             refusals: state.refusals,
             is_over_budget: state.is_over_budget,
+            credentials: state
+                .credentials
+                .iter()
+                .map(|((name, host), count)| CredentialUse { name: name.clone(), host: host.clone(), count: *count })
+                .collect(),
             is_lost: false,
         }
     }
 }
 
 impl OpenEntry {
+    /// Turns the record into that of an allowed host that was not reached.
+    pub(crate) fn fail(self, message: &str) {
+        let mut state = self.log.state();
+        if let Some(entry) = self.place.and_then(|place| state.entries.get_mut(place)) {
+            entry.connection.failure = message.chars().take(MAX_RULE).collect();
+        }
+    }
+
     /// Turns the record into that of a refusal: what was sent did not fit.
     pub(crate) fn refuse(self, message: &str) {
         let mut state = self.log.state();

@@ -9,6 +9,7 @@ use crate::{
     budget::Budget,
     client::{OpenAccess, ProxyProcess, ServiceUser},
     error::ProxyError,
+    injection::CallCredential,
     self_test,
 };
 
@@ -18,12 +19,12 @@ pub struct Proxy(ProxyProcess);
 
 impl Proxy {
     /// Executes `executable`, which is this program, as the proxy; waits until it has confined itself, and attacks it. If the runner is root, the proxy becomes
-    /// `user`. Blocks for some milliseconds.
+    /// `user`. `authorities` are certificate authorities (PEM) that it trusts besides those of this machine. Blocks for some milliseconds.
     ///
     /// # Errors
     /// When the process cannot be started or confined, or an attack is not refused.
-    pub fn start(executable: &Path, user: ServiceUser) -> Result<Self, ProxyError> {
-        let process = ProxyProcess::start(executable, user)?;
+    pub fn start(executable: &Path, user: ServiceUser, authorities: &[String]) -> Result<Self, ProxyError> {
+        let process = ProxyProcess::start(executable, user, authorities)?;
         self_test::attack(&process)?;
         Ok(Self(process))
     }
@@ -31,6 +32,11 @@ impl Proxy {
     /// Returns whether the process runs. A proxy that has ended is replaced by another one.
     pub fn is_alive(&self) -> bool {
         self.0.is_alive()
+    }
+
+    /// Returns the certificate (PEM) of its authority, which certifies hosts whose requests carry a credential.
+    pub fn certificate(&self) -> &str {
+        self.0.certificate()
     }
 
     /// Returns the names of what confines the process.
@@ -47,7 +53,13 @@ impl Proxy {
     ///
     /// # Errors
     /// When a socket is for a service that the profile does not have, or the process has ended. No socket is open then.
-    pub fn open(&self, profile: &Profile, sockets: CommandSockets, budget: Budget) -> Result<OpenAccess, ProxyError> {
-        self.0.open(profile, sockets, budget)
+    pub fn open(
+        &self,
+        profile: &Profile,
+        sockets: CommandSockets,
+        credentials: &[CallCredential],
+        budget: Budget,
+    ) -> Result<OpenAccess, ProxyError> {
+        self.0.open(profile, sockets, credentials, budget)
     }
 }

@@ -27,16 +27,17 @@ pub(crate) fn closed(address: IpAddr, own: &[IpAddr]) -> Option<&'static str> {
 pub(crate) async fn reach(network: &CallNetwork, host: &Host, port: u16, rule: &Rule) -> Result<TcpStream, Denial> {
     let failed = |status, message| Denial { status, message };
     let end = Instant::now() + network.budget.connect_time;
-    let addresses = match timeout_at(end, network.upstream.resolve(host)).await {
+    let addresses = match timeout_at(end, network.outside.upstream.resolve(host)).await {
         Err(_) => return Err(failed(504, format!("{host} was not resolved in time"))),
         Ok(Err(error)) => return Err(failed(502, format!("{host} cannot be resolved: {error}"))),
         Ok(Ok(addresses)) => addresses,
     };
-    let is_open = |address: &IpAddr| rule.private_addresses || closed(*address, &network.own_addresses).is_none();
+    let is_open =
+        |address: &IpAddr| rule.private_addresses || closed(*address, &network.outside.own_addresses).is_none();
     let (open, others): (Vec<IpAddr>, Vec<IpAddr>) = addresses.into_iter().partition(is_open);
     if open.is_empty() {
         let Some(address) = others.first() else { return Err(failed(502, format!("{host} has no address"))) };
-        let range = closed(*address, &network.own_addresses).unwrap_or_default();
+        let range = closed(*address, &network.outside.own_addresses).unwrap_or_default();
         let message = format!(
             "{host} leads to {address}, which is {range}; to allow it, the operator adds `private_addresses: true` to the rule `{rule}`"
         );
@@ -46,7 +47,7 @@ pub(crate) async fn reach(network: &CallNetwork, host: &Host, port: u16, rule: &
     for (at, address) in open.iter().enumerate() {
         let left = u32::try_from(open.len() - at).unwrap_or(u32::MAX);
         let share = end.saturating_duration_since(Instant::now()) / left;
-        match timeout(share, network.upstream.dial(SocketAddr::new(*address, port))).await {
+        match timeout(share, network.outside.upstream.dial(SocketAddr::new(*address, port))).await {
             Ok(Ok(stream)) if !rule.private_addresses && is_this_machine(&stream, *address) => {
                 last = failed(403, format!("{host} leads to {address}, which is an address of this machine"));
             }

@@ -18,8 +18,22 @@ pub struct Report {
     pub refusals: u64,
     /// Whether connections were closed because the call had sent and received all its bytes.
     pub is_over_budget: bool,
+    /// The credentials that requests carried, by name and host.
+    pub credentials: Vec<CredentialUse>,
     /// Whether the proxy ended before the call did: what it had recorded is lost.
     pub is_lost: bool,
+}
+
+/// The use of a credential.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CredentialUse {
+    /// Its name.
+    pub name: String,
+    /// The host to which its value went.
+    pub host: String,
+    /// The number of requests that carried it.
+    pub count: u64,
 }
 
 /// A connection, a refused one, or a question to the name server.
@@ -60,4 +74,6 @@ pub enum Route {
     NameServer,
     /// A service of this machine.
     Service,
+    /// A base URL of the profile.
+    BaseUrl,
 }

@@ -2,17 +2,18 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
+use belay_network::{HostPattern, Protocol};
 use tokio::{net::TcpStream, time::timeout};
 
 use crate::{
     call_network::{CallNetwork, ReachedLimit},
     forward::JudgedRequest,
-    head::{HeadProblem, Target},
+    head::{HeadProblem, HostHeader, Target},
     inbound::{FirstMessage, Inbound, refusal},
     reach::Denial,
     report::Route,
     splice::{Meter, splice},
-    tunnel::{Tunnel, pass_request},
+    tunnel::{Tunnel, lingering, pass_request, pass_request_by},
 };
 
 /// The socket on which a connection arrived.
@@ -24,6 +25,8 @@ pub(crate) enum Entrance {
     Port(u16),
     /// A service of this machine.
     Service(SocketAddr),
+    /// A base URL of the profile, by its place.
+    BaseUrl(usize),
     /// The name server.
     NameServer,
 }
@@ -35,10 +38,11 @@ pub(crate) fn refuse_at_once(network: &CallNetwork, entrance: Entrance, stream: 
         Entrance::Proxy => (Route::Proxy, 0),
         Entrance::Port(port) => (Route::Address, port),
         Entrance::Service(address) => (Route::Service, address.port()),
+        Entrance::BaseUrl(_) => (Route::BaseUrl, 0),
         Entrance::NameServer => (Route::NameServer, 0),
     };
     network.log.refuse(route, "", port, &message);
-    if entrance == Entrance::Proxy {
+    if matches!(entrance, Entrance::Proxy | Entrance::BaseUrl(_)) {
         let answer = refusal(&Denial { status: 503, message });
         // The buffer of a new connection has space for it; a client that is gone does not need it.
         let _ = stream.try_write(answer.as_bytes());
@@ -63,8 +67,16 @@ pub(crate) async fn serve_proxy(network: Arc<CallNetwork>, stream: TcpStream) {
             Tunnel { network, inbound, host, port, route: Route::Proxy }.run().await;
         }
         Target::Absolute(host, port, path) => {
-            let request = JudgedRequest { method: head.method, host, port, path, is_web_socket: head.is_web_socket };
-            pass_request(&network, inbound, request, Route::Proxy).await;
+            let request = JudgedRequest {
+                method: head.method,
+                host,
+                port,
+                path,
+                is_web_socket: head.is_web_socket,
+                is_tls: false,
+            };
+            let lingering = lingering(&inbound.stream);
+            pass_request(&network, inbound, lingering, request, Route::Proxy).await;
         }
         Target::Path(_) => {
             let message = "this is an HTTP proxy: ask for `http://host/path`, or use CONNECT".to_owned();
@@ -90,10 +102,35 @@ pub(crate) async fn serve_port(network: Arc<CallNetwork>, port: u16, stream: Tcp
     Tunnel { network, inbound: Inbound::new(stream), host, port, route: Route::Address }.run().await;
 }
 
+/// Serves a connection to a base URL of the profile: one request, whose host is that of the rule, whatever the request says.
+pub(crate) async fn serve_base_url(network: Arc<CallNetwork>, place: usize, stream: TcpStream) {
+    let Some((rule, _)) = network.profile.base_urls().nth(place) else { return };
+    let (HostPattern::Exact(host), Some(ports)) = (&rule.host, rule.ports.first()) else { return };
+    let (host, port, rule) = (host.clone(), ports.first, rule.clone());
+    let mut inbound = Inbound::new(stream);
+    let head = match inbound.head_with(&network.budget, HostHeader::Ignored).await {
+        FirstMessage::Complete((head, _)) => head,
+        FirstMessage::Problem(HeadProblem { status, message, .. }) => {
+            network.log.refuse(Route::BaseUrl, host.as_str(), port, &message);
+            return inbound.refuse(&Denial { status, message }).await;
+        }
+        FirstMessage::Closed => return,
+    };
+    let Target::Path(path) = head.target else {
+        let message = format!("this URL is that of {host}: ask for a path, and not through a proxy");
+        network.log.refuse(Route::BaseUrl, host.as_str(), port, &message);
+        return inbound.refuse(&Denial { status: 400, message }).await;
+    };
+    let is_tls = rule.protocol == Protocol::Https;
+    let request = JudgedRequest { method: head.method, host, port, path, is_web_socket: head.is_web_socket, is_tls };
+    let lingering = lingering(&inbound.stream);
+    pass_request_by(&network, inbound, lingering, request, (Route::BaseUrl, Some(&rule))).await;
+}
+
 /// Serves a connection to a service of this machine.
 pub(crate) async fn serve_service(network: Arc<CallNetwork>, address: SocketAddr, stream: TcpStream) {
     let host = address.ip().to_string();
-    let dialled = timeout(network.budget.connect_time, network.upstream.dial(address)).await;
+    let dialled = timeout(network.budget.connect_time, network.outside.upstream.dial(address)).await;
     let service = match dialled {
         Ok(Ok(service)) => service,
         failed => {

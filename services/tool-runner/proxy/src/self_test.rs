@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use belay_network::{DraftProfile, DraftRule, Profiles};
+use belay_network::{DraftProfile, DraftRule, Profiles, Secret};
 
 use crate::{
     access::CommandSockets,
@@ -14,11 +14,16 @@ use crate::{
     client::ProxyProcess,
     dns::{self, Answer, code, kind},
     error::ProxyError,
+    injection::CallCredential,
 };
 
 /// The only host of the profile. Names below `invalid` never exist (RFC 6761).
 const LISTED: &str = "listed.belay.invalid";
 const UNLISTED: &str = "unlisted.belay.invalid";
+/// A host in clear text of the profile.
+const CLEAR: &str = "clear.belay.invalid";
+/// The placeholder of a credential that goes to no host.
+const PLACEHOLDER: &str = "placeholder-of-the-self-test";
 /// The longest wait for an answer.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -37,13 +42,24 @@ const TUNNELS: [(&str, &str); 4] = [
 pub(crate) fn attack(proxy: &ProxyProcess) -> Result<(), ProxyError> {
     let failed = |doing| move |source| ProxyError::Start { doing, source };
     let (sockets, addresses) = sockets().map_err(failed("making the sockets of the test"))?;
-    let rule = DraftRule { host: LISTED.to_owned(), ..DraftRule::default() };
-    let draft = DraftProfile { name: "self-test".to_owned(), rules: vec![rule], ..DraftProfile::default() };
+    let rule = |host: &str, protocol: &str| DraftRule {
+        host: host.to_owned(),
+        protocol: protocol.to_owned(),
+        ..DraftRule::default()
+    };
+    let rules = vec![rule(LISTED, "https"), rule(CLEAR, "http")];
+    let draft = DraftProfile { name: "self-test".to_owned(), rules, ..DraftProfile::default() };
     let profiles = Profiles::new(&[draft]).ok();
     let profile = profiles.as_ref().and_then(|profiles| profiles.find("self-test")).ok_or(ProxyError::Lost)?;
-    let access = proxy.open(profile, sockets, Budget::default())?;
-    for (attack, target) in TUNNELS {
-        let got = connect(addresses.proxy, target).unwrap_or_else(|error| error.to_string());
+    let secret = Secret::new(b"value-of-the-self-test".to_vec()).map_err(|_| ProxyError::Lost)?;
+    let credential = CallCredential { name: "self-test".to_owned(), placeholder: PLACEHOLDER.to_owned(), secret };
+    let access = proxy.open(profile, sockets, &[credential], Budget::default())?;
+    let tunnels =
+        TUNNELS.map(|(attack, target)| (attack, format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n")));
+    let placeholder = format!("GET http://{CLEAR}/?{PLACEHOLDER} HTTP/1.1\r\nHost: {CLEAR}\r\n\r\n");
+    let requests = tunnels.into_iter().chain([("a request with the placeholder of a credential", placeholder)]);
+    for (attack, request) in requests {
+        let got = first_line(addresses.proxy, &request).unwrap_or_else(|error| error.to_string());
         if !got.starts_with("HTTP/1.1 403 ") {
             return Err(ProxyError::SelfTest { attack, expected: "the status 403", got });
         }
@@ -60,7 +76,7 @@ pub(crate) fn attack(proxy: &ProxyProcess) -> Result<(), ProxyError> {
     }
     let report = access.close(TEST_TIMEOUT);
     let refused = report.connections.iter().filter(|connection| !connection.is_allowed).count();
-    if refused != TUNNELS.len() + 1 {
+    if refused != TUNNELS.len() + 2 {
         let got = format!("{report:?}");
         return Err(ProxyError::SelfTest { attack: "the account", expected: "each refusal", got });
     }
@@ -77,14 +93,17 @@ fn sockets() -> io::Result<(CommandSockets, Addresses)> {
     let (proxy, datagrams, listener) = (TcpListener::bind(any)?, UdpSocket::bind(any)?, TcpListener::bind(any)?);
     let addresses = Addresses { proxy: proxy.local_addr()?, name_server: datagrams.local_addr()? };
     let name_server = Some((datagrams, listener));
-    Ok((CommandSockets { proxy, name_server, ports: Vec::new(), services: Vec::new() }, addresses))
+    Ok((
+        CommandSockets { proxy, name_server, ports: Vec::new(), services: Vec::new(), base_urls: Vec::new() },
+        addresses,
+    ))
 }
 
-/// The first line of the answer to a CONNECT.
-fn connect(proxy: SocketAddr, target: &str) -> io::Result<String> {
+/// The first line of the answer to a request.
+fn first_line(proxy: SocketAddr, request: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&proxy, TEST_TIMEOUT)?;
     stream.set_read_timeout(Some(TEST_TIMEOUT))?;
-    write!(stream, "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n")?;
+    stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.take(4096).read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned())

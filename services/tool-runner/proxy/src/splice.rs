@@ -12,7 +12,7 @@ use tokio::{
     time::{Duration, sleep_until},
 };
 
-use crate::{call_network::CallNetwork, log::Counters};
+use crate::{call_network::CallNetwork, filter::Filter as _, foreign::Foreign, log::Counters};
 
 /// The bytes that are read at a time, which is also the most that wait in one direction.
 const BUFFER: usize = 64 << 10;
@@ -74,6 +74,47 @@ pub(crate) async fn splice(
             pump(host, client, to_client, Direction::Received, meter)
         )
     };
+    until_idle(both, meter).await
+}
+
+/// The same for bytes in clear text of a call with credentials: ends before a placeholder reaches the host.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`] when there was one.
+pub(crate) async fn splice_watched(
+    client: &TcpStream,
+    host: &TcpStream,
+    to_host: Vec<u8>,
+    meter: &Meter,
+    mut watch: Foreign,
+) -> io::Result<()> {
+    let denied = |_| io::Error::from(io::ErrorKind::PermissionDenied);
+    let sent = async {
+        let (mut piece, mut is_over) = (to_host, false);
+        loop {
+            meter.count(Direction::Sent, piece.len())?;
+            let mut passes = watch.push(&piece).map_err(denied)?;
+            if is_over {
+                passes.extend(watch.finish());
+            }
+            write_all(host, &passes).await?;
+            if is_over {
+                return Ok(rustix::net::shutdown(host, Shutdown::Write)?);
+            }
+            client.readable().await?;
+            piece = Vec::with_capacity(BUFFER);
+            match client.try_read_buf(&mut piece) {
+                Ok(length) => is_over = length == 0,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    };
+    let both = async { tokio::try_join!(sent, pump(host, client, Vec::new(), Direction::Received, meter)) };
+    until_idle(both, meter).await
+}
+
+async fn until_idle<T>(both: impl Future<Output = io::Result<T>>, meter: &Meter) -> io::Result<()> {
     tokio::select! {
         done = both => done.map(|_| ()),
         () = meter.idle() => Err(io::ErrorKind::TimedOut.into()),

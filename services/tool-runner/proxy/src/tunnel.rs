@@ -1,20 +1,26 @@
 //! A connection to one host, through CONNECT or through the address that stands for the host: its first bytes are judged, then it is passed on.
 
-use std::sync::Arc;
+use std::{os::fd::AsFd as _, sync::Arc};
 
 use belay_network::{AccessDecision, AccessRequest, Host, Protocol, Refusal, Rule, Traffic};
-use tokio::net::TcpStream;
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout, timeout_at},
+};
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::{
     call_network::CallNetwork,
-    forward::{JudgedRequest, forward},
+    foreign::Foreign,
+    forward::{HostStream, JudgedRequest, PassedRequest, foreign_placeholder, forward},
     head::{Head, HeadProblem, Target},
     hello::HelloProblem,
-    inbound::{FirstMessage, Inbound},
+    inbound::{ClientStream, FirstMessage, Inbound},
     log::OpenEntry,
     reach::{Denial, reach},
+    replayed::{MeteredStream, ReplayedStream},
     report::Route,
-    splice::{Meter, splice, write_all},
+    splice::{Meter, splice, splice_watched, write_all},
 };
 
 /// The answer to a CONNECT that is allowed.
@@ -82,6 +88,9 @@ impl Tunnel {
         if let Err(refusal) = self.decide(Traffic::Nothing) {
             return self.refuse(Denial { status: 403, message: refusal.to_string() }).await;
         }
+        if self.network.profile.reads_tls_of(&self.host, self.port) {
+            return self.run_read().await;
+        }
         let (raw, tls) = (self.decide(Traffic::Other), self.decide(Traffic::Tls));
         match (raw, tls) {
             (Ok(rule), _) => {
@@ -111,8 +120,19 @@ impl Tunnel {
             Err(denial) => return self.refuse(denial).await,
         };
         let entry = self.open(rule);
-        if self.greet().await {
-            self.pass(host, &entry).await;
+        if !self.greet().await {
+            return;
+        }
+        if self.network.credentials.foreign_to(None).is_none() {
+            return self.pass(host, &entry).await;
+        }
+        let Self { network, inbound, host: name, port, .. } = self;
+        let meter = Meter { network: Arc::clone(&network), counters: Arc::clone(&entry.counters) };
+        let watch = Foreign::new(network, None, Arc::default());
+        let passed = splice_watched(&inbound.stream, &host, inbound.bytes, &meter, watch).await;
+        // How it ends otherwise is recorded by the counters.
+        if passed.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
+            entry.refuse(&foreign_placeholder(&name, port));
         }
     }
 
@@ -167,6 +187,71 @@ impl Tunnel {
         }
     }
 
+    /// Requests are read, inside of TLS as well, because some of them carry a credential.
+    async fn run_read(mut self) {
+        if !self.greet().await {
+            return;
+        }
+        match self.inbound.first_byte(&self.network.budget).await {
+            None => {}
+            Some(TLS) => match self.judge_hello().await {
+                Some(Ok(())) => self.run_read_tls().await,
+                Some(Err(message)) => {
+                    self.record_refusal(&message);
+                    self.refuse_first_bytes(message).await;
+                }
+                None => {}
+            },
+            Some(_) if self.may_be_http() => self.run_request().await,
+            Some(_) => {
+                let refused = self.decide(Traffic::Other).err().map(|refusal| refusal.to_string());
+                let message = refused.unwrap_or_else(|| format!("{}:{} is spoken with in TLS", self.host, self.port));
+                self.record_refusal(&message);
+                self.refuse_first_bytes(message).await;
+            }
+        }
+    }
+
+    /// Answers the TLS client in the name of the host, and serves one request.
+    async fn run_read_tls(self) {
+        let Self { network, inbound, host, port, route } = self;
+        let lingering = lingering(&inbound.stream);
+        let failed = |why: &str| network.log.fail(route, host.as_str(), port, why);
+        let acceptor = match network.outside.authority.acceptor(&host) {
+            Ok(acceptor) => acceptor,
+            Err(error) => return failed(&format!("the proxy cannot certify {host}: {error}")),
+        };
+        let accepting = acceptor.accept(ReplayedStream::new(inbound.bytes, inbound.stream));
+        let tls = match timeout(network.budget.head_time, accepting).await {
+            Ok(Ok(tls)) => tls,
+            Ok(Err(error)) => {
+                return failed(&format!(
+                    "{host} has a credential, so that the proxy answers for it, and the program has ended TLS with `{error}`: it has to trust the certificates in $SSL_CERT_FILE, and to offer HTTP/1.1"
+                ));
+            }
+            Err(_) => return failed(&format!("the TLS handshake of the program with {host} was not complete in time")),
+        };
+        let mut inbound = Inbound::new(tls);
+        match inbound.head(&network.budget).await {
+            FirstMessage::Complete((head, _)) => match self::path(&head, &host, port, 443) {
+                Ok(path) => {
+                    let Head { method, is_web_socket, .. } = head;
+                    let request = JudgedRequest { method, host, port, path, is_web_socket, is_tls: true };
+                    pass_request(&network, inbound, lingering, request, route).await;
+                }
+                Err(message) => {
+                    network.log.refuse(route, host.as_str(), port, &message);
+                    inbound.refuse(&Denial { status: 403, message }).await;
+                }
+            },
+            FirstMessage::Problem(HeadProblem { status, message, .. }) => {
+                network.log.refuse(route, host.as_str(), port, &message);
+                inbound.refuse(&Denial { status, message }).await;
+            }
+            FirstMessage::Closed => {}
+        }
+    }
+
     /// Reads the ClientHello, whose server name has to be that of the host. `None`: the client is gone.
     async fn judge_hello(&mut self) -> Option<Result<(), String>> {
         let Self { inbound, network, host, port, .. } = self;
@@ -203,11 +288,12 @@ impl Tunnel {
             FirstMessage::Closed => return,
         };
         let Self { network, inbound, host, port, route } = self;
-        match self::path(&head, &host, port) {
+        match self::path(&head, &host, port, 80) {
             Ok(path) => {
-                let request =
-                    JudgedRequest { method: head.method, host, port, path, is_web_socket: head.is_web_socket };
-                pass_request(&network, inbound, request, route).await;
+                let Head { method, is_web_socket, .. } = head;
+                let request = JudgedRequest { method, host, port, path, is_web_socket, is_tls: false };
+                let lingering = lingering(&inbound.stream);
+                pass_request(&network, inbound, lingering, request, route).await;
             }
             Err(message) => {
                 network.log.refuse(route, host.as_str(), port, &message);
@@ -224,10 +310,10 @@ impl Tunnel {
     }
 }
 
-/// The path of a request, which has to be for the host to which the connection is.
-fn path(head: &Head, host: &Host, port: u16) -> Result<String, String> {
+/// The path of a request, which has to be for the host to which the connection is. `default`: the port of its `Host` header when that has none.
+fn path(head: &Head, host: &Host, port: u16, default: u16) -> Result<String, String> {
     let (name, name_port) = match &head.host {
-        Some((name, port)) => (name, port.unwrap_or(80)),
+        Some((name, port)) => (name, port.unwrap_or(default)),
         None => return Err(format!("the connection is to {host}:{port}, but the request has no `Host` header")),
     };
     if (name, name_port) != (host, port) {
@@ -244,27 +330,100 @@ fn path(head: &Head, host: &Host, port: u16) -> Result<String, String> {
     }
 }
 
+/// Another descriptor of a connection, which stays when the first one is closed.
+pub(crate) fn lingering(stream: &TcpStream) -> Option<TcpStream> {
+    let other = stream.as_fd().try_clone_to_owned().map(std::net::TcpStream::from);
+    other.and_then(TcpStream::from_std).ok()
+}
+
 /// Judges a request, and passes it on.
-pub(crate) async fn pass_request(network: &Arc<CallNetwork>, inbound: Inbound, request: JudgedRequest, route: Route) {
-    let JudgedRequest { method, host, port, path, .. } = &request;
+pub(crate) async fn pass_request<C: ClientStream>(
+    network: &Arc<CallNetwork>,
+    inbound: Inbound<C>,
+    lingering: Option<TcpStream>,
+    request: JudgedRequest,
+    route: Route,
+) {
+    pass_request_by(network, inbound, lingering, request, (route, None)).await;
+}
+
+/// The same for a request that came by the base URL of a rule, which alone decides then.
+pub(crate) async fn pass_request_by<C: ClientStream>(
+    network: &Arc<CallNetwork>,
+    inbound: Inbound<C>,
+    lingering: Option<TcpStream>,
+    request: JudgedRequest,
+    (route, by_url): (Route, Option<&Rule>),
+) {
+    let JudgedRequest { method, host, port, path, is_tls, .. } = &request;
     let path = path.split('?').next().unwrap_or(path);
-    let reached = match decide(network, host, *port, Traffic::Request { method, path }) {
-        Ok(rule) => reach(network, host, *port, rule).await.map(|stream| (stream, rule)),
-        Err(refusal) => Err(Denial { status: 403, message: refusal.to_string() }),
+    let traffic = if *is_tls { Traffic::TlsRequest { method, path } } else { Traffic::Request { method, path } };
+    let asked = AccessRequest { host, port: *port, traffic };
+    let decision = match by_url {
+        Some(rule) => network.profile.decide_by_url(rule, asked),
+        None => network.profile.decide(asked),
     };
-    match reached {
-        Ok((stream, rule)) => {
-            let entry = network.log.open(route, host.as_str(), *port, &rule.to_string());
-            let meter = Meter { network: Arc::clone(network), counters: Arc::clone(&entry.counters) };
-            let lingering = forward(inbound, stream, request, &meter).await;
-            drop(entry);
-            if let Some(lingering) = lingering {
-                lingering.linger().await;
-            }
+    let rule = match decision {
+        AccessDecision::Allowed(rule) => rule,
+        AccessDecision::Refused(refusal) => {
+            let message = refusal.to_string();
+            network.log.refuse(route, host.as_str(), *port, &message);
+            return inbound.refuse(&Denial { status: 403, message }).await;
         }
+    };
+    // The head, and as much of the body as came with it: nothing of it has been sent.
+    let of_rule = rule.credential.as_ref().map(|credential| credential.name.as_str());
+    let foreign = network.credentials.foreign_to(of_rule);
+    if foreign.is_some_and(|finder| finder.find(&inbound.bytes).next().is_some()) {
+        let message = foreign_placeholder(host, *port);
+        network.log.refuse(route, host.as_str(), *port, &message);
+        return inbound.refuse(&Denial { status: 403, message }).await;
+    }
+    let stream = match reach(network, host, *port, rule).await {
+        Ok(stream) => stream,
         Err(denial) => {
-            network.log.refuse(route, host.as_str(), *port, &denial.message);
-            inbound.refuse(&denial).await;
+            match denial.status {
+                500.. => network.log.fail(route, host.as_str(), *port, &denial.message),
+                _ => network.log.refuse(route, host.as_str(), *port, &denial.message),
+            }
+            return inbound.refuse(&denial).await;
         }
+    };
+    let entry = network.log.open(route, host.as_str(), *port, &rule.to_string());
+    let meter = Meter { network: Arc::clone(network), counters: Arc::clone(&entry.counters) };
+    let stream = match is_tls {
+        false => HostStream::Plain(stream),
+        true => match connect_tls(network, host, *port, stream, &meter).await {
+            Ok(stream) => stream,
+            Err(denial) => {
+                entry.fail(&denial.message);
+                return inbound.refuse(&denial).await;
+            }
+        },
+    };
+    let passed = PassedRequest { request, route, credential: rule.credential.clone(), meter };
+    let lingering = forward(inbound, lingering, stream, passed).await;
+    drop(entry);
+    if let Some(lingering) = lingering {
+        lingering.linger().await;
+    }
+}
+
+/// Speaks TLS with a host that was reached, whose certificate has to be trusted.
+async fn connect_tls(
+    network: &CallNetwork,
+    host: &Host,
+    port: u16,
+    stream: TcpStream,
+    meter: &Meter,
+) -> Result<HostStream, Denial> {
+    let failed = |why: String| Denial { status: 502, message: format!("{host}:{port} cannot be reached: {why}") };
+    let name = ServerName::try_from(host.to_string()).map_err(|error| failed(error.to_string()))?;
+    let metered = MeteredStream { stream, meter: meter.clone() };
+    let connecting = network.outside.authority.connector().connect(name, metered);
+    match timeout_at(Instant::now() + network.budget.connect_time, connecting).await {
+        Ok(Ok(stream)) => Ok(HostStream::Tls(Box::new(stream))),
+        Ok(Err(error)) => Err(failed(format!("its TLS was not accepted: {error}"))),
+        Err(_) => Err(failed("TLS was not complete in time".to_owned())),
     }
 }

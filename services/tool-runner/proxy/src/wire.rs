@@ -10,14 +10,14 @@ use std::{
     },
 };
 
-use belay_network::Profile;
+use belay_network::{MAX_SECRET, Profile, Secret};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{budget::Budget, report::Report};
+use crate::{budget::Budget, injection::CallCredential, report::Report};
 
 /// The largest frame.
 const MAX_FRAME: usize = 16 << 20;
@@ -39,9 +39,38 @@ pub(crate) struct Request {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RequestBody {
     /// Opens the network of a call. The descriptors are those of its sockets, in the order of the fields.
-    Open { profile: Box<Profile>, budget: Budget, has_name_server: bool, ports: Vec<u16>, services: Vec<SocketAddr> },
+    Open {
+        profile: Box<Profile>,
+        budget: Budget,
+        has_name_server: bool,
+        ports: Vec<u16>,
+        services: Vec<SocketAddr>,
+        base_urls: usize,
+        /// The credentials, whose values follow the frame in this order.
+        credentials: Vec<CredentialHead>,
+    },
     /// Closes it.
     Close,
+}
+
+/// The first message of the runner.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Beginning {
+    /// The operator's own certificate authorities (PEM).
+    pub(crate) authorities: Vec<String>,
+}
+
+/// A credential of a call without its value.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CredentialHead {
+    /// Its name.
+    pub(crate) name: String,
+    /// The text that the command has instead of the value.
+    pub(crate) placeholder: String,
+    /// The length of the value, in bytes.
+    pub(crate) length: usize,
 }
 
 /// A message of the proxy.
@@ -49,7 +78,12 @@ pub(crate) enum RequestBody {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reply {
     /// It has confined itself, and is ready.
-    Ready { enforced: Vec<String> },
+    Ready {
+        /// What confines it.
+        enforced: Vec<String>,
+        /// The certificate of its authority (PEM).
+        certificate: String,
+    },
     /// It cannot serve.
     Failed { message: String },
     /// The network of the call is open.
@@ -131,6 +165,25 @@ pub(crate) async fn receive_async<T: DeserializeOwned>(
     let mut body = vec![0; length];
     from.read_exact(&mut body).await?;
     Ok(Some((serde_json::from_slice(&body)?, fds)))
+}
+
+/// Receives the values that follow a frame. They are in no buffer of this function afterwards.
+pub(crate) async fn receive_values(
+    from: &mut tokio::net::UnixStream,
+    heads: Vec<CredentialHead>,
+) -> io::Result<Vec<CallCredential>> {
+    use tokio::io::AsyncReadExt as _;
+    let mut credentials = Vec::new();
+    for CredentialHead { name, placeholder, length } in heads {
+        if length > MAX_SECRET {
+            return Err(io::Error::other("the value of a credential is too long"));
+        }
+        let mut value = vec![0; length];
+        from.read_exact(&mut value).await?;
+        let secret = Secret::new(value).map_err(|problem| io::Error::other(problem.to_string()))?;
+        credentials.push(CallCredential { name, placeholder, secret });
+    }
+    Ok(credentials)
 }
 
 /// Sends a message in a task of tokio.

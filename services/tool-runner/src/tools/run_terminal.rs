@@ -47,7 +47,7 @@ impl RunTerminal {
     pub fn new(enforcement: &Enforcement) -> Self {
         let (enforcement, settings) = (enforcement.clone(), Arc::<CommandSettings>::default());
         let asking = Arc::new(Semaphore::new(settings.asking_calls()));
-        let proxy = Arc::new(ProxyHolder::new(&settings.sandbox()));
+        let proxy = Arc::new(ProxyHolder::new(&settings));
         Self { enforcement, settings, lanes: process::Lanes::new(), asking, proxy }
     }
 
@@ -55,7 +55,7 @@ impl RunTerminal {
     #[must_use]
     pub fn with(self, settings: Arc<CommandSettings>) -> Self {
         let asking = Arc::new(Semaphore::new(settings.asking_calls()));
-        let proxy = Arc::new(ProxyHolder::new(&settings.sandbox()));
+        let proxy = Arc::new(ProxyHolder::new(&settings));
         Self { settings, asking, proxy, ..self }
     }
 }

@@ -15,6 +15,7 @@ mod conditions;
 mod contract;
 mod converters;
 mod crash;
+mod credentials;
 mod dashboards;
 mod declared_tools;
 mod deletion;

@@ -10,7 +10,7 @@ use belay_reasons as reasons;
 use serde_json::{Value, json};
 
 use super::{
-    find, place, rule_as_json, settings,
+    carried, credential_as_json, find, place, rule_as_json, settings,
     target::{Target, TargetHost, target},
 };
 use crate::{
@@ -57,7 +57,7 @@ pub(crate) async fn check(context: &Context, verb: Check) -> Result<Exit, Failur
     match context.screen.format {
         Format::Text => context.screen.print(&lines(&loaded, profile, &answer))?,
         Format::Json | Format::Jsonl => {
-            let mut value = as_json(&answer);
+            let mut value = as_json(&loaded, &answer);
             value["profile"] = profile.name.as_str().into();
             value["host"] = match &target.host {
                 TargetHost::Name(host) => host.as_str().into(),
@@ -100,7 +100,8 @@ impl<'a> Answer<'a> {
             }
             TargetHost::Address(text, address) => Self::of_address(profile, text, *address),
             TargetHost::Name(host) => {
-                let asked = AccessRequest { host, port: target.port, traffic: target.traffic(method) };
+                let reads_tls = profile.reads_tls_of(host, target.port);
+                let asked = AccessRequest { host, port: target.port, traffic: target.traffic(method, reads_tls) };
                 match profile.decide(asked) {
                     AccessDecision::Allowed(rule) => Self::Rule(rule),
                     AccessDecision::Refused(refusal) => Self::Refused(refusal),
@@ -144,6 +145,8 @@ impl<'a> Answer<'a> {
     /// The line to add to the settings, with the key that it stands below.
     fn line(&self) -> Option<(&'static str, String)> {
         match self {
+            // Another rule would not help: its message says what does.
+            Self::Refused(refusal) if matches!(refusal.kind, RefusalKind::Credential | RefusalKind::BaseUrl) => None,
             Self::Refused(refusal) => Some(("rules", format!("- {}", refusal.line()))),
             Self::Address(_, line) => line.clone().map(|line| ("", line)),
             Self::Rule(_) | Self::HostService(..) => None,
@@ -168,6 +171,9 @@ fn lines(loaded: &LoadedSettings, profile: &Profile, answer: &Answer<'_>) -> Vec
         facts.push(("to", destination(loaded, profile, key)));
     }
     if let Answer::Rule(rule) = answer {
+        if let Some(credential) = &rule.credential {
+            facts.push(("carries", format!("the credential {} {}", credential.name, carried(loaded, credential))));
+        }
         facts.extend(notes(rule).into_iter().map(|note| ("note", note.to_owned())));
     }
     let cells = |(name, value): &(&str, String)| vec![(Style::Dim, (*name).to_owned()), (Style::Plain, value.clone())];
@@ -193,6 +199,9 @@ fn notes(rule: &Rule) -> Vec<&'static str> {
     if rule.protocol == Protocol::Https {
         notes.push("what is spoken must be TLS, with the host as its server name");
     }
+    if rule.protocol == Protocol::Https && rule.credential.is_some() {
+        notes.push("the proxy reads the requests inside TLS to this host, to put the credential into them");
+    }
     if rule.is_unenforced_inside_tls() {
         notes.push("methods and paths of this rule are not enforced inside TLS");
     }
@@ -202,10 +211,15 @@ fn notes(rule: &Rule) -> Vec<&'static str> {
     notes
 }
 
-fn as_json(answer: &Answer<'_>) -> Value {
+fn as_json(loaded: &LoadedSettings, answer: &Answer<'_>) -> Value {
     let line = answer.line().map(|(_, line)| line);
     match answer {
-        Answer::Rule(rule) => json!({ "allowed": true, "rule": rule_as_json(rule), "notes": notes(rule) }),
+        Answer::Rule(rule) => json!({
+            "allowed": true,
+            "rule": rule_as_json(rule),
+            "credential": rule.credential.as_ref().map(|credential| credential_as_json(loaded, credential)),
+            "notes": notes(rule),
+        }),
         Answer::HostService(address, origin) => {
             json!({ "allowed": true, "hostService": address.to_string(), "origin": origin })
         }
@@ -229,45 +243,14 @@ fn word(kind: RefusalKind) -> &'static str {
         RefusalKind::Protocol => "PROTOCOL",
         RefusalKind::Method => "METHOD",
         RefusalKind::Path => "PATH",
+        RefusalKind::Credential => "CREDENTIAL",
+        RefusalKind::BaseUrl => "BASE_URL",
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use belay_all_in_one::network::{DraftProfile, DraftRule, Profiles};
-
-    use super::*;
-
-    fn settings() -> LoadedSettings {
-        let rule =
-            |host: &str| DraftRule { host: host.to_owned(), place: "c.yaml:4".to_owned(), ..DraftRule::default() };
-        let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let ci = DraftProfile {
-            name: "ci".to_owned(),
-            include: words(&["registries"]),
-            rules: vec![
-                DraftRule { methods: words(&["GET"]), ..rule("tls.example.com") },
-                DraftRule {
-                    ports: words(&["80"]),
-                    methods: words(&["GET"]),
-                    paths: words(&["/debian/"]),
-                    ..rule("mirror.example.com")
-                },
-                DraftRule {
-                    ports: words(&["5432"]),
-                    protocol: "tcp".to_owned(),
-                    private_addresses: true,
-                    ..rule("db.example.com")
-                },
-            ],
-            host_services: words(&["127.0.0.1:5432"]),
-            place: "c.yaml:3".to_owned(),
-            ..DraftProfile::default()
-        };
-        let mut loaded = LoadedSettings { file: Some("c.yaml".into()), ..LoadedSettings::default() };
-        loaded.settings.network.profiles = Profiles::new(&[ci]).unwrap();
-        loaded
-    }
+    use super::{super::sample::settings, *};
 
     /// The screen, and whether it is allowed.
     fn checked(profile: &str, url: &str, method: &str) -> (bool, String) {
@@ -297,6 +280,35 @@ mod tests {
         }
         assert!(checked("ci", "https://pypi.org", "GET").1.contains("must not lead to an address of this machine"));
         assert!(!checked("ci", "db.example.com:5432", "GET").1.contains("note"));
+    }
+
+    #[test]
+    fn a_request_carries_a_credential_where_it_is_read() {
+        let (is_allowed, screen) = checked("ci", "https://api.github.com/repos/a/b", "GET");
+        assert!(is_allowed, "{screen}");
+        for says in [
+            "allowed by https://api.github.com:443 (with the credential github ",
+            "carries  the credential github in the header Authorization after `Bearer `, from the file /etc/belay/github.token",
+            "note     the proxy reads the requests inside TLS to this host, to put the credential into them",
+        ] {
+            assert!(screen.contains(says), "{says}: {screen}");
+        }
+        assert!(!screen.contains("not enforced"), "{screen}");
+        // The requests for which it is not are refused, and no line of a profile allows them.
+        for (url, method) in [("https://api.github.com/user", "GET"), ("https://api.github.com/repos/a", "DELETE")] {
+            let (is_allowed, screen) = checked("ci", url, method);
+            assert!(!is_allowed && screen.ends_with("the operator changes `credentials.github`"), "{screen}");
+        }
+        // Of a host with a port nothing more is known.
+        let (is_allowed, screen) = checked("ci", "api.github.com:443", "GET");
+        assert!(is_allowed && screen.contains("carries  the credential github"), "{screen}");
+        assert!(!checked("ci", "https://pypi.org/", "GET").1.contains("carries"));
+    }
+
+    #[test]
+    fn a_host_with_a_url_of_its_own_is_refused_with_the_variable() {
+        let (is_allowed, screen) = checked("ci", "https://api.model.example/v1/messages", "POST");
+        assert!(!is_allowed && screen.ends_with("set the program to the URL in $MODEL_URL"), "{screen}");
     }
 
     #[test]
@@ -333,13 +345,21 @@ mod tests {
     fn programs_get_the_same() {
         let loaded = settings();
         let profile = find(&loaded, "ci").unwrap();
-        let value = |url: &str| as_json(&Answer::new(profile, &target(url).unwrap(), "GET"));
+        let value = |url: &str| as_json(&loaded, &Answer::new(profile, &target(url).unwrap(), "GET"));
         let allowed = value("https://pypi.org");
         assert_eq!((&allowed["allowed"], &allowed["rule"]["profile"]), (&json!(true), &json!("registries")));
         assert_eq!(allowed["rule"]["place"], Value::Null);
         let refused = value("https://pypi.org:8443");
         assert_eq!((&refused["refusedFor"], &refused["nearestRule"]), (&json!("PORT"), &json!("https://pypi.org:443")));
         assert_eq!(refused["lineToAdd"], "- {host: pypi.org, ports: [8443]}");
+        assert_eq!((&allowed["credential"], &allowed["rule"]["baseUrl"]), (&Value::Null, &Value::Null));
+        let carrying = value("https://api.github.com/repos/a");
+        assert_eq!((&carrying["allowed"], &carrying["rule"]["credential"]), (&json!(true), &json!("github")));
+        assert_eq!(carrying["credential"]["source"], json!({ "kind": "FILE", "name": "/etc/belay/github.token" }));
+        let other = value("https://api.github.com/user");
+        assert_eq!((&other["refusedFor"], &other["lineToAdd"]), (&json!("CREDENTIAL"), &Value::Null));
+        let by_url = value("https://api.model.example/");
+        assert_eq!((&by_url["refusedFor"], &by_url["lineToAdd"]), (&json!("BASE_URL"), &Value::Null));
         assert_eq!(value("https://10.0.0.1")["refusedFor"], "ADDRESS");
         assert_eq!(value("127.0.0.1:5432")["hostService"], "127.0.0.1:5432");
     }

@@ -7,7 +7,7 @@ mod target;
 
 use belay_all_in_one::{
     LoadedSettings, Origin,
-    network::{self, Profile, Rule},
+    network::{self, Credential, CredentialSource, Placement, Profile, Rule},
 };
 use belay_reasons as reasons;
 use serde_json::{Value, json};
@@ -48,6 +48,20 @@ fn place(loaded: &LoadedSettings, profile: &Profile) -> Option<String> {
     }
 }
 
+/// The source of a credential's value.
+fn source_of<'a>(loaded: &'a LoadedSettings, name: &str) -> Option<&'a CredentialSource> {
+    let known = loaded.settings.credentials.iter().map(|known| &known.value);
+    known.into_iter().find(|known| known.credential.name == name).map(|known| &known.source)
+}
+
+/// The place of a credential in a request and its source: `in the header Authorization after `Bearer `, from the file /etc/x`.
+fn carried(loaded: &LoadedSettings, credential: &Credential) -> String {
+    match source_of(loaded, &credential.name) {
+        Some(source) => format!("{}, from {source}", credential.placement),
+        None => credential.placement.to_string(),
+    }
+}
+
 /// Whether a call under it that was lost runs again automatically, and because of which profiles it does not.
 fn fetching(loaded: &LoadedSettings, profile: &Profile) -> String {
     let beyond: Vec<&str> = loaded.settings.network.profiles.beyond_fetching(profile).into_iter().collect();
@@ -72,6 +86,11 @@ fn as_json(loaded: &LoadedSettings, profile: &Profile) -> Value {
         "hostServices": services
             .map(|(address, origin)| with_origin(json!({ "address": address.to_string() }), origin))
             .collect::<Vec<_>>(),
+        "credentials": profile
+            .credentials()
+            .into_values()
+            .map(|credential| credential_as_json(loaded, credential))
+            .collect::<Vec<_>>(),
         "fetchOnly": profile.fetch_only,
         "notFetchOnlyBecauseOf": loaded.settings.network.profiles.beyond_fetching(profile),
     })
@@ -88,8 +107,38 @@ fn rule_as_json(rule: &Rule) -> Value {
         "paths": rule.paths,
         "notEnforcedInsideTls": rule.is_unenforced_inside_tls(),
         "privateAddresses": rule.private_addresses,
+        "credential": rule.credential.as_ref().map(|credential| &credential.name),
+        "baseUrl": rule.base_url.as_ref().map(|url| json!({ "variable": url.variable, "path": url.path })),
     });
     with_origin(value, &rule.origin)
+}
+
+/// A credential for programs, without its value.
+fn credential_as_json(loaded: &LoadedSettings, credential: &Credential) -> Value {
+    let source = source_of(loaded, &credential.name).map(|source| {
+        let (kind, name) = match source {
+            CredentialSource::File(file) => ("FILE", file.display().to_string()),
+            CredentialSource::Environment(name) => ("ENVIRONMENT", name.clone()),
+            CredentialSource::Systemd(name) => ("SYSTEMD", name.clone()),
+            // Its arguments may be secret.
+            CredentialSource::Command(words) => ("COMMAND", words.first().cloned().unwrap_or_default()),
+        };
+        json!({ "kind": kind, "name": name })
+    });
+    let placement = match &credential.placement {
+        Placement::Header { name, prefix } => json!({ "header": name, "prefix": prefix }),
+        Placement::Basic { user } => json!({ "basic": user }),
+        Placement::Query { name } => json!({ "query": name }),
+    };
+    json!({
+        "name": credential.name,
+        "source": source,
+        "placement": placement,
+        "hosts": credential.hosts.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "methods": credential.methods,
+        "paths": credential.paths,
+        "variable": credential.variable,
+    })
 }
 
 fn with_origin(mut value: Value, origin: &network::Origin) -> Value {
@@ -97,3 +146,6 @@ fn with_origin(mut value: Value, origin: &network::Origin) -> Value {
     value["place"] = (!origin.place.is_empty()).then_some(origin.place.as_str()).into();
     value
 }
+
+#[cfg(test)]
+mod sample;

@@ -27,17 +27,19 @@ pub(super) enum TargetHost {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TargetProtocol {
     Unknown,
-    Tls,
-    /// HTTP, with the path.
+    /// HTTP inside of TLS, with the path.
+    Https(String),
+    /// HTTP in clear text, with the path.
     Http(String),
 }
 
 impl Target {
-    /// The traffic, with this method.
-    pub(super) fn traffic<'a>(&'a self, method: &'a str) -> Traffic<'a> {
+    /// The traffic, with this method. `reads_tls`: whether requests inside of TLS to the host are read.
+    pub(super) fn traffic<'a>(&'a self, method: &'a str, reads_tls: bool) -> Traffic<'a> {
         match &self.protocol {
             TargetProtocol::Unknown => Traffic::Nothing,
-            TargetProtocol::Tls => Traffic::Tls,
+            TargetProtocol::Https(path) if reads_tls => Traffic::TlsRequest { method, path },
+            TargetProtocol::Https(_) => Traffic::Tls,
             TargetProtocol::Http(path) => Traffic::Request { method, path },
         }
     }
@@ -65,9 +67,10 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
         return Err("has a user name: leave it out, because only host, port and path are judged".to_owned());
     }
     let path = path.split(['?', '#']).next().unwrap_or_default();
+    let requested = || if path.is_empty() { "/".to_owned() } else { path.to_owned() };
     let (default, protocol) = match scheme {
-        Some("https") => (Some(443), TargetProtocol::Tls),
-        Some("http") => (Some(80), TargetProtocol::Http(if path.is_empty() { "/" } else { path }.to_owned())),
+        Some("https") => (Some(443), TargetProtocol::Https(requested())),
+        Some("http") => (Some(80), TargetProtocol::Http(requested())),
         Some(_) => return Err("must begin with https:// or http://, or be HOST:PORT".to_owned()),
         None if rest.len() > authority.len() => {
             return Err("has a path, but no https:// or http:// before the host".to_owned());
@@ -115,7 +118,7 @@ mod tests {
             TargetHost::Name(host) => host.to_string(),
             TargetHost::Address(text, address) => format!("{text} {address:?}"),
         };
-        let traffic = format!("{:?}", target.traffic("PUT"));
+        let traffic = format!("{:?}", target.traffic("PUT", false));
         (host, target.port, traffic)
     }
 
@@ -136,6 +139,24 @@ mod tests {
         ] {
             assert_eq!(read(text), (host.to_owned(), port, traffic), "{text}");
         }
+    }
+
+    #[test]
+    fn a_request_inside_of_tls_has_a_path_where_it_is_read() {
+        for (text, path) in [
+            ("https://api.example.com", "/"),
+            ("https://api.example.com?x", "/"),
+            ("https://api.example.com/a/b?c", "/a/b"),
+        ] {
+            assert_eq!(
+                target(text).unwrap().traffic("GET", true),
+                Traffic::TlsRequest { method: "GET", path },
+                "{text}"
+            );
+        }
+        let plain = target("http://api.example.com/a").unwrap();
+        assert_eq!(plain.traffic("GET", true), Traffic::Request { method: "GET", path: "/a" });
+        assert_eq!(target("api.example.com:443").unwrap().traffic("GET", true), Traffic::Nothing);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The line of each event.
 
 use belay_proto::v1::{
-    Actor, ApprovalDecided, ApprovalNeed, ApprovalRequested, Decision, EffectSummary, Execution,
+    Actor, ApprovalDecided, ApprovalNeed, ApprovalRequested, CredentialUse, Decision, EffectSummary, Execution,
     ExecutionAwaitingApproval, ExecutionCreated, ExecutionEvent, ExecutionFinished, Failure, NetworkConnection,
     NetworkUse, Payload, Plan, PolicyDecision, Progress, Receipt, SkipReason, Step, StepCompleted, StepFailed,
     StepOutcomeUnknown, StepRetryScheduled, StepSkipped, StepSpec, StepStarted, StepTotals, ToolCallApprovalRequired,
@@ -226,6 +226,11 @@ fn the_network_of_a_call_is_summed_up_with_what_was_refused() {
             connection("other.example.com", 0, false),
         ],
         refused_count: 3,
+        credentials: vec![CredentialUse {
+            credential: "github".to_owned(),
+            host: "api.github.com".to_owned(),
+            request_count: 1,
+        }],
         ..Default::default()
     };
     let completed = |network| {
@@ -234,7 +239,7 @@ fn the_network_of_a_call_is_summed_up_with_what_was_refused() {
         rendered("fetch", 1, Kind::ToolCallCompleted(ToolCallCompleted { receipt, result }))
     };
     let line = completed(Some(network));
-    let expected = "; network ci: 1 connection, 3 refused (evil.example.com:443, other.example.com)";
+    let expected = "; network ci: 1 connection, 3 refused (evil.example.com:443, other.example.com), credential github to api.github.com in 1 request";
     assert!(line.ends_with(expected), "{line}");
     assert!(completed(None).ends_with("call answered {}"));
 }

@@ -162,6 +162,19 @@ pub struct NetworkUse {
     pub refused: u64,
     /// Whether the connection to the proxy was lost, so that not all of them are known.
     pub is_lost: bool,
+    /// The credentials that its requests carried.
+    pub credentials: Vec<CredentialUse>,
+}
+
+/// The use of a credential: requests to a host that carried its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CredentialUse {
+    /// Its name.
+    pub credential: String,
+    /// The host to which the value went.
+    pub host: String,
+    /// The number of requests.
+    pub requests: u64,
 }
 
 /// A connection of a command to a host, or its question for a name.
@@ -198,6 +211,8 @@ pub enum NetworkRoute {
     NameServer,
     /// A service of the runner's machine.
     Service,
+    /// A base URL that its environment names.
+    BaseUrl,
 }
 
 /// The intent of a call, as a policy sees it before the call runs.

@@ -291,9 +291,13 @@ fn network_details(network: &NetworkUse) -> Value {
             "failure": connection.failure, "sentBytes": connection.sent, "receivedBytes": connection.received,
         })
     });
+    let credentials = network
+        .credentials
+        .iter()
+        .map(|used| json!({"credential": used.credential, "host": used.host, "requests": used.requests}));
     json!({
         "profile": network.profile, "connections": connections.collect::<Vec<_>>(), "unlistedConnections": network.unlisted,
-        "refused": network.refused, "isLost": network.is_lost,
+        "refused": network.refused, "isLost": network.is_lost, "credentials": credentials.collect::<Vec<_>>(),
     })
 }
 

@@ -2,8 +2,8 @@ use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
     Allotment, Amounts, ApprovalRequirement, BlobRef, BudgetReport, BudgetUnit, CallIntent, ChangeKind, Child,
-    ChildEnd, CommittedFile, Decision, EffectSummary, ErrorClass, ExecutionState, Failure, FileType, Form, Json,
-    LastOutput, NamespaceHold, NetworkConnection, NetworkRoute, NetworkUse, OperationEnd, OperationEvent,
+    ChildEnd, CommittedFile, CredentialUse, Decision, EffectSummary, ErrorClass, ExecutionState, Failure, FileType,
+    Form, Json, LastOutput, NamespaceHold, NetworkConnection, NetworkRoute, NetworkUse, OperationEnd, OperationEvent,
     OperationReport, PathChange, Payload, Period, PolicyDecision, QuotaState, Receipt, StepLayers, ToolCallEnd,
     ToolCallRequest, Verdict, WaitCondition, WaitEnd, Work, WriteBound, WriteMechanism,
 };
@@ -89,22 +89,33 @@ fn events_come_back_as_they_were() {
         }),
         network: Some(NetworkUse {
             profile: "registries".into(),
-            connections: [NetworkRoute::Proxy, NetworkRoute::Address, NetworkRoute::NameServer, NetworkRoute::Service]
-                .map(|route| NetworkConnection {
-                    host: "pypi.org".into(),
-                    port: 443,
-                    route,
-                    is_allowed: true,
-                    rule: "https://pypi.org:443".into(),
-                    sent: 12,
-                    received: 34,
-                    duration: Duration::from_millis(56),
-                    failure: "no answer".into(),
-                })
-                .into(),
+            connections: [
+                NetworkRoute::Proxy,
+                NetworkRoute::Address,
+                NetworkRoute::NameServer,
+                NetworkRoute::Service,
+                NetworkRoute::BaseUrl,
+            ]
+            .map(|route| NetworkConnection {
+                host: "pypi.org".into(),
+                port: 443,
+                route,
+                is_allowed: true,
+                rule: "https://pypi.org:443".into(),
+                sent: 12,
+                received: 34,
+                duration: Duration::from_millis(56),
+                failure: "no answer".into(),
+            })
+            .into(),
             unlisted: 3,
             refused: 2,
             is_lost: true,
+            credentials: vec![CredentialUse {
+                credential: "github".into(),
+                host: "api.github.com".into(),
+                requests: 4,
+            }],
         }),
     };
     let failure = || {

@@ -116,7 +116,10 @@ fn bad_profiles_are_refused() {
             rule(|rule| rule.ports = words(&["1-65535"])),
             "p.rules[0].ports[0]: has 65535 ports, but a profile may have 64",
         ),
-        (rule(|rule| rule.ports = words(&["1001-1064", "1065"])), "p: has 65 ports and services of this machine"),
+        (
+            rule(|rule| rule.ports = words(&["1001-1064", "1065"])),
+            "p: has 65 ports, base URLs and services of this machine",
+        ),
         (rule(|rule| rule.protocol = "ftp".to_owned()), "p.rules[0].protocol: must be `https`, `http` or `tcp`"),
         (rule(|rule| rule.protocol = "tcp".to_owned()), "p.rules[0].ports: are required with `protocol: tcp`"),
         (rule(|rule| rule.methods = words(&["GET", "get"])), "p.rules[0].methods[1]: must be one of GET, HEAD"),

@@ -1,5 +1,6 @@
 //! Settings files: what is read, what is refused and how.
 
+mod credentials;
 mod network;
 
 use std::path::Path;

@@ -210,7 +210,7 @@ fn bad_profiles_are_refused_by_field_and_line() {
         (
             "9000-9002",
             "9000-9060",
-            "5 {ci}: has 66 ports and services of this machine, each of which every command under it listens on, but the limit is 64",
+            "5 {ci}: has 66 ports, base URLs and services of this machine, each of which every command under it listens on, but the limit is 64",
         ),
         ("protocol: tcp", "protocol: udp", "14 {ci}.rules[3].protocol: must be one of https, http, tcp"),
         ("ports: ['5432'], protocol", "protocol", "14 {ci}.rules[3].ports: are required with `protocol: tcp`"),

@@ -1,7 +1,7 @@
 //! The parsers under any bytes.
 
 use belay_network::Host;
-use belay_proxy::{HeadState, Hello, Target, head_state, read_client_hello, read_head};
+use belay_proxy::{HeadState, Hello, HostHeader, Target, head_state, read_client_hello, read_head};
 use proptest::prelude::*;
 
 use crate::hello::{message, records, server_name};
@@ -44,15 +44,15 @@ proptest! {
     #[test]
     fn no_bytes_make_the_head_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = head_state(&bytes, 0, 200);
-        let _ = read_head(&bytes, 10);
-        let _ = read_head(&[&b"GET "[..], &bytes, b"\r\n\r\n"].concat(), 10);
+        let _ = read_head(&bytes, 10, HostHeader::Named);
+        let _ = read_head(&[&b"GET "[..], &bytes, b"\r\n\r\n"].concat(), 10, HostHeader::Named);
     }
 
     /// A target that is accepted names one host, in the place where everyone looks for it.
     #[test]
     fn an_accepted_target_names_one_host(target in "(http://)?[-a-z0-9.@:/?#%\\[\\]\\\\ ]{0,40}", method in "GET|CONNECT") {
         let text = format!("{method} {target} HTTP/1.0\r\n\r\n");
-        if let Ok(head) = read_head(text.as_bytes(), 10) {
+        if let Ok(head) = read_head(text.as_bytes(), 10, HostHeader::Named) {
             let spelled = |host: &Host, port: u16, default: u16| {
                 [format!("{host}:{port}"), format!("{host}:{port:0>5}"), format!("{host}")]
                     .into_iter()

@@ -9,7 +9,7 @@ use std::{
 };
 
 use belay_network::{DraftProfile, DraftRule, Host, Profile, Profiles};
-use belay_proxy::{Access, Budget, CommandSockets, Pending, Report, Upstream};
+use belay_proxy::{Access, Authority, Budget, CommandSockets, Outside, Pending, Report, Upstream};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -142,11 +142,17 @@ impl World {
             name_server: Some((datagrams, dns_tcp)),
             ports: listeners,
             services: vec![("127.0.0.1:5432".parse().unwrap(), service)],
+            base_urls: Vec::new(),
         };
         // An address of this machine that no range closes.
         let own: Arc<[IpAddr]> = Arc::new(["198.51.100.7".parse().unwrap()]);
         let profile = profile("127.0.0.1:5432".parse().unwrap());
-        let access = Access::open(profile, sockets, budget, Arc::clone(&upstream) as Arc<dyn Upstream>, own).unwrap();
+        let outside = Outside {
+            upstream: Arc::clone(&upstream) as Arc<dyn Upstream>,
+            own_addresses: own,
+            authority: Arc::new(Authority::new(&[]).unwrap()),
+        };
+        let access = Access::open(profile, sockets, Vec::new(), budget, outside).unwrap();
         let (access, service) = (Some(access), service_at);
         World { access, upstream, proxy: proxy_at, dns, dns_tcp: dns_tcp_at, ports, service, received }
     }

@@ -33,7 +33,7 @@ fn a_killed_process_leaves_nothing_open() {
     let proxy = proxy();
     let profile = profile(server.port(), service);
     let (first, at) = sockets(server.port(), service);
-    let access = proxy.open(&profile, first, Budget::default()).unwrap();
+    let access = proxy.open(&profile, first, &[], Budget::default()).unwrap();
     let mut tunnel = tunnel(at.proxy, server.port());
     kill(proxy.process_id());
     assert!(is_closed(&mut tunnel));
@@ -42,7 +42,7 @@ fn a_killed_process_leaves_nothing_open() {
     assert!(report.is_lost && report.connections.is_empty());
     assert!(!proxy.is_alive());
     let (second, at) = sockets(server.port(), service);
-    let opened = proxy.open(&profile, second, Budget::default());
+    let opened = proxy.open(&profile, second, &[], Budget::default());
     assert!(matches!(opened, Err(ProxyError::Lost)), "{opened:?}");
     assert!(is_refused(at.proxy), "no socket of the call is open");
 }
@@ -52,7 +52,7 @@ fn a_request_to_end_is_the_runners() {
     let (server, service) = (echo_server(), echo_server());
     let proxy = proxy();
     let (sockets, at) = sockets(server.port(), service);
-    let access = proxy.open(&profile(server.port(), service), sockets, Budget::default()).unwrap();
+    let access = proxy.open(&profile(server.port(), service), sockets, &[], Budget::default()).unwrap();
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         kill_process(Pid::from_raw(proxy.process_id() as i32).unwrap(), signal).unwrap();
     }
@@ -85,7 +85,7 @@ pub(crate) fn run_as_runner() -> ExitCode {
     let (server, service) = (echo_server(), echo_server());
     let proxy = proxy();
     let (sockets, at) = sockets(server.port(), service);
-    let access = proxy.open(&profile(server.port(), service), sockets, Budget::default()).unwrap();
+    let access = proxy.open(&profile(server.port(), service), sockets, &[], Budget::default()).unwrap();
     println!("{}", at.proxy);
     let _ = std::io::stdin().read(&mut [0]);
     drop(access);

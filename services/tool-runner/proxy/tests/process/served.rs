@@ -24,7 +24,7 @@ fn all_ways_lead_through_the_process() {
     let (server, service) = (echo_server(), echo_server());
     let proxy = proxy();
     let (sockets, at) = sockets(server.port(), service);
-    let access = proxy.open(&profile(server.port(), service), sockets, Budget::default()).unwrap();
+    let access = proxy.open(&profile(server.port(), service), sockets, &[], Budget::default()).unwrap();
 
     let mut tunnel = tunnel(at.proxy, server.port());
     let stands_for = SocketAddr::from((address_of(at.dns, "localhost"), at.port));
@@ -61,7 +61,7 @@ fn a_service_that_the_profile_does_not_have_is_refused() {
     let (server, service) = (echo_server(), echo_server());
     let proxy = proxy();
     let (sockets, at) = sockets(server.port(), server);
-    let opened = proxy.open(&profile(server.port(), service), sockets, Budget::default());
+    let opened = proxy.open(&profile(server.port(), service), sockets, &[], Budget::default());
     assert!(matches!(opened, Err(ProxyError::UnknownService { address, .. }) if address == server), "{opened:?}");
     assert!(TcpStream::connect(at.proxy).is_err(), "no socket of the call is open");
 }
@@ -70,14 +70,14 @@ fn a_dropped_access_closes_everything() {
     let (server, service) = (echo_server(), echo_server());
     let proxy = proxy();
     let (sockets, at) = sockets(server.port(), service);
-    let access = proxy.open(&profile(server.port(), service), sockets, Budget::default()).unwrap();
+    let access = proxy.open(&profile(server.port(), service), sockets, &[], Budget::default()).unwrap();
     let mut tunnel = tunnel(at.proxy, server.port());
     drop(access);
     assert!(is_closed(&mut tunnel));
     let _ = tunnel.write_all(b"more");
     // Another call is served after it.
     let (sockets, at) = crate::support::sockets(server.port(), service);
-    let access = proxy.open(&profile(server.port(), service), sockets, Budget::default()).unwrap();
+    let access = proxy.open(&profile(server.port(), service), sockets, &[], Budget::default()).unwrap();
     crate::support::tunnel(at.proxy, server.port());
     assert_eq!(access.close(TEST_TIMEOUT).connections.len(), 1);
 }
@@ -90,7 +90,7 @@ fn calls_are_opened_from_several_threads() {
             scope.spawn(|| {
                 for _ in 0..5 {
                     let (sockets, at) = sockets(server.port(), service);
-                    let access = proxy.open(&profile(server.port(), service), sockets, Budget::default()).unwrap();
+                    let access = proxy.open(&profile(server.port(), service), sockets, &[], Budget::default()).unwrap();
                     crate::support::tunnel(at.proxy, server.port());
                     let report = access.close(TEST_TIMEOUT);
                     let [one] = &report.connections[..] else { panic!("{report:?}") };
@@ -103,7 +103,7 @@ fn calls_are_opened_from_several_threads() {
 
 fn what_is_no_proxy_is_not_started() {
     for (program, doing) in [("/bin/true", "waiting until it is ready"), ("/bin/no-such", "executing this binary")] {
-        let started = Proxy::start(program.as_ref(), ServiceUser::default());
+        let started = Proxy::start(program.as_ref(), ServiceUser::default(), &[]);
         assert!(matches!(started, Err(ProxyError::Start { doing: found, .. }) if found == doing), "{started:?}");
     }
 }

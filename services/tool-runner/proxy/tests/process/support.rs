@@ -22,7 +22,7 @@ pub(crate) fn executable() -> PathBuf {
 }
 
 pub(crate) fn proxy() -> Proxy {
-    Proxy::start(&executable(), ServiceUser::default()).unwrap()
+    Proxy::start(&executable(), ServiceUser::default(), &[]).unwrap()
 }
 
 /// The addresses of a call's sockets.
@@ -52,6 +52,7 @@ pub(crate) fn sockets(port: u16, service: SocketAddr) -> (CommandSockets, Addres
         name_server: Some((datagrams, dns_tcp)),
         ports: vec![(port, any)],
         services: vec![(service, of_service)],
+        base_urls: Vec::new(),
     };
     (sockets, addresses)
 }

@@ -3,13 +3,20 @@
 use std::{
     ffi::OsString,
     net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
-use belay_network::{OWN_PORTS, Profile};
+use belay_network::{BaseUrl, OWN_PORTS, Profile};
 use belay_proto::v1::{self, network_connection::Route as WireRoute};
-use belay_proxy::{CommandSockets, Connection, Report, Route};
-use belay_sandbox::{CommandNetwork, NetworkSockets};
+use belay_proxy::{CallCredential, CommandSockets, Connection, CredentialUse, Report, Route};
+use belay_sandbox::{CommandNetwork, Mount, NetworkSockets};
+
+use crate::{
+    CommandSettings, ToolFailure,
+    proxy::{CommandProxy, ProxyHolder},
+    trust,
+};
 
 /// The address of the proxy and of the name server in the network of every command: not 127.0.0.1, whose ports belong to the programs of the command.
 const OWN: Ipv4Addr = Ipv4Addr::new(127, 77, 0, 1);
@@ -21,18 +28,83 @@ const PROXY_PORT: u16 = OWN_PORTS[1];
 const MAX_CONNECTIONS: usize = 200;
 const MAX_CONNECTION_BYTES: usize = 64 * 1024;
 
-/// The file with the certificates of this machine that commands see, where there is one.
-const CERTIFICATES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+/// The variables by which runtimes find the certificates that they trust, where those are not the ones of this machine.
+const TRUST: [&str; 10] = [
+    "SSL_CERT_FILE",
+    "CURL_CA_BUNDLE",
+    "REQUESTS_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "npm_config_cafile",
+    "GIT_SSL_CAINFO",
+    "CARGO_HTTP_CAINFO",
+    "PIP_CERT",
+    "AWS_CA_BUNDLE",
+    "DENO_CERT",
+];
+
+/// The network of one call, before its command runs.
+pub(super) struct NetworkOfCall {
+    pub(super) profile: Arc<Profile>,
+    pub(super) proxy: Arc<CommandProxy>,
+    pub(super) credentials: Vec<CallCredential>,
+    /// The mounts with the certificates that the command trusts; empty: those of this machine.
+    trust: Vec<Mount>,
+}
+
+impl NetworkOfCall {
+    /// Starts the proxy if it does not run, and reads the credentials. Blocks.
+    ///
+    /// # Errors
+    /// NETWORK_UNAVAILABLE, CREDENTIAL_UNAVAILABLE.
+    pub(super) fn prepare(
+        profile: Arc<Profile>,
+        proxy: &ProxyHolder,
+        settings: &CommandSettings,
+    ) -> Result<Self, ToolFailure> {
+        let proxy = proxy.running()?;
+        let random =
+            |bytes: &mut [u8]| getrandom::fill(bytes).map_err(|error| format!("there is no randomness: {error}"));
+        let credentials = settings.credentials().of_call(&profile, random)?;
+        let trust = proxy.trust(&profile)?.map(|files| files.mounts().to_vec()).unwrap_or_default();
+        Ok(Self { profile, proxy, credentials, trust })
+    }
+
+    /// The additional mounts of the command.
+    pub(super) fn mounts(&self) -> impl Iterator<Item = Mount> {
+        self.trust.iter().cloned()
+    }
+
+    /// The network of the command. `is_there`: whether a file of this machine is there.
+    pub(super) fn command(&self, is_there: impl Fn(&str) -> bool) -> CommandNetwork {
+        let mut network = command_network(&self.profile, is_there);
+        network.env.extend(
+            base_urls(&self.profile)
+                .map(|(address, url)| (url.variable.clone(), format!("http://{address}{}", url.path).into())),
+        );
+        let named = self.profile.credentials();
+        network.env.extend(self.credentials.iter().filter_map(|known| {
+            let variable = named.get(known.name.as_str())?.variable.clone()?;
+            Some((variable, OsString::from(known.placeholder.clone())))
+        }));
+        if !self.trust.is_empty() {
+            network.env.retain(|(name, _)| !TRUST.contains(&name.as_str()));
+            network.env.extend(TRUST.map(|name| (name.to_owned(), trust::PEM.into())));
+            let java = format!("-Djavax.net.ssl.trustStore={}", trust::JKS);
+            network.env.push(("JAVA_TOOL_OPTIONS".to_owned(), java.into()));
+        }
+        network
+    }
+}
 
 /// The network of a command under this profile. `is_there`: whether a file of this machine is there.
-pub(super) fn command_network(profile: &Profile, is_there: impl Fn(&str) -> bool) -> CommandNetwork {
+fn command_network(profile: &Profile, is_there: impl Fn(&str) -> bool) -> CommandNetwork {
     let proxy = SocketAddr::from((OWN, PROXY_PORT));
     let ports = profile.ports().into_iter().map(|port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
+    let urls = base_urls(profile).map(|(address, _)| address);
     CommandNetwork {
-        listen: [proxy].into_iter().chain(ports).chain(services(profile)).collect(),
+        listen: [proxy].into_iter().chain(ports).chain(services(profile)).chain(urls).collect(),
         name_server: Some(SocketAddr::from((OWN, NAME_SERVER_PORT))),
-        env: variables(proxy, CERTIFICATES.into_iter().find(|file| is_there(file))),
+        env: variables(proxy, trust::OF_MACHINE.into_iter().find(|file| is_there(file))),
     }
 }
 
@@ -43,12 +115,17 @@ fn services(profile: &Profile) -> impl Iterator<Item = SocketAddr> {
     addresses.filter(move |address| !ports.contains(&address.port()))
 }
 
+/// The base URLs of a profile, each with the address at which it is in the network of a command: the ports behind that of the proxy.
+fn base_urls(profile: &Profile) -> impl Iterator<Item = (SocketAddr, &BaseUrl)> {
+    profile.base_urls().zip(PROXY_PORT + 1..).map(|((_, url), port)| (SocketAddr::from((OWN, port)), url))
+}
+
 /// The variables by which programs find the proxy, and trust what this machine trusts.
 fn variables(proxy: SocketAddr, certificates: Option<&str>) -> Vec<(String, OsString)> {
     let url = format!("http://{proxy}");
     let of_proxy = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"].map(|name| (name, url.as_str()));
     // The programs of a command reach each other directly.
-    let direct = ["NO_PROXY", "no_proxy"].map(|name| (name, "localhost,127.0.0.1,::1"));
+    let direct = ["NO_PROXY", "no_proxy"].map(|name| (name, "localhost,127.0.0.1,127.77.0.1,::1"));
     // Node's `fetch` looks at the variables only if this one says so.
     let of_node = [("NODE_USE_ENV_PROXY", "1")];
     // Node and the libraries of Python come with certificates of their own.
@@ -65,8 +142,11 @@ pub(super) fn sockets(profile: &Profile, made: NetworkSockets) -> Option<Command
     let proxy = listeners.next()?;
     let ports = profile.ports().into_iter().zip(listeners.by_ref().take(profile.ports().len())).collect();
     let services: Vec<_> = services(profile).zip(listeners.by_ref()).collect();
-    let is_complete = services.len() == self::services(profile).count() && name_server.is_some();
-    is_complete.then_some(CommandSockets { proxy, name_server, ports, services })
+    let base_urls: Vec<_> = listeners.collect();
+    let is_complete = services.len() == self::services(profile).count()
+        && base_urls.len() == profile.base_urls().count()
+        && name_server.is_some();
+    is_complete.then_some(CommandSockets { proxy, name_server, ports, services, base_urls })
 }
 
 /// The account of a command's network, for its receipt. Where not everything has a place, what was reached comes before refusals and questions, of which a
@@ -92,6 +172,15 @@ pub(super) fn account(profile: &Profile, report: &Report) -> v1::NetworkUse {
         refused_count: i64::try_from(report.refusals).unwrap_or(i64::MAX),
         is_lost: report.is_lost,
         connections: listed.into_iter().map(|(_, listed)| connection(listed)).collect(),
+        credentials: report.credentials.iter().map(credential_use).collect(),
+    }
+}
+
+fn credential_use(used: &CredentialUse) -> v1::CredentialUse {
+    v1::CredentialUse {
+        credential: used.name.clone(),
+        host: used.host.clone(),
+        request_count: i64::try_from(used.count).unwrap_or(i64::MAX),
     }
 }
 
@@ -101,6 +190,7 @@ fn connection(connection: &Connection) -> v1::NetworkConnection {
         Route::Address => WireRoute::Address,
         Route::NameServer => WireRoute::NameServer,
         Route::Service => WireRoute::Service,
+        Route::BaseUrl => WireRoute::BaseUrl,
     };
     v1::NetworkConnection {
         host: connection.host.clone(),

@@ -7,9 +7,7 @@ use std::{
     thread::available_parallelism,
 };
 
-use belay_network::Profile;
 use belay_proto::v1::NetworkUse;
-use belay_proxy::Proxy;
 use belay_sandbox::{KillHandle, Launcher, Outcome, Output as CommandOutput, ProcessEnd, RunningCommand};
 use belay_sqlite::{Lane, Threads};
 use futures::{TryFutureExt as _, future::OptionFuture};
@@ -20,7 +18,9 @@ use tokio::{
 
 use super::{
     ask::{self, Asker},
-    ending, network, outputs,
+    ending,
+    network::{self, NetworkOfCall},
+    outputs,
     request::{CommandRequest, spec},
     streams,
 };
@@ -94,20 +94,20 @@ pub(super) async fn run(
     let started = slot.run(move || {
         let mount = view.view().mount();
         let mount = mount.ok_or_else(|| ending::unavailable("this workspace cannot be mounted for a command"))?;
-        let spec = spec(asked, mount, &settings)?;
+        // Before the command: without a proxy and its credentials it does not run at all.
+        let network = profile.map(|profile| NetworkOfCall::prepare(profile, &proxy, &settings)).transpose()?;
+        let spec = spec(asked, mount, &settings, network.as_ref())?;
         let program = spec.program.clone();
-        // Before the command: without a proxy it does not run at all.
-        let proxy = profile.is_some().then(|| proxy.running()).transpose()?;
         life.check()?;
         let mut running = launcher.launch(spec).map_err(|error| ending::not_started(error, limit, &settings))?;
         life.begin(running.kill_handle());
         enforcement.started_commands().count(running.was_armed());
         let layers = running.layers().into_iter().map(|layer| layer.name().to_owned());
-        let of_proxy = proxy.iter().flat_map(|proxy| proxy.enforced());
+        let of_proxy = network.iter().flat_map(|network| network.proxy.enforced());
         // Set only here.
         let _ = enforced.set(layers.chain(of_proxy).chain(settings.kept_caches()).collect());
         // Until then its connections wait. If the network cannot be opened, it has had none.
-        let access = profile.as_deref().zip(proxy).map(|(profile, proxy)| open(proxy, profile, &mut running));
+        let access = network.map(|network| open(network, &mut running));
         if matches!(access, Some(Err(_))) {
             end(&running.kill_handle());
         }
@@ -130,10 +130,11 @@ pub(super) async fn run(
 }
 
 /// Opens the network of a command that has started.
-fn open(proxy: Arc<Proxy>, profile: &Profile, running: &mut RunningCommand) -> Result<CommandAccess, ToolFailure> {
-    let sockets = running.take_sockets().and_then(|made| network::sockets(profile, made));
+fn open(network: NetworkOfCall, running: &mut RunningCommand) -> Result<CommandAccess, ToolFailure> {
+    let NetworkOfCall { profile, proxy, credentials, .. } = network;
+    let sockets = running.take_sockets().and_then(|made| network::sockets(&profile, made));
     let sockets = sockets.ok_or_else(|| ending::unavailable("the sandbox has not made the sockets of the network"))?;
-    CommandAccess::open(proxy, profile, sockets)
+    CommandAccess::open(proxy, &profile, sockets, &credentials)
 }
 
 /// Forwards the output of a command until it has ended and its processes and mounts are gone, which has to be before the view is released.

@@ -12,7 +12,7 @@ use belay_proto::v1::TraceContext;
 use belay_sandbox::{Spec, WorkspaceMount};
 use serde::Deserialize;
 
-use super::{ending, network::command_network};
+use super::{ending, network::NetworkOfCall};
 use crate::{CommandSettings, Mount, ToolFailure, subject, tools::files::path};
 
 #[derive(Deserialize)]
@@ -45,8 +45,13 @@ pub(super) struct CommandRequest {
 }
 
 /// The command that the sandbox is to run.
-pub(super) fn spec(asked: CommandRequest, mount: Mount, settings: &CommandSettings) -> Result<Spec, ToolFailure> {
-    let CommandRequest { name, arguments, trace, context, limit, asks, network } = asked;
+pub(super) fn spec(
+    asked: CommandRequest,
+    mount: Mount,
+    settings: &CommandSettings,
+    network: Option<&NetworkOfCall>,
+) -> Result<Spec, ToolFailure> {
+    let CommandRequest { name, arguments, trace, context, limit, asks, .. } = asked;
     let Arguments { command, cwd, env, .. } = arguments;
     let mut words = command.into_iter();
     let program = words.next().unwrap_or_default();
@@ -70,6 +75,9 @@ pub(super) fn spec(asked: CommandRequest, mount: Mount, settings: &CommandSettin
     spec.timeout = Some(limit);
     spec.asks = asks;
     spec.outputs = true;
-    spec.network = network.map(|profile| command_network(&profile, |file| Path::new(file).is_file()));
+    if let Some(network) = network {
+        spec.mounts.extend(network.mounts());
+        spec.network = Some(network.command(|file| Path::new(file).is_file()));
+    }
     Ok(spec)
 }

@@ -1,0 +1,120 @@
+//! The certificates that commands trust where the proxy answers for hosts: those of this machine, the operator's own, and the proxy's authority.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use belay_sandbox::{Mount, MountKind};
+
+/// The files with the certificates of this machine, of which commands see the first one that is there.
+pub(crate) const OF_MACHINE: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+/// The places of the files in the view of a command.
+pub(crate) const PEM: &str = "/run/belay/certificates.pem";
+pub(crate) const JKS: &str = "/run/belay/certificates.jks";
+
+/// The files of one proxy.
+#[derive(Debug)]
+pub(crate) struct TrustFiles {
+    pem: PathBuf,
+    jks: PathBuf,
+}
+
+impl TrustFiles {
+    /// Writes the files into a directory of the runner, which is emptied first.
+    ///
+    /// # Errors
+    /// When the directory cannot be written.
+    pub(crate) fn write(directory: &Path, bundle: &str) -> io::Result<Self> {
+        match fs::remove_dir_all(directory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // Commands reach the files by their mounts only, and read them as another user.
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        // Mounts are opened without following links, of which the path of the state directory may have some.
+        let directory = fs::canonicalize(directory)?;
+        let files = Self { pem: directory.join("certificates.pem"), jks: directory.join("certificates.jks") };
+        for (file, contents) in [(&files.pem, bundle.as_bytes()), (&files.jks, &java_key_store(bundle))] {
+            let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(file)?;
+            file.write_all(contents)?;
+        }
+        Ok(files)
+    }
+
+    /// The mounts by which a command sees them.
+    pub(crate) fn mounts(&self) -> [Mount; 2] {
+        let mount = |source: &Path, target: &str| Mount {
+            source: source.to_owned(),
+            target: target.into(),
+            kind: MountKind::ReadOnly,
+        };
+        [mount(&self.pem, PEM), mount(&self.jks, JKS)]
+    }
+}
+
+/// The certificates of a text in PEM, in DER. What is no certificate is left out.
+pub(crate) fn certificates(pem: &str) -> Vec<Vec<u8>> {
+    let blocks = pem.split("-----BEGIN CERTIFICATE-----").skip(1);
+    let body = |block: &str| {
+        let body = block.split("-----END CERTIFICATE-----").next().unwrap_or_default();
+        STANDARD.decode(body.chars().filter(|c| !c.is_ascii_whitespace()).collect::<String>()).ok()
+    };
+    blocks.filter_map(body).filter(|der| !der.is_empty()).collect()
+}
+
+/// A key store of Java with the certificates of a text in PEM, without a password: the format JKS, which every version reads (`sun.security.provider.JavaKeyStore`).
+fn java_key_store(pem: &str) -> Vec<u8> {
+    let certificates = certificates(pem);
+    let mut store = Vec::new();
+    let utf = |store: &mut Vec<u8>, text: &str| {
+        store.extend(u16::try_from(text.len()).unwrap_or(0).to_be_bytes());
+        store.extend(text.as_bytes());
+    };
+    store.extend(0xfeed_feed_u32.to_be_bytes());
+    store.extend(2_u32.to_be_bytes());
+    store.extend(u32::try_from(certificates.len()).unwrap_or(0).to_be_bytes());
+    for (number, der) in certificates.iter().enumerate() {
+        // A trusted certificate, with the time at which it was added.
+        store.extend(2_u32.to_be_bytes());
+        utf(&mut store, &format!("belay-{number}"));
+        store.extend(0_u64.to_be_bytes());
+        utf(&mut store, "X.509");
+        store.extend(u32::try_from(der.len()).unwrap_or(0).to_be_bytes());
+        store.extend(der);
+    }
+    // The digest over password and contents, which is read only with a password.
+    store.extend([0; 20]);
+    store
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &str = "text\n-----BEGIN CERTIFICATE-----\nAQID\nBA==\n-----END CERTIFICATE-----\n-----BEGIN CERTIFICATE-----\nBQ==\n-----END CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\nBQ==\n-----END PRIVATE KEY-----\n";
+
+    #[test]
+    fn a_bundle_has_its_certificates_and_nothing_else() {
+        assert_eq!(certificates(TWO), [vec![1, 2, 3, 4], vec![5]]);
+        assert!(certificates("-----BEGIN CERTIFICATE-----\n???\n-----END CERTIFICATE-----").is_empty());
+    }
+
+    #[test]
+    fn the_files_are_written_anew_and_mounted_read_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("certificates");
+        TrustFiles::write(&directory, "old").unwrap();
+        let files = TrustFiles::write(&directory, TWO).unwrap();
+        let mounts = files.mounts();
+        assert_eq!(fs::read_to_string(&mounts[0].source).unwrap(), TWO);
+        let store = fs::read(&mounts[1].source).unwrap();
+        assert_eq!((&store[..4], &store[8..12]), (&[0xfe, 0xed, 0xfe, 0xed][..], &[0, 0, 0, 2][..]));
+        assert!(mounts.iter().all(|mount| mount.kind == MountKind::ReadOnly));
+    }
+}

@@ -1,0 +1,311 @@
+//! B-33: no credential enters a sandbox. The proxy puts its value into requests to the hosts that it is bound to, and takes it out of what they answer.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write},
+    net::{SocketAddr, TcpListener},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use belay_e2e::Home;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustix::process::Signal;
+use serde_json::Value;
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::ring, pki_types::PrivateKeyDer};
+
+/// Values that are found nowhere by chance, and whose spellings differ in URLs and JSON.
+const VALUE: &str = "s3cret/of+the-operator.0123456789";
+const CHANGED: &str = "an0ther/value+of-the-operator.9876";
+
+/// A private registry: a host inside of TLS that has an authority of the operator's, and answers with what it receives.
+struct Registry {
+    address: SocketAddr,
+    /// The certificate of its authority.
+    authority: String,
+    /// The heads of the requests.
+    received: Arc<Mutex<Vec<String>>>,
+}
+
+impl Registry {
+    fn start() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let names = vec!["localhost".to_owned()];
+        let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
+            .unwrap();
+        let config = Arc::new(config);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, received) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<String>>>::default());
+        let all = Arc::clone(&received);
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (config, all) = (Arc::clone(&config), Arc::clone(&all));
+                thread::spawn(move || {
+                    let connection = ServerConnection::new(config).unwrap();
+                    // A client that does not trust the certificate ends here.
+                    let _ = answer(StreamOwned::new(connection, stream), &all);
+                });
+            }
+        });
+        Self { address, authority: issuer.pem(), received }
+    }
+
+    fn received(&self) -> Vec<String> {
+        self.received.lock().unwrap().clone()
+    }
+}
+
+/// Answers one request with its head and its body, as they are, in base64, and in a cookie.
+fn answer(stream: impl std::io::Read + Write, received: &Mutex<Vec<String>>) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let (mut head, mut line) = (String::new(), String::new());
+    while stream.read_line(&mut line)? > 2 {
+        head += &line;
+        line.clear();
+    }
+    received.lock().unwrap().push(head.clone());
+    let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    stream.read_exact(&mut body)?;
+    let header = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned();
+    let token = format!("{}{}", header("authorization: "), header("x-api-key: "));
+    let body = format!("{head}{}\ntoken: {token}\nhex: {}\n", String::from_utf8_lossy(&body), hex(&token));
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nSet-Cookie: token={token}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    stream.get_mut().write_all(answer.as_bytes())?;
+    stream.get_mut().flush()
+}
+
+fn hex(text: &str) -> String {
+    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A home with the profiles `registry`, where requests inside of TLS carry the credential, and `model`, which has a URL.
+fn home(registry: &Registry) -> Home {
+    let home = Home::new();
+    home.file("ca.pem", &registry.authority);
+    secret(&home, VALUE);
+    let (at, port) = (home.path("."), registry.address.port());
+    let at = at.canonicalize().unwrap();
+    let at = at.display();
+    home.file(
+        "config.yaml",
+        format!(
+            "
+credentials:
+  registry: {{file: {at}/secret, hosts: ['https://localhost:{port}'], variable: REGISTRY_TOKEN, placeholder: reg_}}
+  model: {{file: {at}/secret, header: x-api-key, hosts: ['https://localhost:{port}'], variable: MODEL_KEY}}
+network:
+  authorities: [{at}/ca.pem]
+  profiles:
+    registry: {{rules: [{{host: localhost, ports: [{port}], private_addresses: true, credential: registry}}]}}
+    model:
+      rules:
+      - {{host: localhost, ports: [{port}], private_addresses: true, credential: model, base_url: MODEL_URL, base_path: /v1}}
+"
+        ),
+    );
+    home.file("allows.yaml", "{network: auto, file_write: auto, file_delete: auto, terminal_commands: auto}");
+    home
+}
+
+/// Writes the value as its operator would.
+fn secret(home: &Home, value: &str) {
+    home.file("secret", format!("{value}\n"));
+    fs::set_permissions(home.path("secret"), fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+fn plan(home: &Home, name: &str, network: &str, script: &str) -> String {
+    // A plan has references of its own.
+    let script = script.replace("${", "$${");
+    let arguments = serde_json::json!({"command": ["bash", "-c", script]});
+    home.file(
+        name,
+        format!("{{id: p, steps: [{{id: a, tool: run_terminal, network: {network}, arguments: {arguments}}}]}}"),
+    )
+}
+
+fn run(home: &Home, plan: &str, id: &str) -> belay_e2e::belay::CommandEnd {
+    home.run(["run", plan, "--config", "config.yaml", "--policy", "allows.yaml", "--id", id])
+}
+
+/// A request over the base URL, of which bash needs no TLS.
+const ASK_MODEL: &str = r#"
+    address=${MODEL_URL#http://}; path=/${address#*/}; address=${address%%/*}
+    exec 3<>/dev/tcp/${address%:*}/${address#*:}
+    printf 'POST %s/messages HTTP/1.1\r\nHost: %s\r\nX-Api-Key: %s\r\nContent-Length: 4\r\n\r\nbody' "$path" "$address" "$MODEL_KEY" >&3
+    cat <&3
+"#;
+
+/// Whether a file below a folder has this text.
+fn files_with(folder: &Path, text: &[u8]) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => found.extend(files_with(&path, text)),
+            Ok(kind) if kind.is_file() => {
+                let content = fs::read(&path).unwrap_or_default();
+                if content.windows(text.len()).any(|window| window == text) {
+                    found.push(path.display().to_string());
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn network_of(home: &Home, id: &str) -> Value {
+    let events = home.events(id);
+    let receipt = events.iter().rev().find_map(|event| event["toolCallCompleted"]["receipt"].as_object());
+    receipt.map(|receipt| receipt["network"].clone()).unwrap_or_default()
+}
+
+// B-33: the value reaches the host that it is bound to, and is in no sandbox, store, event, file or output.
+#[test]
+fn a_command_uses_a_credential_that_it_never_has() {
+    let registry = Registry::start();
+    let home = home(&registry);
+    // Everything that a command can look at, besides what the host answers.
+    let script = format!(
+        "{ASK_MODEL} > answer; cat answer; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; ls -laR /run /tmp; cat /run/belay/* | head -c 100"
+    );
+    let asks = plan(&home, "asks.yaml", "model", &script);
+    let done = run(&home, &asks, "asks");
+    assert_eq!(done.code, 0, "{done:?}");
+    let received = registry.received();
+    assert_eq!(received.len(), 1, "{received:?}");
+    assert!(received[0].starts_with("POST /v1/messages HTTP/1.1\r\n"), "{received:?}");
+    assert!(received[0].contains(&format!("\r\nx-api-key: {VALUE}\r\n")), "{received:?}");
+    assert_eq!(received[0].matches("x-api-key").count(), 1, "{received:?}");
+
+    let account = network_of(&home, "asks");
+    let used = serde_json::json!([{"credential": "model", "host": "localhost", "requestCount": "1"}]);
+    assert_eq!(account["credentials"], used, "{account}");
+    assert_eq!(account["connections"][0]["route"], "ROUTE_BASE_URL", "{account}");
+    assert!(done.out.contains("credential model to localhost in 1 request"), "{done:?}");
+
+    let (_, execution) = home.json(&["executions", "get", "asks"]);
+    let events = serde_json::to_string(&home.events("asks")).unwrap();
+    let everywhere = format!("{done:?}{execution}{events}");
+    let workspace = execution["workspace"].as_str().unwrap_or_default().to_owned();
+    for text in [VALUE.to_owned(), hex(VALUE), VALUE.replace('/', "\\/"), VALUE.replace('/', "%2F").replace('+', "%2B")]
+    {
+        assert!(!everywhere.contains(&text), "{text}");
+        // The operator's own file is the only one.
+        let found = files_with(&home.path("."), text.as_bytes());
+        assert!(found.iter().all(|file| file.ends_with("/secret")), "{text}: {found:?}");
+        assert!(files_with(Path::new(&workspace), text.as_bytes()).is_empty(), "{text}: {workspace}");
+    }
+
+    // A value that was changed holds from the next call on.
+    secret(&home, CHANGED);
+    assert_eq!(run(&home, &asks, "again").code, 0);
+    assert!(registry.received()[1].contains(&format!("\r\nx-api-key: {CHANGED}\r\n")));
+    // One that cannot be read refuses the call, and says what to do.
+    fs::set_permissions(home.path("secret"), fs::Permissions::from_mode(0o644)).unwrap();
+    let refused = run(&home, &asks, "refused");
+    assert_eq!(refused.code, 30, "{refused:?}");
+    let says = format!("{}{}", refused.out, refused.talk);
+    assert!(says.contains("CREDENTIAL_UNAVAILABLE") && says.contains("run `chmod g-w,o=` on it"), "{says}");
+    assert_eq!(registry.received().len(), 2);
+}
+
+/// A client that speaks TLS trusts the proxy's authority, and gets a placeholder back.
+#[test]
+fn a_client_inside_of_tls_reaches_a_private_registry() {
+    let curl = std::process::Command::new("curl").arg("--version").output();
+    if !curl.is_ok_and(|output| output.status.success()) {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "curl is not installed, and CI skips nothing");
+        eprintln!("skipped: curl is not installed");
+        return;
+    }
+    let registry = Registry::start();
+    let home = home(&registry);
+    // Programs connect to `localhost` directly, unless they are told otherwise.
+    let url = format!("https://localhost:{}", registry.address.port());
+    let script = format!(
+        "case $REGISTRY_TOKEN in reg_?*) ;; *) exit 9;; esac; curl -sSi --noproxy '' -H \"Authorization: Bearer $REGISTRY_TOKEN\" {url}/one && curl -sS --noproxy '' {url}/two"
+    );
+    let asks = plan(&home, "asks.yaml", "registry", &script);
+    let done = run(&home, &asks, "asks");
+    assert_eq!(done.code, 0, "{done:?}");
+    let received = registry.received();
+    let carried = received.iter().filter(|head| head.contains(&format!("authorization: Bearer {VALUE}\r\n"))).count();
+    assert_eq!((received.len(), carried), (2, 2), "{received:?}");
+    assert!(!format!("{done:?}").contains(VALUE), "{done:?}");
+    let account = network_of(&home, "asks");
+    assert_eq!(account["credentials"][0]["requestCount"], "2", "{account}");
+    // Without the profile it is not there, and neither is the placeholder.
+    let without = plan(&home, "without.yaml", "none", &format!("test -z \"$REGISTRY_TOKEN\" && ! curl -sS {url}/"));
+    assert_eq!(run(&home, &without, "without").code, 0);
+    assert_eq!(registry.received().len(), 2);
+}
+
+/// A placeholder that is sent elsewhere is refused, and the person is told.
+#[test]
+fn a_placeholder_that_leaves_for_another_host_is_refused_in_words() {
+    let registry = Registry::start();
+    let home = home(&registry);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let settings = fs::read_to_string(home.path("config.yaml")).unwrap();
+    let other = format!("      - {{host: localhost, ports: [{port}], protocol: http, private_addresses: true}}\n");
+    home.file("config.yaml", settings + &other);
+    let script = format!(
+        "exec 3<>/dev/tcp/127.77.0.1/21080; printf 'GET http://localhost:{port}/?k=%s HTTP/1.1\\r\\nHost: localhost:{port}\\r\\n\\r\\n' \"$MODEL_KEY\" >&3; cat <&3; exit 7"
+    );
+    let asks = plan(&home, "asks.yaml", "model", &script);
+    let failed = run(&home, &asks, "asks");
+    assert_eq!(failed.code, 30, "{failed:?}");
+    let says = format!("{}{}", failed.out, failed.talk);
+    assert!(
+        says.contains("403 Forbidden") && says.contains("placeholder of a credential that does not go there"),
+        "{says}"
+    );
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err(), "nothing was sent");
+}
+
+/// The approval names the credential and where its value goes, and holds for that only.
+#[test]
+fn an_approval_is_for_the_credential_that_the_person_has_seen() {
+    let registry = Registry::start();
+    let home = home(&registry);
+    let asks = plan(&home, "asks.yaml", "model", ASK_MODEL);
+    let server = home.serve_with(&["--config", "config.yaml"]);
+    assert_eq!(home.run(["run", &asks, "--detach", "--id", "asked", "--approve", "prompt"]).code, 0);
+    let pending = |all: &Value| all["approvals"][0]["name"].as_str().map(str::to_owned);
+    let first = pending(&home.json_until(&["approvals", "list"], |all| pending(all).is_some())).unwrap();
+    let id = |name: &str| name.rsplit('/').next().unwrap().to_owned();
+    let shown = home.run(["approvals", "show", &id(&first)]);
+    assert!(shown.out.contains("with the credential model in the header x-api-key"), "{shown:?}");
+    assert!(!format!("{shown:?}").contains(VALUE), "{shown:?}");
+    server.signal(Signal::TERM);
+    server.end();
+    // The operator has the value sent in another way.
+    let settings = fs::read_to_string(home.path("config.yaml")).unwrap();
+    home.file("config.yaml", settings.replace("header: x-api-key", "header: x-other-key"));
+    let server = home.serve_with(&["--config", "config.yaml"]);
+    assert_eq!(home.run(["approve", &id(&first), "--yes"]).code, 0);
+    let second = home.json_until(&["approvals", "list"], |all| pending(all).is_some_and(|name| name != first));
+    assert!(registry.received().is_empty(), "it has not run");
+    assert_eq!(home.run(["approve", &id(&pending(&second).unwrap()), "--yes"]).code, 0);
+    home.json_until(&["executions", "get", "asked"], |execution| execution["state"] == "STATE_COMPLETED");
+    assert!(registry.received()[0].contains(&format!("\r\nx-other-key: {VALUE}\r\n")), "{:?}", registry.received());
+    server.signal(Signal::TERM);
+    server.end();
+}
