@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, env};
 
-use belay_network::{Credential, CredentialSource, Profile};
+use belay_network::{Credential, Profile, Secret};
 use belay_proto::v1::ErrorClass;
 use belay_proxy::CallCredential;
 use belay_reasons as reasons;
@@ -17,11 +17,11 @@ const FEWEST: usize = 20;
 
 /// The sources of the credentials, by name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sources(BTreeMap<String, CredentialSource>);
+pub(crate) struct Sources(BTreeMap<String, OperatorCredential>);
 
 impl Sources {
     pub(crate) fn new<'a>(credentials: impl Iterator<Item = &'a OperatorCredential>) -> Self {
-        Self(credentials.map(|known| (known.credential.name.clone(), known.source.clone())).collect())
+        Self(credentials.map(|known| (known.credential.name.clone(), known.clone())).collect())
     }
 
     /// Reads the values of a profile's credentials, and makes a placeholder for each. Blocks. `random` fills bytes.
@@ -40,14 +40,40 @@ impl Sources {
                     format!("The credential `{name}` of the network profile `{}` cannot be used: {why}.", profile.name);
                 ToolFailure::new(ErrorClass::Transient, reasons::CREDENTIAL_UNAVAILABLE, message)
             };
-            let source = self.0.get(name).ok_or_else(|| unavailable("it has no source"))?;
-            let secret = belay_credentials::read(source, &|name| env::var_os(name))
+            let known = self.0.get(name).ok_or_else(|| unavailable("it has no source"))?;
+            let secret = belay_credentials::read(&known.source, &|name| env::var_os(name))
                 .map_err(|problem| unavailable(&problem.to_string()))?;
             let placeholder =
                 placeholder(credential, secret.expose().len(), &mut random).map_err(|why| unavailable(&why))?;
             of_call.push(CallCredential { name: name.to_owned(), placeholder, secret });
         }
         Ok(of_call)
+    }
+
+    /// Reads the values of these credentials for a program that its operator has named, each with the variable that gets it. Blocks.
+    ///
+    /// # Errors
+    /// CREDENTIAL_UNAVAILABLE.
+    pub(crate) fn revealed(&self, names: &[String]) -> Result<Vec<(String, Secret)>, ToolFailure> {
+        let value = |name: &String| {
+            let unavailable = |why: &str| {
+                let message =
+                    format!("The credential `{name}`, which the tool reveals to its program, cannot be used: {why}.");
+                ToolFailure::new(ErrorClass::Transient, reasons::CREDENTIAL_UNAVAILABLE, message)
+            };
+            let known = self.0.get(name).ok_or_else(|| unavailable("it is not in the settings"))?;
+            let variable = known.credential.variable.clone().ok_or_else(|| unavailable("it has no variable"))?;
+            let secret = belay_credentials::read(&known.source, &|name| env::var_os(name))
+                .map_err(|problem| unavailable(&problem.to_string()))?;
+            Ok((variable, secret))
+        };
+        names.iter().map(value).collect()
+    }
+
+    /// What an approval says of a credential whose value a program gets.
+    pub(crate) fn shown_reveal(&self, name: &str) -> String {
+        let variable = self.0.get(name).and_then(|known| known.credential.variable.as_deref());
+        format!("{name} in ${}", variable.unwrap_or_default())
     }
 }
 
@@ -68,7 +94,7 @@ fn placeholder(
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
-    use belay_network::{DraftCredential, DraftProfile, DraftRule, Profiles};
+    use belay_network::{CredentialSource, DraftCredential, DraftProfile, DraftRule, Profiles};
 
     use super::*;
 

@@ -40,6 +40,8 @@ pub(crate) struct OutputBuffer {
     hides_stdout: bool,
     /// The values that were recognized as secrets in either stream.
     found: Mutex<BTreeSet<String>>,
+    /// The values that the tool has said to hide.
+    told: Mutex<Vec<String>>,
     wake: watch::Sender<()>,
 }
 
@@ -101,7 +103,8 @@ impl OutputBuffer {
     /// An empty buffer.
     pub(crate) fn new(redactor: &Redactor, hides_stdout: bool) -> Self {
         let (written, found) = (Mutex::new(WrittenOutput::Empty), Mutex::default());
-        Self { written, redactor: redactor.clone(), hides_stdout, found, wake: watch::Sender::new(()) }
+        let told = Mutex::default();
+        Self { written, redactor: redactor.clone(), hides_stdout, found, told, wake: watch::Sender::new(()) }
     }
 
     /// The values that were recognized as secrets in the output so far; so many that a message can have them.
@@ -111,7 +114,10 @@ impl OutputBuffer {
             bytes += value.len();
             bytes <= MAX_FOUND_BYTES
         };
-        lock(&self.found).iter().take(MAX_FOUND).take_while(fits).cloned().collect()
+        let told = lock(&self.told).clone();
+        let found = lock(&self.found);
+        let others = found.iter().filter(|value| !told.contains(value));
+        told.iter().chain(others).take(MAX_FOUND).take_while(fits).cloned().collect()
     }
 
     /// Takes what a stream has recognized, and hides it in both from now on.
@@ -153,6 +159,17 @@ impl OutputBuffer {
 }
 
 impl crate::Output for OutputBuffer {
+    fn hide(&self, values: &[String]) {
+        lock(&self.told).extend(values.iter().cloned());
+        let mut written = self.written();
+        if matches!(*written, WrittenOutput::Empty) {
+            *written = WrittenOutput::Streams(Box::new([self.stream_buffer(), self.stream_buffer()]));
+        }
+        if let WrittenOutput::Streams(streams) = &mut *written {
+            self.learn(streams, values);
+        }
+    }
+
     fn write(&self, stream: Stream, bytes: &[u8]) {
         if self.hides_stdout && stream == Stream::Stdout {
             return;

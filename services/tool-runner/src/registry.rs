@@ -153,6 +153,9 @@ pub struct ToolSpec {
 pub trait Output: Send + Sync {
     /// Appends to one stream. Does not block for long; output beyond the buffer is dropped.
     fn write(&self, stream: v1::tool_call_output::Stream, bytes: &[u8]);
+
+    /// Hides these values in what is written from now on, and in the result.
+    fn hide(&self, values: &[String]);
 }
 
 /// A call, as a tool sees it.
@@ -183,6 +186,8 @@ pub struct Invocation {
     pub stop: StopRequest,
     /// The network profile of its command; `None` for its own loopback alone.
     pub network: Option<Arc<Profile>>,
+    /// The credentials whose values its program gets, by name.
+    pub reveals: Vec<String>,
     /// The use that the command made of the profile. A tool that runs one sets it once it has ended.
     pub network_use: Arc<OnceLock<v1::NetworkUse>>,
 }
@@ -269,6 +274,11 @@ pub trait Tool: Send + Sync + 'static {
     /// Whether its calls may ask while they run ([`Invocation::questions`]).
     fn asks(&self) -> bool {
         false
+    }
+
+    /// The credentials whose values its program gets, as an approval says it.
+    fn reveals(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// How long a call has to end after it was asked to ([`Invocation::stop`]), before its future is dropped. What it returns meanwhile does not count.
@@ -424,6 +434,8 @@ impl Invocation {
         struct Discard;
         impl Output for Discard {
             fn write(&self, _stream: v1::tool_call_output::Stream, _bytes: &[u8]) {}
+
+            fn hide(&self, _values: &[String]) {}
         }
         Self {
             name: "namespaces/default/executions/e/steps/s/calls/1.1".into(),
@@ -437,6 +449,7 @@ impl Invocation {
             enforced: Arc::default(),
             limit: Duration::from_secs(60),
             network: None,
+            reveals: Vec::new(),
             network_use: Arc::default(),
             stop: StopRequest::never(),
         }

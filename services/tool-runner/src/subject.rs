@@ -118,6 +118,8 @@ pub(crate) struct SubjectContext<'a> {
     pub(crate) recovery: Recovery,
     /// The network profile of its command; `None` for its own loopback alone.
     pub(crate) network: Option<&'a Profile>,
+    /// The credentials whose values its program gets.
+    pub(crate) reveals: &'a [String],
 }
 
 /// The network of a call, as an approval binds it.
@@ -184,6 +186,7 @@ impl SubjectContext<'_> {
             changes: changes.list.into_iter().map(shown).collect(),
             folders: changes.folders.into_iter().map(shown_folder).collect(),
             network: network(self.network),
+            reveals: self.reveals.to_vec(),
         }
     }
 }
@@ -362,6 +365,7 @@ mod tests {
             policy_revision: 1,
             recovery: Recovery::Transactional,
             network: None,
+            reveals: &[],
         };
         let change = context.subject(Some(observed)).changes.remove(0);
         assert_ne!(change.path, path, "it is hidden");

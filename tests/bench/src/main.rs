@@ -13,6 +13,7 @@ mod journalled;
 mod launch;
 mod looking;
 mod memory;
+mod network;
 mod parked;
 mod peer;
 mod place;
@@ -61,7 +62,7 @@ struct Settings {
     quick: bool,
     /// Measure only P1 to P7 and P10, beside the floor and beside another system, which is installed with npm and cargo when it is missing.
     #[arg(long, value_name = "SYSTEM",
-          conflicts_with_all = ["load", "looking", "shapes", "parked", "held", "memory", "tools", "children", "breakdown"])]
+          conflicts_with_all = ["load", "looking", "shapes", "parked", "held", "memory", "tools", "network", "children", "breakdown"])]
     beside: Option<Competitor>,
     /// Measure only this load (executions x steps), and write no result.json: for profiling, or to try a change.
     #[arg(long, value_name = "EXECUTIONSxSTEPS", value_parser = load, conflicts_with_all = ["quick", "check"])]
@@ -86,6 +87,9 @@ struct Settings {
     /// Measure only steps by what they do, and write no result.json.
     #[arg(long, conflicts_with_all = ["quick", "check", "load", "looking", "shapes", "parked", "memory"])]
     tools: bool,
+    /// Measure only bytes through the proxy of commands, and write no result.json.
+    #[arg(long, conflicts_with_all = ["quick", "check", "load", "looking", "shapes", "parked", "memory", "tools"])]
+    network: bool,
     /// Measure only many small executions of a step's plan, and write no result.json.
     #[arg(long, conflicts_with_all = ["quick", "check", "load", "looking", "shapes", "parked", "memory", "tools"])]
     children: bool,
@@ -112,6 +116,8 @@ enum Competitor {
 fn main() -> ExitCode {
     // What the sandbox launches is this program, executed again.
     belay_sandbox::take_over_if_asked();
+    // The proxy is the product's program, and is started only by a program that could be one as well.
+    belay_proxy::take_over_if_asked();
     let settings = Settings::parse();
     match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime.block_on(run(settings)),
@@ -186,6 +192,12 @@ async fn measure(settings: &Settings) -> Result<bool> {
         }
         return Ok(true);
     }
+    if settings.network {
+        for _ in 0..settings.rounds {
+            println!("{:?}", network::measure(&binaries)?);
+        }
+        return Ok(true);
+    }
     if settings.children {
         for _ in 0..settings.rounds {
             println!("{:?}", children::measure(&binaries, &root, Scale::FULL.children).await?);
@@ -250,6 +262,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
         crashes: Vec::new(),
         flushes,
         launches: Vec::new(),
+        networks: Vec::new(),
         beside: Vec::new(),
         looking: Vec::new(),
         shapes: Vec::new(),
@@ -268,6 +281,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
         measured.crashes.push(crash::crash(&binaries, &Place::new(&root)?, scale.crash).await?);
         if everything {
             measured.launches.push(launch::launch(&binaries, &root, scale.launches)?);
+            measured.networks.push(network::measure(&binaries)?);
             measured.beside.push(beside::measure(&binaries, &root, scale.beside).await?);
             measured.looking.push(looking::measure(&binaries, &root, scale.looking, number).await?);
             measured.tools.push(tools::measure(&binaries, &root, scale.tools).await?);

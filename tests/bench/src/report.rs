@@ -10,6 +10,7 @@ use crate::{
     launch::Launch,
     looking::WatchedRound,
     memory::Growth,
+    network::Network,
     parked::ParkedRound,
     peer::{self, Peer},
     rounds::{Flushes, Round, Side},
@@ -26,6 +27,7 @@ pub(crate) struct Measurements {
     pub(crate) crashes: Vec<Crash>,
     pub(crate) flushes: Flushes,
     pub(crate) launches: Vec<Launch>,
+    pub(crate) networks: Vec<Network>,
     pub(crate) beside: Vec<CrowdedRound>,
     pub(crate) looking: Vec<WatchedRound>,
     pub(crate) shapes: Vec<Shapes>,
@@ -189,6 +191,21 @@ pub(crate) fn rows(measured: &Measurements) -> Vec<Row> {
         launch("sandbox launch, workspace read-only", &measured.launches, |launch| launch.read_only_us),
         launch("sandbox launch, workspace copy-on-write", &measured.launches, |launch| launch.staged_us),
         launch_beside_bubblewrap(&measured.launches),
+        through_proxy(&measured.networks),
+        network(
+            "first byte later through the proxy",
+            "ms",
+            Target::Time(Bound::AtMost(1.0)),
+            &measured.networks,
+            |network| (network.proxy_first_us - network.direct_first_us) / 1e3,
+        ),
+        network(
+            "proxy's memory, 1,000 connections",
+            "MiB",
+            Target::Figure(Bound::AtMost(61.0)),
+            &measured.networks,
+            |network| network.used_kib as f64 / KIB_PER_MIB,
+        ),
     ];
     // Beside another system, only some are measured.
     rows.into_iter().filter(|row| row.belay.is_some() || row.note.is_some()).collect()
@@ -454,6 +471,31 @@ fn launch_beside_bubblewrap(launches: &[Launch]) -> Row {
         note: (ratio.is_none() && !launches.is_empty())
             .then(|| "bubblewrap (Debian: bubblewrap) is not installed or may not run here".to_owned()),
     }
+}
+
+/// 200 MB through the proxy, beside the same direct.
+fn through_proxy(networks: &[Network]) -> Row {
+    Row {
+        id: "P14",
+        metric: "200 MB through the proxy; floor: direct",
+        unit: "MB/s",
+        floor: stats::median(networks.iter().map(|network| network.direct_rate)),
+        belay: stats::median(networks.iter().map(|network| network.proxy_rate)),
+        ratio: stats::median(networks.iter().map(|network| network.proxy_rate / network.direct_rate)),
+        target: Some(Target::Ratio(Bound::AtLeast(0.5))),
+        ..Row::default()
+    }
+}
+
+fn network(
+    metric: &'static str,
+    unit: &'static str,
+    target: Target,
+    networks: &[Network],
+    of: fn(&Network) -> f64,
+) -> Row {
+    let belay = stats::median(networks.iter().map(of));
+    Row { id: "P14", metric, unit, belay, target: Some(target), ..Row::default() }
 }
 
 fn writes(Flushes { writes, .. }: &Flushes) -> Row {

@@ -204,6 +204,7 @@ fn reach(subject: &Subject) -> Vec<String> {
         None if is_apart => "no network".into(),
         Some(_) | None => "the network".into(),
     });
+    reach.extend(subject.reveals.iter().map(|reveal| format!("the value of the credential {}", shown(reveal))));
     reach
 }
 

@@ -32,6 +32,7 @@ pub(crate) fn subject() -> Subject {
         changes: Vec::new(),
         folders: Vec::new(),
         network: None,
+        reveals: Vec::new(),
     }
 }
 

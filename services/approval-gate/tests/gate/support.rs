@@ -262,6 +262,7 @@ pub(crate) fn effect(execution: &str) -> Subject {
         }],
         folders: Vec::new(),
         network: None,
+        reveals: Vec::new(),
     }
 }
 

@@ -67,6 +67,9 @@ pub struct Subject {
     /// The network that a command has, beyond its own loopback; none when it has no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
+    /// The credentials whose values its program gets, each with the variable that has it: `forge in $FORGE_TOKEN`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reveals: Vec<String>,
 }
 
 /// The network of a command.

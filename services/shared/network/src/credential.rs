@@ -73,7 +73,7 @@ pub struct DraftCredential {
     pub basic: Option<String>,
     /// The parameter of the query that has the value.
     pub query: Option<String>,
-    /// Where it may go: `https://api.example.com`, `https://*.example.com:8443`.
+    /// Where it may go: `https://api.example.com`, `https://*.example.com:8443`. None with a `variable`: it is for tools that reveal it.
     pub hosts: Vec<String>,
     /// The methods of requests with it; empty: all.
     pub methods: Vec<String>,
@@ -145,7 +145,7 @@ pub struct Credential {
     pub name: String,
     /// The place of the value in a request.
     pub placement: Placement,
-    /// Where it may go.
+    /// Where it may go; nowhere if it is for tools that reveal it.
     pub hosts: Vec<Binding>,
     /// The methods of requests with it; empty: all.
     pub methods: Vec<String>,
@@ -177,11 +177,9 @@ impl Credential {
         }
         let placement = placement(draft, &mut refuse);
         let mut hosts = Vec::new();
-        if draft.hosts.is_empty() {
-            refuse(
-                "hosts",
-                "names no host: add those to which it may go, such as [https://api.example.com]".to_owned(),
-            );
+        if draft.hosts.is_empty() && draft.variable.is_none() {
+            let message = "names no host: add those to which it may go, such as [https://api.example.com], or a `variable` for the tools that reveal it";
+            refuse("hosts", message.to_owned());
         } else if draft.hosts.len() > MAX_LIST {
             refuse("hosts", format!("has {} entries, but the limit is {MAX_LIST}", draft.hosts.len()));
         }
@@ -246,7 +244,7 @@ impl Credential {
     /// Its bindings, for people: `https://api.example.com:443 and 2 more`.
     pub(crate) fn shown_hosts(&self) -> String {
         let shown: Vec<String> = self.hosts.iter().map(ToString::to_string).collect();
-        shown.join(", ")
+        if shown.is_empty() { "no host".to_owned() } else { shown.join(", ") }
     }
 }
 

@@ -85,6 +85,7 @@ pub(crate) fn settings(
         profiles_are_known = network.is_some();
         settings.network = network.unwrap_or_default();
     }
+    crate::read_credentials::of_tools(reader, &settings.tools, &credentials);
     settings.credentials = credentials.valid;
     if profiles_are_known {
         crate::read_network::profiles_of_tools(reader, &settings.tools, &settings.network.profiles);

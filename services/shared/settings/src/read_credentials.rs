@@ -11,7 +11,7 @@ use belay_network::{Credential, CredentialSource, DraftCredential};
 use belay_yaml::{Node, Reader, Value, shown};
 
 use crate::{
-    OperatorCredential, ValueWithOrigin,
+    CommandTool, OperatorCredential, ValueWithOrigin,
     paths::absolute,
     read_env::{is_name, own_variable_problem},
     read_values::{filled_text, is_empty_list, request_limits},
@@ -48,6 +48,48 @@ impl ReadCredentials {
     /// The valid ones, for the rules that name them.
     pub(crate) fn of_rules(&self) -> Vec<Credential> {
         self.valid.iter().map(|credential| credential.value.credential.clone()).collect()
+    }
+}
+
+/// Refuses tools that reveal a credential which does not exist, or has no variable.
+pub(crate) fn of_tools(reader: &mut Reader, tools: &[ValueWithOrigin<CommandTool>], credentials: &ReadCredentials) {
+    let valid = |name: &str| {
+        let mut valid = credentials.valid.iter().map(|known| &known.value.credential);
+        valid.find(|known| known.name == name)
+    };
+    for tool in tools.iter().map(|tool| &tool.value) {
+        let mut variables = BTreeSet::new();
+        for (place, name) in tool.reveals.iter().enumerate() {
+            let field = format!("tools.{}.reveals[{place}]", tool.name);
+            let line = reader.line_of(&field);
+            match valid(name).map(|known| known.variable.as_ref()) {
+                _ if credentials.is_refused(name) => {}
+                None => {
+                    let all: Vec<&str> =
+                        credentials.valid.iter().map(|known| known.value.credential.name.as_str()).collect();
+                    let known = if all.is_empty() {
+                        "there is none".to_owned()
+                    } else {
+                        format!("there are {}", all.join(", "))
+                    };
+                    reader.refuse(&field, line, format!("`{}` is not in `credentials`, where {known}", shown(name)));
+                }
+                Some(None) => {
+                    let message = format!(
+                        "`{}` has no variable in which the program gets its value: add `credentials.{}.variable`",
+                        shown(name),
+                        shown(name)
+                    );
+                    reader.refuse(&field, line, message);
+                }
+                Some(Some(variable)) if !variables.insert(variable) => {
+                    let message =
+                        format!("`{}` has the variable of another credential that this tool reveals", shown(name));
+                    reader.refuse(&field, line, message);
+                }
+                Some(Some(_)) => {}
+            }
+        }
     }
 }
 

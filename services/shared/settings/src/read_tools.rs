@@ -12,7 +12,7 @@ use crate::{
     tools::{Piece, Word, Words, pieces},
 };
 
-const TOOL: &str = "aliases title description command cwd env parameters result preconditions postconditions output recovery annotations asks network timeout";
+const TOOL: &str = "aliases title description command cwd env parameters result preconditions postconditions output recovery annotations asks network reveals timeout";
 const ANNOTATIONS: &str = "destructive idempotent open_world";
 
 /// How many conditions a tool may have before its program, and after it, as a step.
@@ -78,6 +78,7 @@ fn tool(reader: &mut Reader, node: &Node, field: &str, name: &str) -> Option<Com
         open_world: false,
         asks: false,
         network: None,
+        reveals: Vec::new(),
         timeout: Duration::from_secs(TIMEOUT),
     };
     let mut output = None;
@@ -110,6 +111,7 @@ fn tool(reader: &mut Reader, node: &Node, field: &str, name: &str) -> Option<Com
             }),
             "asks" => reader.switch(node, field, &mut tool.asks),
             "network" => tool.network = reader.text(node, field),
+            "reveals" => tool.reveals = reader.list(node, field, Reader::text),
             "timeout" => match timeout(node) {
                 Some(timeout) => tool.timeout = timeout,
                 None => reader.refuse(

@@ -150,9 +150,10 @@ fn of_budget(budget: &NamespaceBudget) -> Vec<Row> {
 }
 
 fn of_tool(tool: &ValueWithOrigin<CommandTool>) -> impl Iterator<Item = Row> {
-    let CommandTool { name, network, .. } = &tool.value;
+    let CommandTool { name, network, reveals, .. } = &tool.value;
     let network = network.as_ref().map(|network| row(format!("tools.{name}.network"), tool, network.clone()));
-    std::iter::once(row(format!("tools.{name}"), tool, tool.value.shown())).chain(network)
+    let reveals = (!reveals.is_empty()).then(|| row(format!("tools.{name}.reveals"), tool, reveals.join(", ")));
+    std::iter::once(row(format!("tools.{name}"), tool, tool.value.shown())).chain(network).chain(reveals)
 }
 
 fn of_webhook(webhook: &Webhook) -> [Row; 5] {

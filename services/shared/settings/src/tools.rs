@@ -104,6 +104,8 @@ pub struct CommandTool {
     pub asks: bool,
     /// The network profile of its program; `None`: its own loopback alone.
     pub network: Option<String>,
+    /// The credentials whose values its program gets, each in the credential's variable.
+    pub reveals: Vec<String>,
     /// The time limit of a call when the plan sets none.
     pub timeout: Duration,
 }

@@ -62,7 +62,8 @@ impl Calls {
             Ok((approval, spends)) => {
                 if let Some(waiting) = call.claim_pending(Progress::Running) {
                     let (by_person, network) = (approval.by_person, approval.subject.network);
-                    let approved = VerifiedApproval { spends, by_person, waiting, network };
+                    let reveals = approval.subject.reveals;
+                    let approved = VerifiedApproval { spends, by_person, waiting, network, reveals };
                     self.spawn_run(call, request, policy, Some(approved), None);
                 }
             }

@@ -32,6 +32,8 @@ pub(super) struct VerifiedApproval {
     pub(super) waiting: Arc<runner_v1::ToolCall>,
     /// The network that was approved.
     pub(super) network: Option<Network>,
+    /// The credentials whose values its program was approved to get.
+    pub(super) reveals: Vec<String>,
 }
 
 /// A running call.

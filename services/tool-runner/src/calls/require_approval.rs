@@ -87,6 +87,7 @@ impl Calls {
             None => (approval_need::Kind::Call, Kind::Call, None),
             Some(observed) => (approval_need::Kind::Effect, Kind::Effect, Some(summary(&observed.changes.list))),
         };
+        let reveals = job.request.tool.tool.reveals();
         let context = SubjectContext {
             call: &job.call.started,
             secrets: &job.call.secrets,
@@ -97,6 +98,7 @@ impl Calls {
             policy_revision: job.policy.revision,
             recovery: job.request.recovery(),
             network: job.request.network(),
+            reveals: &reveals,
         };
         let allowing_rules = match allowing {
             None => job.rules_for_intent(intent),

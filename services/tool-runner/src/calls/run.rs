@@ -132,6 +132,7 @@ impl Calls {
         // recovered.
         if let Some(approved) = &job.approved
             && (approved.network != subject::network(request.network())
+                || approved.reveals != request.tool.tool.reveals()
                 || request.recovery().to_proto() != job.call.started.recovery())
         {
             return self.end(job, receipt, Err((State::Cancelled, record::profile_changed())), false).await;

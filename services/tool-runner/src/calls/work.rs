@@ -61,6 +61,7 @@ pub(super) async fn work(
         limit,
         stop: StopRequest::new(cancelled.clone()),
         network: request.network.clone().ok().flatten(),
+        reveals: Vec::new(),
         network_use,
     };
     let is_manual = request.recovery() == Recovery::Manual;

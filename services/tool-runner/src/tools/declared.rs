@@ -315,6 +315,10 @@ impl Tool for DeclaredTool {
         self.0.terminal.network(asked.or(self.0.declared.network.as_deref()))
     }
 
+    fn reveals(&self) -> Vec<String> {
+        self.0.declared.reveals.iter().map(|name| self.0.terminal.shown_reveal(name)).collect()
+    }
+
     fn asks(&self) -> bool {
         self.0.declared.asks
     }
@@ -328,9 +332,9 @@ impl Tool for DeclaredTool {
         let this = Arc::clone(&self.0);
         Box::pin(async move {
             let (arguments, context) = (invocation.arguments.clone(), invocation.context.clone());
-            let command = command?;
+            let (command, reveals) = (command?, this.declared.reveals.clone());
             this.check(&arguments, context.as_deref(), None).await?;
-            let ended = this.terminal.call(Invocation { arguments: command, ..invocation }).await?;
+            let ended = this.terminal.call(Invocation { arguments: command, reveals, ..invocation }).await?;
             let output = this.result(ended)?;
             this.check(&arguments, context.as_deref(), Some(&output)).await?;
             Ok(output)

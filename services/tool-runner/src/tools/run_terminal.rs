@@ -60,6 +60,13 @@ impl RunTerminal {
     }
 }
 
+impl RunTerminal {
+    /// What an approval says of a credential whose value a program gets.
+    pub(crate) fn shown_reveal(&self, name: &str) -> String {
+        self.settings.credentials().shown_reveal(name)
+    }
+}
+
 impl Tool for RunTerminal {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
@@ -208,6 +215,7 @@ impl Tool for RunTerminal {
                 limit,
                 mut stop,
                 network,
+                reveals,
                 network_use,
                 ..
             } = invocation;
@@ -228,6 +236,7 @@ impl Tool for RunTerminal {
                 limit,
                 asks: asking.is_some(),
                 network: network.clone(),
+                reveals,
             };
             let (life, over) = process::Life::new();
             let guard = process::KillOnDrop(life.clone());

@@ -102,6 +102,7 @@ pub(crate) fn invocation(arguments: Value, view: &ViewHandle, output: Arc<dyn Ou
         limit: Duration::from_secs(86_400),
         stop: StopRequest::never(),
         network: None,
+        reveals: Vec::new(),
         network_use: Arc::default(),
     }
 }
@@ -125,6 +126,8 @@ impl Output for Recorder {
     fn write(&self, stream: Stream, bytes: &[u8]) {
         self.0.lock().unwrap().push((stream, bytes.to_vec()));
     }
+
+    fn hide(&self, _values: &[String]) {}
 }
 
 /// Forwards output to a channel.
@@ -141,6 +144,8 @@ impl Output for Forwarder {
     fn write(&self, _stream: Stream, bytes: &[u8]) {
         let _ = self.0.send(bytes.to_vec());
     }
+
+    fn hide(&self, _values: &[String]) {}
 }
 
 /// A number of seconds that no other process sleeps for, by which the processes are found.

@@ -309,3 +309,64 @@ fn an_approval_is_for_the_credential_that_the_person_has_seen() {
     server.signal(Signal::TERM);
     server.end();
 }
+
+/// A tool that its operator trusts with the value gets it, in its variable alone, and a person is told before.
+#[test]
+fn a_tool_that_its_operator_names_gets_the_value_and_nobody_else_sees_it() {
+    let home = Home::new();
+    secret(&home, VALUE);
+    let at = home.path(".").canonicalize().unwrap();
+    let settings = |reveals: &str| {
+        format!(
+            "
+credentials:
+  signing: {{file: {}/secret, variable: SIGNING_KEY}}
+tools:
+  sign:
+    command: [bash, -c, 'env && echo $SIGNING_KEY >&2 && echo $SIGNING_KEY > kept']
+    recovery: manual
+{reveals}
+",
+            at.display()
+        )
+    };
+    home.file("config.yaml", settings("    reveals: [signing]"));
+    home.file(
+        "allows.yaml",
+        "{file_write: auto, terminal_commands: auto, rules: [{id: sign, on: intent, tools: [sign], decide: auto}]}",
+    );
+    let asks = home.file("asks.yaml", "{id: p, steps: [{id: a, tool: sign}]}");
+    let done = run(&home, &asks, "asks");
+    assert_eq!(done.code, 0, "{done:?}");
+    let events = home.events("asks");
+    let receipt = events.iter().find_map(|event| event["toolCallCompleted"]["receipt"]["enforced"].as_array());
+    assert!(receipt.unwrap().contains(&"credential signing revealed".into()), "{receipt:?}");
+    let (_, execution) = home.json(&["executions", "get", "asks"]);
+    assert!(done.out.contains("SIGNING_KEY=[REDACTED]"), "{done:?}");
+    let everywhere = format!("{done:?}{execution}{}", serde_json::to_string(&events).unwrap());
+    assert!(!everywhere.contains(VALUE), "{everywhere}");
+    let found = files_with(&home.path("."), VALUE.as_bytes());
+    // What the program has written is the program's.
+    assert!(found.iter().all(|file| file.ends_with("/secret") || file.ends_with("/kept")), "{found:?}");
+    assert_eq!(found.len(), 2, "{found:?}");
+
+    // A command of the plan has nothing of it.
+    let other = plan(&home, "other.yaml", "none", "test -z \"$SIGNING_KEY\"");
+    assert_eq!(run(&home, &other, "other").code, 0);
+
+    // The approval says it, and holds for the tool as the person has seen it.
+    let server = home.serve_with(&["--config", "config.yaml"]);
+    assert_eq!(home.run(["run", &asks, "--detach", "--id", "asked", "--approve", "prompt"]).code, 0);
+    let pending = |all: &Value| all["approvals"][0]["name"].as_str().map(str::to_owned);
+    let first = pending(&home.json_until(&["approvals", "list"], |all| pending(all).is_some())).unwrap();
+    let shown = home.run(["approvals", "show", first.rsplit('/').next().unwrap()]);
+    assert!(shown.out.contains("the value of the credential signing in $SIGNING_KEY"), "{shown:?}");
+    server.signal(Signal::TERM);
+    server.end();
+    home.file("config.yaml", settings(""));
+    let server = home.serve_with(&["--config", "config.yaml"]);
+    assert_eq!(home.run(["approve", first.rsplit('/').next().unwrap(), "--yes"]).code, 0);
+    home.json_until(&["approvals", "list"], |all| pending(all).is_some_and(|name| name != first));
+    server.signal(Signal::TERM);
+    server.end();
+}

@@ -226,7 +226,7 @@ impl Fault {
                 format!("`${{{inner}` is not closed: add the `}}`, or write `$${{` for the text `${{` itself")
             }
             Fault::Secret => format!(
-                "`${{{inner}}}`: secrets are not available in plans yet; take it out, and let the tool find the secret in its own settings"
+                "`${{{inner}}}`: no plan has secrets: ask for a network profile whose rules have the credential (`network: PROFILE`), and have the command use the placeholder in its variable"
             ),
             Fault::NoStep => {
                 format!("`${{{inner}}}` names no step: write `${{STEP.result}}` with the id of a step, or {literal}")

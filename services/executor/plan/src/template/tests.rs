@@ -186,7 +186,7 @@ fn what_is_no_reference_is_refused_with_what_to_write() {
         ("${a.result.${b.result}}", "has a path that cannot be understood"),
         // X10: neither the environment nor secrets.
         ("${API_KEY}", "write `${STEP.result}` for the output of a step, or `$${API_KEY}` for that text itself"),
-        ("${secret:API_KEY}", "secrets are not available in plans yet; take it out"),
+        ("${secret:API_KEY}", "no plan has secrets: ask for a network profile"),
     ] {
         let message = refusal(text);
         assert!(message.contains(expected), "{text}: {message}");

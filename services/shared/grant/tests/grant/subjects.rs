@@ -116,6 +116,7 @@ fn every_field_is_in_the_digest() {
         Subject { hidden: Some(hidden("named", 2)), ..base.clone() },
         Subject { hidden: Some(hidden("jwt", 1)), ..base.clone() },
         Subject { network: network("ci", &["https://a.example.com:443"]), ..base.clone() },
+        Subject { reveals: vec!["forge in $FORGE_TOKEN".into()], ..base.clone() },
         Subject { network: network("other", &["https://a.example.com:443"]), ..base.clone() },
         Subject { network: network("ci", &["https://a.example.com:443", "https://b.example.com:443"]), ..base.clone() },
     ];

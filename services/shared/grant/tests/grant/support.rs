@@ -88,5 +88,6 @@ pub(crate) fn subject() -> Subject {
         }],
         folders: Vec::new(),
         network: None,
+        reveals: Vec::new(),
     }
 }

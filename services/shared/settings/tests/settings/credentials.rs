@@ -297,3 +297,30 @@ fn there_are_at_most_100_credentials_and_20_authorities() {
     assert_eq!(parsed(&authorities(20)).unwrap().network.authorities.len(), 20);
     assert_eq!(refused(&authorities(21)), ["1 network.authorities: has 21 entries, but the limit is 20"]);
 }
+
+#[test]
+fn a_tool_reveals_credentials_that_exist_and_have_a_variable() {
+    let with = |reveals: &str| {
+        format!(
+            "credentials:\n  a: {{file: /etc/a, variable: KEY}}\n  b: {{file: /etc/b, hosts: [https://b.example.com]}}\n  c: {{file: /etc/c, variable: KEY}}\n  d: {{file: c}}\ntools:\n  t:\n    command: [sign]\n    reveals: {reveals}\n"
+        )
+    };
+    let of_tool = |reveals: &str| {
+        let all = refused(&with(reveals)).into_iter();
+        all.filter(|problem| problem.contains(" tools.")).collect::<Vec<_>>()
+    };
+    // One that cannot be read is told once, where it stands.
+    assert!(of_tool("[a, d]").is_empty());
+    for (reveals, says) in [
+        ("[x]", "9 tools.t.reveals[0]: `x` is not in `credentials`, where there are a, b, c"),
+        (
+            "[a, b]",
+            "9 tools.t.reveals[1]: `b` has no variable in which the program gets its value: add `credentials.b.variable`",
+        ),
+        ("[a, c]", "9 tools.t.reveals[1]: `c` has the variable of another credential that this tool reveals"),
+    ] {
+        assert_eq!(of_tool(reveals), [says]);
+    }
+    let settings = parsed(&with("[a]").replace("  d: {file: c}\n", "")).unwrap();
+    assert_eq!(settings.tools[0].value.reveals, ["a"]);
+}

@@ -7,6 +7,7 @@ use std::{
     thread::available_parallelism,
 };
 
+use belay_network::Secret;
 use belay_proto::v1::NetworkUse;
 use belay_sandbox::{KillHandle, Launcher, Outcome, Output as CommandOutput, ProcessEnd, RunningCommand};
 use belay_sqlite::{Lane, Threads};
@@ -90,13 +91,18 @@ pub(super) async fn run(
         slot = lanes.starts.slot() => slot,
     };
     let (limit, profile) = (asked.limit, asked.network.clone());
-    let of_call = profile.clone();
+    let (of_call, hidden_in) = (profile.clone(), Arc::clone(&output));
     let started = slot.run(move || {
         let mount = view.view().mount();
         let mount = mount.ok_or_else(|| ending::unavailable("this workspace cannot be mounted for a command"))?;
         // Before the command: without a proxy and its credentials it does not run at all.
         let network = profile.map(|profile| NetworkOfCall::prepare(profile, &proxy, &settings)).transpose()?;
-        let spec = spec(asked, mount, &settings, network.as_ref())?;
+        let revealed = settings.credentials().revealed(&asked.reveals)?;
+        let values: Vec<String> = revealed.iter().map(|(_, value)| shown(value)).collect();
+        hidden_in.hide(&values);
+        let reveals: Vec<String> = asked.reveals.iter().map(|name| format!("credential {name} revealed")).collect();
+        let spec = spec(asked, mount, &settings, network.as_ref(), &revealed)?;
+        drop(revealed);
         let program = spec.program.clone();
         life.check()?;
         let mut running = launcher.launch(spec).map_err(|error| ending::not_started(error, limit, &settings))?;
@@ -105,7 +111,7 @@ pub(super) async fn run(
         let layers = running.layers().into_iter().map(|layer| layer.name().to_owned());
         let of_proxy = network.iter().flat_map(|network| network.proxy.enforced());
         // Set only here.
-        let _ = enforced.set(layers.chain(of_proxy).chain(settings.kept_caches()).collect());
+        let _ = enforced.set(layers.chain(of_proxy).chain(settings.kept_caches()).chain(reveals).collect());
         // Until then its connections wait. If the network cannot be opened, it has had none.
         let access = network.map(|network| open(network, &mut running));
         if matches!(access, Some(Err(_))) {
@@ -127,6 +133,11 @@ pub(super) async fn run(
     drop(view);
     let (outcome, output, outputs) = ended.map_err(|error| ending::lost(&program, &error.to_string()))?;
     Ok(CommandResult { outcome, output, outputs, loopback, refusal })
+}
+
+/// A value as the output is searched for it.
+fn shown(value: &Secret) -> String {
+    String::from_utf8_lossy(value.expose()).into_owned()
 }
 
 /// Opens the network of a command that has started.

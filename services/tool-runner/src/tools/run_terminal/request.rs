@@ -2,12 +2,14 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
+    os::unix::ffi::OsStringExt as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use belay_network::Profile;
+use belay_network::{Profile, Secret};
 use belay_proto::v1::TraceContext;
 use belay_sandbox::{Spec, WorkspaceMount};
 use serde::Deserialize;
@@ -42,6 +44,8 @@ pub(super) struct CommandRequest {
     pub(super) asks: bool,
     /// Its network profile; `None` for its own loopback alone.
     pub(super) network: Option<Arc<Profile>>,
+    /// The credentials whose values the program gets, by name.
+    pub(super) reveals: Vec<String>,
 }
 
 /// The command that the sandbox is to run.
@@ -50,6 +54,7 @@ pub(super) fn spec(
     mount: Mount,
     settings: &CommandSettings,
     network: Option<&NetworkOfCall>,
+    revealed: &[(String, Secret)],
 ) -> Result<Spec, ToolFailure> {
     let CommandRequest { name, arguments, trace, context, limit, asks, .. } = asked;
     let Arguments { command, cwd, env, .. } = arguments;
@@ -72,12 +77,17 @@ pub(super) fn spec(
         spec.env.push((CONTEXT.to_owned(), context.into()));
     }
     spec.env.extend(env.into_iter().map(|(name, value)| (name, value.into())));
+    // After those of the call, which the operator's word overrides.
+    let value = |secret: &Secret| OsString::from_vec(secret.expose().to_vec());
+    spec.env.extend(revealed.iter().map(|(name, secret)| (name.clone(), value(secret))));
     spec.timeout = Some(limit);
     spec.asks = asks;
     spec.outputs = true;
     if let Some(network) = network {
         spec.mounts.extend(network.mounts());
-        spec.network = Some(network.command(|file| Path::new(file).is_file()));
+        let mut network = network.command(|file| Path::new(file).is_file());
+        network.env.retain(|(name, _)| revealed.iter().all(|(known, _)| known != name));
+        spec.network = Some(network);
     }
     Ok(spec)
 }
