@@ -122,6 +122,8 @@ pub(crate) struct CallRequest {
     pub(crate) context: Option<String>,
     /// The network profile that it asks for by name; empty for the default of its tool. Its identity has this name, whatever the settings say of it.
     pub(crate) asked_network: String,
+    /// How to recover it.
+    pub(crate) recovery: Recovery,
     /// The network profile of its command; `None` for its own loopback alone. With a problem it does not run, and is told only how an earlier request with its
     /// name ended.
     pub(crate) network: Result<Option<Arc<Profile>>, NetworkProblem>,
@@ -138,7 +140,7 @@ fn check_network(request: &CallRequest) -> Result<(), Status> {
 impl CallRequest {
     /// How to recover the call.
     pub(crate) fn recovery(&self) -> Recovery {
-        self.tool.spec.recovery.with_network(self.network())
+        self.recovery
     }
 
     /// The network profile of its command; `None` for its own loopback alone.
@@ -280,17 +282,17 @@ impl Calls {
             ..runner_v1::ToolCall::default()
         };
         let secrets = self.ledger.secrets_of_call(&started);
-        let questions = self.questions_of(&request.tool);
+        let questions = self.questions_of(&request.tool, request.network().is_some_and(Profile::asks));
         let call = Call { questions, ..Call::new(Arc::clone(digest), Progress::Running, started, secrets) };
         known.calls.insert(request.name.clone(), call.clone());
         Ok(Some((call, Some((policy, taken)))))
     }
 
-    /// The questions that a call of a tool asks in its next run; `None` for a tool that does not ask.
-    fn questions_of(&self, tool: &RegisteredTool) -> Option<Questions> {
+    /// The questions that a call of a tool asks in its next run; `None` for one that does not ask. `asks_about_hosts`: whether its network may.
+    fn questions_of(&self, tool: &RegisteredTool, asks_about_hosts: bool) -> Option<Questions> {
         // Whenever it runs, it begins at another time.
         let run = if is_planted(Defect::QuestionOfAnotherRun) { 0 } else { self.clock.now_micros() };
-        tool.tool.asks().then(|| Questions::new(format!("{run:x}")))
+        (tool.tool.asks() || asks_about_hosts).then(|| Questions::new(format!("{run:x}")))
     }
 
     fn policy_of(&self, call: &str) -> Result<CallPolicy, Status> {
@@ -401,8 +403,9 @@ impl Calls {
             // The write of its end was reported as failed.
             return Err(unresolved());
         }
-        // It runs when it is approved, and may ask then.
-        let questions = self.registry.find(&row.call.tool).and_then(|tool| self.questions_of(&tool));
+        // It runs when it is approved, and may ask then. Which network it has, its request says, which comes later.
+        let tool = self.registry.find(&row.call.tool);
+        let questions = tool.and_then(|tool| self.questions_of(&tool, tool.tool.may_ask_about_hosts()));
         let held = restore(&self.ledger, &row, Progress::AwaitingApproval(Arc::new(row.call.clone())));
         let call = Call { questions, ..held };
         self.known().load(name, call.clone());

@@ -9,18 +9,18 @@ use std::{
     time::Duration,
 };
 
-use belay_network::Profiles;
+use belay_network::{Credential, Profiles, UpstreamProxy};
 use belay_proto::v1::{self, write_bound::Mechanism};
 use belay_sandbox::{Limits, Mount, MountKind, Reserve, Scratch, ScratchPlace, Settings, WORKSPACE, WriteBudget};
 use belay_settings::{
-    ConfigError, LoadedSettings, Lookup, Place, ResolvedCommands, UsedCache, View, VisiblePath,
+    ConfigError, LoadedSettings, Lookup, NetworkLimits, Place, ResolvedCommands, UsedCache, View, VisiblePath,
     toolchains::{Files as _, Host},
 };
 use belay_workspace::{contained_state_directory, enclosing_state_directory};
 use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
-use crate::credentials::Sources;
+use crate::{credentials::Sources, trust};
 
 /// The operator's settings of commands, resolved on this machine.
 #[derive(Clone, Debug)]
@@ -35,6 +35,10 @@ pub struct CommandSettings {
     credentials: Arc<Sources>,
     /// The files with the operator's own certificate authorities.
     authorities: Arc<[PathBuf]>,
+    /// The bounds of the network of one command.
+    network_limits: NetworkLimits,
+    /// The proxy behind which hosts are reached.
+    upstream_proxy: Option<UpstreamProxy>,
     /// A directory of the runner for the certificates that commands trust; `None` if there is none.
     certificates_in: Option<PathBuf>,
 }
@@ -57,6 +61,8 @@ impl CommandSettings {
             profiles: Arc::default(),
             credentials: Arc::default(),
             authorities: Arc::default(),
+            network_limits: NetworkLimits::default(),
+            upstream_proxy: None,
             certificates_in: None,
         }
     }
@@ -75,6 +81,8 @@ impl CommandSettings {
         Self {
             credentials: Arc::new(Sources::new(settings.credentials.iter().map(|known| &known.value))),
             authorities: authorities.collect(),
+            network_limits: settings.network.limits.clone(),
+            upstream_proxy: settings.network.proxy.as_ref().map(|proxy| proxy.value.clone()),
             certificates_in: Some(certificates_in),
             ..self.with_profiles(settings.network.profiles.clone())
         }
@@ -83,6 +91,16 @@ impl CommandSettings {
     /// The sources of credentials.
     pub(crate) fn credentials(&self) -> &Sources {
         &self.credentials
+    }
+
+    /// The bounds of the network of one command.
+    pub(crate) fn network_limits(&self) -> &NetworkLimits {
+        &self.network_limits
+    }
+
+    /// The proxy behind which hosts are reached.
+    pub(crate) fn upstream_proxy(&self) -> Option<&UpstreamProxy> {
+        self.upstream_proxy.as_ref()
     }
 
     /// The files with the operator's own certificate authorities.
@@ -121,6 +139,7 @@ impl CommandSettings {
         here.toolchains.shown.retain(|found| is_apart(&found.shown.from));
         here.caches.retain(|cache| cache.read_from.as_deref().is_none_or(is_apart));
         loaded.refuse_visible_credentials(&here)?;
+        check_network(loaded)?;
         let certificates = own.join("certificates");
         Ok(Self::new(here, Some(own.join("caches"))).with_network_of(&loaded.settings, certificates))
     }
@@ -275,6 +294,27 @@ impl CommandSettings {
         }
         why
     }
+}
+
+/// Refuses certificate authorities that cannot be read, and variables of credentials that loaders and interpreters obey.
+fn check_network(loaded: &LoadedSettings) -> Result<(), ConfigError> {
+    for (place, file) in loaded.settings.network.authorities.iter().enumerate() {
+        let problem = match fs::read_to_string(&file.value) {
+            Ok(text) => trust::problem(&text).map(str::to_owned),
+            Err(error) => Some(format!("cannot be read: {error}")),
+        };
+        if let Some(problem) = problem {
+            return Err(loaded.refuse(&format!("network.authorities[{place}]"), &problem));
+        }
+    }
+    for known in &loaded.settings.credentials {
+        let Credential { name, variable, .. } = &known.value.credential;
+        if variable.as_deref().is_some_and(belay_sandbox::is_reserved) {
+            let problem = "is a variable that loaders and interpreters obey, or that the sandbox sets: name another";
+            return Err(loaded.refuse(&format!("credentials.{name}.variable"), problem));
+        }
+    }
+    Ok(())
 }
 
 fn read_only(shown: &VisiblePath) -> Mount {

@@ -1,6 +1,6 @@
 //! The credentials of calls: values that the proxy puts into requests, and the placeholders that commands have instead.
 
-use std::{collections::BTreeMap, env};
+use std::{collections::BTreeMap, env, panic::resume_unwind, thread};
 
 use belay_network::{Credential, Profile, Secret};
 use belay_proto::v1::ErrorClass;
@@ -12,6 +12,10 @@ use crate::ToolFailure;
 
 /// The characters of a placeholder behind what its operator has written.
 const CHARACTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+/// The longest placeholder, in characters: programs that check the length have shorter ones.
+const LONGEST: usize = 256;
+/// The most bytes of the values of one call together.
+const MAX_BYTES: usize = 64 << 10;
 /// The fewest random characters of a placeholder: 2^119 of them are not guessed, nor met by chance.
 const FEWEST: usize = 20;
 
@@ -24,7 +28,7 @@ impl Sources {
         Self(credentials.map(|known| (known.credential.name.clone(), known.clone())).collect())
     }
 
-    /// Reads the values of a profile's credentials, and makes a placeholder for each. Blocks. `random` fills bytes.
+    /// Reads the values of a profile's credentials, side by side, and makes a placeholder for each. Blocks. `random` fills bytes.
     ///
     /// # Errors
     /// CREDENTIAL_UNAVAILABLE.
@@ -33,21 +37,38 @@ impl Sources {
         profile: &Profile,
         mut random: impl FnMut(&mut [u8]) -> Result<(), String>,
     ) -> Result<Vec<CallCredential>, ToolFailure> {
+        let named = profile.credentials();
+        let unavailable = |name: &str, why: &str| {
+            let message =
+                format!("The credential `{name}` of the network profile `{}` cannot be used: {why}.", profile.name);
+            ToolFailure::new(ErrorClass::Transient, reasons::CREDENTIAL_UNAVAILABLE, message)
+        };
+        let read = |name: &str| {
+            let known = self.0.get(name).ok_or_else(|| unavailable(name, "it has no source"))?;
+            belay_credentials::read(&known.source, &|name| env::var_os(name))
+                .map_err(|problem| unavailable(name, &problem.to_string()))
+        };
+        // Side by side: a program has ten seconds for its value.
+        let secrets: Vec<Result<Secret, ToolFailure>> = thread::scope(|scope| {
+            let reading: Vec<_> = named.keys().map(|name| scope.spawn(move || read(name))).collect();
+            reading.into_iter().map(|reading| reading.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        });
         let mut of_call = Vec::new();
-        for (name, credential) in profile.credentials() {
-            let unavailable = |why: &str| {
-                let message =
-                    format!("The credential `{name}` of the network profile `{}` cannot be used: {why}.", profile.name);
-                ToolFailure::new(ErrorClass::Transient, reasons::CREDENTIAL_UNAVAILABLE, message)
-            };
-            let known = self.0.get(name).ok_or_else(|| unavailable("it has no source"))?;
-            let secret = belay_credentials::read(&known.source, &|name| env::var_os(name))
-                .map_err(|problem| unavailable(&problem.to_string()))?;
+        for ((name, credential), secret) in named.iter().zip(secrets) {
+            let secret = secret?;
             let placeholder =
-                placeholder(credential, secret.expose().len(), &mut random).map_err(|why| unavailable(&why))?;
-            of_call.push(CallCredential { name: name.to_owned(), placeholder, secret });
+                placeholder(credential, secret.expose().len(), &mut random).map_err(|why| unavailable(name, &why))?;
+            of_call.push(CallCredential { name: (*name).to_owned(), placeholder, secret });
         }
-        Ok(of_call)
+        let bytes: usize = of_call.iter().map(|known| known.secret.expose().len()).sum();
+        match of_call.first() {
+            // Each answer is searched for all of them.
+            Some(first) if bytes > MAX_BYTES => Err(unavailable(
+                &first.name,
+                &format!("the credentials of the profile have {bytes} bytes together, and the limit is {MAX_BYTES}"),
+            )),
+            _ => Ok(of_call),
+        }
     }
 
     /// Reads the values of these credentials for a program that its operator has named, each with the variable that gets it. Blocks.
@@ -83,7 +104,7 @@ fn placeholder(
     length: usize,
     random: &mut impl FnMut(&mut [u8]) -> Result<(), String>,
 ) -> Result<String, String> {
-    let count = length.saturating_sub(credential.placeholder.len()).max(FEWEST);
+    let count = length.min(LONGEST).saturating_sub(credential.placeholder.len()).max(FEWEST);
     let mut bytes = vec![0; count];
     random(&mut bytes)?;
     let character = |byte: &u8| char::from(CHARACTERS[usize::from(*byte) % CHARACTERS.len()]);
@@ -134,6 +155,7 @@ mod tests {
         let of = |beginning: &str, length| placeholder(&credential(beginning), length, &mut counting()).unwrap();
         assert_eq!(of("ghp_", 40), "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghij");
         assert_eq!(of("ghp_", 10), "ghp_ABCDEFGHIJKLMNOPQRST", "too short a value would leave too little to chance");
+        assert_eq!(of("", 8_000).len(), LONGEST);
     }
 
     #[test]

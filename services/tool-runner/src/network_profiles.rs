@@ -9,6 +9,8 @@ use belay_network::{HostPattern, Profile, Profiles};
 pub enum NetworkProblem {
     /// Its tool runs no command.
     NoCommand,
+    /// Its tool makes requests, and no profile is asked for, or one that reaches nothing.
+    NoNetwork,
     /// There is no profile of this name.
     NoProfile {
         /// The name.
@@ -19,10 +21,16 @@ pub enum NetworkProblem {
 }
 
 impl NetworkProblem {
+    /// The problem with the name of the field.
+    pub(crate) fn in_words(&self) -> String {
+        format!("network: {}", self.message())
+    }
+
     /// The problem, and what to do, after the name of the field.
     pub(crate) fn message(&self) -> String {
         match self {
             Self::NoCommand => "is for steps whose tool runs a command, and this one runs none: remove it".to_owned(),
+            Self::NoNetwork => "is required by this tool, which reaches only the hosts of a network profile: add `network: PROFILE` to the step, with one of `belay network list`".to_owned(),
             Self::NoProfile { name, known } => format!(
                 "`{}` is not a network profile of the runner's settings: use one of {}, or ask the operator for another",
                 name.escape_debug(),

@@ -2,16 +2,20 @@
 
 use std::{
     fs,
-    os::unix::fs::MetadataExt as _,
+    os::unix::{fs::MetadataExt as _, net::UnixStream},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
-use belay_network::Profile;
+use belay_network::{Profile, UpstreamProxy};
 use belay_proto::v1::ErrorClass;
-use belay_proxy::{Budget, CallCredential, CommandSockets, OpenAccess, Proxy, ProxyError, Report, ServiceUser};
+use belay_proxy::{
+    AskedHosts, Budget, CallCredential, CommandSockets, OpenAccess, Proxy, ProxyError, ProxySettings, Report,
+    ServiceUser,
+};
 use belay_reasons as reasons;
+use belay_settings::NetworkLimits;
 
 use crate::{
     CommandSettings, ToolFailure,
@@ -27,6 +31,10 @@ pub(crate) struct ProxyHolder {
     user: ServiceUser,
     /// The operator's own certificate authorities.
     authorities: Vec<PathBuf>,
+    /// The bounds of one command.
+    budget: Budget,
+    /// The proxy behind which hosts are reached.
+    upstream: Option<UpstreamProxy>,
     /// The directory for the certificates that commands trust.
     certificates_in: Option<PathBuf>,
     running: Mutex<Option<RunningProxy>>,
@@ -45,10 +53,15 @@ pub(crate) struct CommandProxy {
     proxy: Proxy,
     /// The operator's own certificate authorities.
     authorities: Vec<String>,
+    /// The bounds of one command.
+    budget: Budget,
     /// The files, written when the first command needs them.
     trust: OnceLock<Result<TrustFiles, String>>,
     certificates_in: Option<PathBuf>,
 }
+
+/// What this runner keeps in its state directory, where no other process may look.
+const KEPT: [&str; 2] = ["seal.key", "ledger.db"];
 
 /// The state of a file: device, inode, size and time of modification.
 type FileState = (u64, u64, u64, i64, i64);
@@ -69,6 +82,8 @@ impl ProxyHolder {
             executable: sandbox.executable,
             user: ServiceUser { uid: sandbox.service_uid, gid: sandbox.service_gid },
             authorities: settings.authorities().to_vec(),
+            budget: budget(settings.network_limits()),
+            upstream: settings.upstream_proxy().cloned(),
             certificates_in: settings.certificates_in().map(PathBuf::from),
             running: Mutex::new(None),
         }
@@ -95,9 +110,18 @@ impl ProxyHolder {
             None => {}
         }
         let authorities = self.authorities.iter().map(|file| authority(file)).collect::<Result<Vec<_>, _>>()?;
-        let proxy = Proxy::start(&self.executable, self.user, &authorities).map_err(|error| unavailable(&error))?;
-        let certificates_in = self.certificates_in.clone();
-        let proxy = Arc::new(CommandProxy { proxy, authorities, trust: OnceLock::new(), certificates_in });
+        let closed = self.certificates_in.iter().filter_map(|directory| directory.parent());
+        let closed = closed.flat_map(|state| KEPT.map(|name| state.join(name))).collect();
+        let settings = ProxySettings { authorities, upstream: self.upstream.clone(), closed };
+        let proxy = Proxy::start(&self.executable, self.user, &settings).map_err(|error| unavailable(&error))?;
+        let (certificates_in, budget) = (self.certificates_in.clone(), self.budget.clone());
+        let proxy = Arc::new(CommandProxy {
+            proxy,
+            authorities: settings.authorities,
+            budget,
+            trust: OnceLock::new(),
+            certificates_in,
+        });
         *running = Some(RunningProxy { proxy: Arc::clone(&proxy), resolver });
         Ok(proxy)
     }
@@ -112,6 +136,17 @@ pub fn check_network(settings: &CommandSettings) -> Result<Vec<String>, String> 
     Ok(proxy.enforced())
 }
 
+/// The bounds of one command, as the proxy takes them.
+fn budget(limits: &NetworkLimits) -> Budget {
+    Budget {
+        bytes: limits.bytes.value,
+        connections: limits.connections.value,
+        open_connections: u32::try_from(limits.open_connections.value).unwrap_or(u32::MAX),
+        idle_time: Duration::from_secs(limits.idle.value),
+        ..Budget::default()
+    }
+}
+
 /// The operator's certificate authorities in a file.
 fn authority(file: &Path) -> Result<String, ToolFailure> {
     let refused = |why: String| {
@@ -120,10 +155,7 @@ fn authority(file: &Path) -> Result<String, ToolFailure> {
         ToolFailure::new(ErrorClass::Transient, reasons::NETWORK_UNAVAILABLE, message)
     };
     let text = fs::read_to_string(file).map_err(|error| refused(format!("which cannot be read: {error}")))?;
-    match trust::certificates(&text).is_empty() {
-        true => Err(refused("which has no certificate in PEM".to_owned())),
-        false => Ok(text),
-    }
+    trust::problem(&text).map_or(Ok(text), |problem| Err(refused(format!("which {problem}"))))
 }
 
 impl CommandProxy {
@@ -150,9 +182,11 @@ impl CommandProxy {
             // A machine without certificates trusts nobody.
             let of_machine =
                 trust::OF_MACHINE.iter().find_map(|file| fs::read_to_string(file).ok()).unwrap_or_default();
-            let mut bundle = vec![of_machine, self.proxy.certificate().to_owned()];
-            bundle.extend(self.authorities.iter().cloned());
-            TrustFiles::write(directory, &bundle.join("\n"))
+            let texts = [of_machine.as_str(), self.proxy.certificate()];
+            let all = texts.into_iter().chain(self.authorities.iter().map(String::as_str));
+            // Nothing but certificates: other parts of the files are not for commands.
+            let certificates: Vec<Vec<u8>> = all.flat_map(trust::certificates).collect();
+            TrustFiles::write(directory, &trust::pem_of(&certificates))
                 .map_err(|error| format!("cannot write the certificates to {}: {error}", directory.display()))
         });
         written.as_ref().map(Some).map_err(|why| {
@@ -180,9 +214,33 @@ impl CommandAccess {
         sockets: CommandSockets,
         credentials: &[CallCredential],
     ) -> Result<Self, ToolFailure> {
-        let access =
-            proxy.proxy.open(profile, sockets, credentials, Budget::default()).map_err(|error| unavailable(&error))?;
+        let access = proxy
+            .proxy
+            .open(profile, sockets, credentials, proxy.budget.clone())
+            .map_err(|error| unavailable(&error))?;
         Ok(Self { access, _proxy: proxy })
+    }
+
+    /// Has the proxy serve one request of a tool, which is sent over the connection.
+    ///
+    /// # Errors
+    /// NETWORK_UNAVAILABLE.
+    pub(crate) fn of_tool(
+        proxy: Arc<CommandProxy>,
+        profile: &Profile,
+        credentials: &[CallCredential],
+    ) -> Result<(UnixStream, Self), ToolFailure> {
+        let (client, served) = UnixStream::pair().map_err(|error| not_opened(&error))?;
+        let access = proxy
+            .proxy
+            .serve_tool(profile, served, credentials, proxy.budget.clone())
+            .map_err(|error| unavailable(&error))?;
+        Ok((client, Self { access, _proxy: proxy }))
+    }
+
+    /// Takes the questions about hosts, once.
+    pub(crate) fn take_questions(&mut self) -> Option<AskedHosts> {
+        self.access.take_questions()
     }
 
     /// Closes everything of the command at once, and returns the account of it. Blocks for at most `wait`.
@@ -193,6 +251,10 @@ impl CommandAccess {
 
 /// The failure of a call whose network could not be opened.
 fn unavailable(why: &ProxyError) -> ToolFailure {
-    let message = format!("The network of the command could not be opened: {why}.");
+    not_opened(why)
+}
+
+fn not_opened(why: &dyn std::fmt::Display) -> ToolFailure {
+    let message = format!("The network of the call could not be opened: {why}.");
     ToolFailure::new(ErrorClass::Transient, reasons::NETWORK_UNAVAILABLE, message)
 }

@@ -171,7 +171,7 @@ pub struct Invocation {
     pub view: Option<ViewHandle>,
     /// Receives its output.
     pub output: Arc<dyn Output>,
-    /// The means by which it asks while it runs; `None` for a tool that does not ask.
+    /// The means by which people are asked while it runs; `None` for a call that does not ask.
     pub questions: Option<Questions>,
     /// The trace it belongs to, for the environment of a command.
     pub trace: v1::TraceContext,
@@ -188,6 +188,8 @@ pub struct Invocation {
     pub network: Option<Arc<Profile>>,
     /// The credentials whose values its program gets, by name.
     pub reveals: Vec<String>,
+    /// Whether its program may ask, over [`Self::questions`]. Without it, they are for its network alone.
+    pub asks: bool,
     /// The use that the command made of the profile. A tool that runs one sets it once it has ended.
     pub network_use: Arc<OnceLock<v1::NetworkUse>>,
 }
@@ -263,16 +265,26 @@ pub trait Tool: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// The network profile of a call that asks for this one: of the command that the tool runs.
+    /// The network profile of a call that asks for this one: of the command that the tool runs, or of its requests.
     ///
     /// # Errors
-    /// When the tool runs no command, or there is no such profile.
+    /// When the tool reaches no hosts, or has to and no profile is asked for; when there is no such profile.
     fn network(&self, asked: Option<&str>) -> Result<Option<Arc<Profile>>, NetworkProblem> {
         if asked.is_some() { Err(NetworkProblem::NoCommand) } else { Ok(None) }
     }
 
+    /// The recovery of a call with these arguments, as JSON, under whatever network; `None` for that of the specification and of the network.
+    fn recovery_of(&self, _arguments: &str) -> Option<Recovery> {
+        None
+    }
+
     /// Whether its calls may ask while they run ([`Invocation::questions`]).
     fn asks(&self) -> bool {
+        false
+    }
+
+    /// Whether some network profile that its calls may have asks people about hosts.
+    fn may_ask_about_hosts(&self) -> bool {
         false
     }
 
@@ -450,6 +462,7 @@ impl Invocation {
             limit: Duration::from_secs(60),
             network: None,
             reveals: Vec::new(),
+            asks: false,
             network_use: Arc::default(),
             stop: StopRequest::never(),
         }

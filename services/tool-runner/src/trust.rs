@@ -5,6 +5,7 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -21,25 +22,31 @@ pub(crate) const JKS: &str = "/run/belay/certificates.jks";
 /// The files of one proxy.
 #[derive(Debug)]
 pub(crate) struct TrustFiles {
+    directory: PathBuf,
     pem: PathBuf,
     jks: PathBuf,
 }
 
 impl TrustFiles {
-    /// Writes the files into a directory of the runner, which is emptied first.
+    /// Writes the files into a new directory below one of the runner. They go when this is dropped.
     ///
     /// # Errors
     /// When the directory cannot be written.
     pub(crate) fn write(directory: &Path, bundle: &str) -> io::Result<Self> {
-        match fs::remove_dir_all(directory) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        clear(directory);
+        // Commands of an earlier proxy have theirs until they end.
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let directory = &directory.join(format!("{}-{number}", std::process::id()));
         // Commands reach the files by their mounts only, and read them as another user.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         // Mounts are opened without following links, of which the path of the state directory may have some.
         let directory = fs::canonicalize(directory)?;
-        let files = Self { pem: directory.join("certificates.pem"), jks: directory.join("certificates.jks") };
+        let files = Self {
+            directory: directory.clone(),
+            pem: directory.join("certificates.pem"),
+            jks: directory.join("certificates.jks"),
+        };
         for (file, contents) in [(&files.pem, bundle.as_bytes()), (&files.jks, &java_key_store(bundle))] {
             let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(file)?;
             file.write_all(contents)?;
@@ -58,6 +65,25 @@ impl TrustFiles {
     }
 }
 
+impl Drop for TrustFiles {
+    fn drop(&mut self) {
+        // What a killed process leaves behind is removed when the next one writes.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Removes what processes have left that are gone.
+fn clear(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.split('-').next()).and_then(|pid| pid.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            // If it cannot be removed, it is in nobody's way.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// The certificates of a text in PEM, in DER. What is no certificate is left out.
 pub(crate) fn certificates(pem: &str) -> Vec<Vec<u8>> {
     let blocks = pem.split("-----BEGIN CERTIFICATE-----").skip(1);
@@ -66,6 +92,37 @@ pub(crate) fn certificates(pem: &str) -> Vec<Vec<u8>> {
         STANDARD.decode(body.chars().filter(|c| !c.is_ascii_whitespace()).collect::<String>()).ok()
     };
     blocks.filter_map(body).filter(|der| !der.is_empty()).collect()
+}
+
+/// Certificates in PEM.
+pub(crate) fn pem_of(certificates: &[Vec<u8>]) -> String {
+    let mut pem = String::new();
+    for der in certificates {
+        pem += "-----BEGIN CERTIFICATE-----\n";
+        let text = STANDARD.encode(der);
+        for line in text.as_bytes().chunks(64) {
+            pem.extend(line.iter().map(|byte| char::from(*byte)));
+            pem.push('\n');
+        }
+        pem += "-----END CERTIFICATE-----\n";
+    }
+    pem
+}
+
+/// Whether a text has a private key, which nobody may be shown.
+pub(crate) fn has_key(pem: &str) -> bool {
+    pem.lines().any(|line| line.starts_with("-----BEGIN ") && line.contains("PRIVATE KEY"))
+}
+
+/// Why a text is not that of certificate authorities. `None`: it is.
+pub(crate) fn problem(pem: &str) -> Option<&'static str> {
+    if has_key(pem) {
+        Some("has a private key, which is nobody's business here: write the certificates alone into a file")
+    } else if certificates(pem).is_empty() {
+        Some("has no certificate in PEM")
+    } else {
+        None
+    }
 }
 
 /// A key store of Java with the certificates of a text in PEM, without a password: the format JKS, which every version reads (`sun.security.provider.JavaKeyStore`).
@@ -103,15 +160,20 @@ mod tests {
     fn a_bundle_has_its_certificates_and_nothing_else() {
         assert_eq!(certificates(TWO), [vec![1, 2, 3, 4], vec![5]]);
         assert!(certificates("-----BEGIN CERTIFICATE-----\n???\n-----END CERTIFICATE-----").is_empty());
+        let pem = pem_of(&certificates(TWO));
+        assert!(certificates(&pem) == certificates(TWO) && !has_key(&pem) && has_key(TWO));
     }
 
     #[test]
-    fn the_files_are_written_anew_and_mounted_read_only() {
+    fn each_proxy_has_files_of_its_own_and_commands_may_read_them_only() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("certificates");
-        TrustFiles::write(&directory, "old").unwrap();
+        let old = TrustFiles::write(&directory, "old").unwrap();
         let files = TrustFiles::write(&directory, TWO).unwrap();
         let mounts = files.mounts();
+        assert_eq!(fs::read_to_string(&old.mounts()[0].source).unwrap(), "old");
+        drop(old);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
         assert_eq!(fs::read_to_string(&mounts[0].source).unwrap(), TWO);
         let store = fs::read(&mounts[1].source).unwrap();
         assert_eq!((&store[..4], &store[8..12]), (&[0xfe, 0xed, 0xfe, 0xed][..], &[0, 0, 0, 2][..]));

@@ -11,7 +11,7 @@ use std::{
 
 use belay_bench::stats;
 use belay_network::{DraftProfile, DraftRule, Profiles};
-use belay_proxy::{Budget, CommandSockets, Proxy, ServiceUser};
+use belay_proxy::{Budget, CommandSockets, Proxy, ProxySettings, ServiceUser};
 use belay_service_kit::{Clock as _, SystemClock};
 use serde::Serialize;
 
@@ -54,7 +54,7 @@ pub(crate) fn measure(binaries: &Path) -> Result<Network> {
     let draft = DraftProfile { name: "bench".to_owned(), rules: vec![rule], ..DraftProfile::default() };
     let profiles = Profiles::new(&[draft]).map_err(|problems| format!("{problems:?}"))?;
     let profile = profiles.find("bench").ok_or("there is no profile")?;
-    let proxy = Proxy::start(&binaries.join("belay"), ServiceUser::default(), &[])?;
+    let proxy = Proxy::start(&binaries.join("belay"), ServiceUser::default(), &ProxySettings::default())?;
     let socket = TcpListener::bind("127.0.0.1:0")?;
     let at = Some(socket.local_addr()?);
     let sockets = CommandSockets {

@@ -154,6 +154,10 @@ pub(crate) fn of_tool(tool: &str, arguments: &str) -> String {
         "delete_file" => text("path").map(|path| format!("delete {path}")),
         "file_info" => text("path").map(|path| format!("look at {path}")),
         "read_file" => text("path").map(|path| format!("read {path}")),
+        "http_request" => {
+            text("url").map(|url| format!("{} {url}", text("method").unwrap_or_else(|| "GET".to_owned())))
+        }
+        "fetch_url" => text("url").map(|url| format!("fetch {url}")),
         "list_directory" => Some(format!("list {}", text("path").unwrap_or_else(|| ".".to_owned()))),
         _ => None,
     };
@@ -232,6 +236,9 @@ mod tests {
             ("search_code", r###"{"pattern":"^## ","path":"README.md"}"###, r###"search "^## " in README.md"###),
             ("write_file", r#"{"path":"a\u001b[2Jb","content":"x"}"#, "write a<U+001B>[2Jb"),
             ("list_directory", "{}", "list ."),
+            ("http_request", r#"{"url":"https://a.example/b"}"#, "GET https://a.example/b"),
+            ("http_request", r#"{"url":"https://a.example/b","method":"POST","json":1}"#, "POST https://a.example/b"),
+            ("fetch_url", r#"{"url":"https://a.example/b"}"#, "fetch https://a.example/b"),
             ("noop", "{}", "noop"),
             ("other", "no json", "other no json"),
         ];

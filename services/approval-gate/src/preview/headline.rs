@@ -20,7 +20,7 @@ const MAX_ARGUMENTS: usize = 40;
 const MAX_OPERATION_CHARS: usize = 200;
 
 /// The arguments that name what a tool works on, in the order in which they are shown.
-const MAIN_ARGUMENTS: [&str; 6] = ["path", "from", "source", "to", "destination", "query"];
+const MAIN_ARGUMENTS: [&str; 8] = ["method", "url", "path", "from", "source", "to", "destination", "query"];
 
 /// The first line is a summary. For a call that has not run, the other lines show all its arguments, because there is no effect yet.
 pub(super) fn headline(subject: &Subject) -> String {
@@ -144,6 +144,8 @@ mod tests {
         assert_eq!(headline(&delete), "delete_file notes.txt");
         delete.arguments = r#"{"path":"a\u001b[2K\nb"}"#.into();
         assert_eq!(headline(&delete), "delete_file \"a<U+001B>[2K<U+000A>b\"");
+        let post = call("http_request", r#"{"method":"POST","url":"https://a.example/b?c","json":{"d":1}}"#, &[]);
+        assert_eq!(headline(&post), "http_request POST \"https://a.example/b?c\"\n  json: {\"d\":1}");
         let moved = call("move_file", r#"{"from":"a","to":"b"}"#, &[]);
         assert_eq!(headline(&moved), "move_file a b");
     }

@@ -187,7 +187,10 @@ fn path_change(place: usize, change: &Change) -> v1::PathChange {
 /// The resources that the call can access, derived from its sandbox layers.
 fn reach(subject: &Subject) -> Vec<String> {
     if subject.enforced.is_empty() {
-        return vec!["runs inside the tool runner, confined to the workspace".into()];
+        return match &subject.network {
+            Some(network) => vec![profile(network)],
+            None => vec!["runs inside the tool runner, confined to the workspace".into()],
+        };
     }
     let stands = |layer: &str| subject.enforced.iter().any(|name| name == layer);
     let mut reach = Vec::new();

@@ -61,17 +61,6 @@ impl Buffer {
         }
     }
 
-    /// Forgets what was read.
-    pub(crate) fn clear(&mut self) {
-        self.bytes[..self.filled].fill(0);
-        self.filled = 0;
-    }
-
-    /// The bytes that were read.
-    pub(crate) fn read(&self) -> &[u8] {
-        &self.bytes[..self.filled]
-    }
-
     /// The bytes that were read, in the same memory.
     pub(crate) fn into_bytes(mut self) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut *self.bytes);

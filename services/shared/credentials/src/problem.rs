@@ -90,7 +90,7 @@ pub enum FileProblem {
     },
 }
 
-/// Why a program did not print a value. What it wrote to standard output is nowhere in it.
+/// Why a program did not print a value. Nothing that it wrote is in it.
 #[derive(Debug, Error)]
 pub enum CommandProblem {
     /// Its path is not absolute.
@@ -104,36 +104,25 @@ pub enum CommandProblem {
     Lost(io::Error),
     /// It did not end in time, and was killed.
     #[error(
-        "did not end within {} seconds and was killed: it has to print the value without asking anybody{}",
-        LIMIT_SECONDS,
-        quoted(.stderr)
+        "did not end within {LIMIT_SECONDS} seconds and was killed: it has to print the value without asking anybody"
     )]
-    TooSlow {
-        /// The first line that it wrote to standard error.
-        stderr: Option<String>,
-    },
+    TooSlow,
     /// It printed more than a value, and was killed.
     #[error("prints more than {MAX_READ} bytes: it has to print the value alone")]
     TooLong,
     /// It failed.
-    #[error("{ending}{}: run it as the user of this service to see why", quoted(.stderr))]
+    #[error("{ending}: run it as the user of this service to see why")]
     Failed {
         /// How it ended, such as `ended with exit code 1`.
         ending: String,
-        /// The first line that it wrote to standard error.
-        stderr: Option<String>,
     },
 }
 
+/// The most characters of a name in a message.
+const MAX_SHOWN: usize = 200;
+
 /// The time that a program has, in seconds.
 pub(crate) const LIMIT_SECONDS: u32 = 10;
-/// The most characters of another program's text in a message.
-pub(crate) const MAX_SHOWN: usize = 200;
-
-fn quoted(stderr: &Option<String>) -> String {
-    stderr.as_ref().map(|line| format!(" (it wrote: {line})")).unwrap_or_default()
-}
-
 /// What to do about a value, where its problem does not say it.
 fn advice(problem: SecretProblem) -> &'static str {
     match problem {

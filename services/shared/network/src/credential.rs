@@ -19,7 +19,7 @@ const MAX_PLACEHOLDER: usize = 32;
 /// The header that carries a credential, unless its operator names another.
 const AUTHORIZATION: &str = "Authorization";
 /// Headers that describe the connection or the body, so that a value in them would change how the request is read.
-const NOT_FOR_VALUES: [&str; 14] = [
+const NOT_FOR_VALUES: [&str; 21] = [
     "host",
     "connection",
     "content-length",
@@ -34,6 +34,13 @@ const NOT_FOR_VALUES: [&str; 14] = [
     "keep-alive",
     "proxy-connection",
     "proxy-authorization",
+    "range",
+    "if-range",
+    "date",
+    "sec-websocket-key",
+    "sec-websocket-extensions",
+    "sec-websocket-protocol",
+    "sec-websocket-version",
 ];
 
 /// The source of a credential's value. It is read when a call begins, so that a value that was changed holds from the next call on.

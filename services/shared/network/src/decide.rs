@@ -5,8 +5,9 @@ use std::fmt;
 use crate::{
     host::Host,
     path::{is_path, reads_in_one_way},
-    profile::{Profile, Rule},
+    profile::Profile,
     protocol::{METHODS, Protocol},
+    rule::Rule,
 };
 
 /// The longest path that a refusal repeats, in bytes.
@@ -30,7 +31,7 @@ pub enum Traffic<'a> {
     Nothing,
     /// TLS whose server name is the host's.
     Tls,
-    /// A request inside of TLS, which is read because requests to the host carry a credential.
+    /// A request inside of TLS, which is read: because requests to the host carry a credential, or because the proxy makes it for a tool.
     TlsRequest {
         /// Its method, as sent.
         method: &'a str,
@@ -185,11 +186,10 @@ impl Profile {
     /// Judges a connection or a request. The first rule that allows it is named.
     pub fn decide(&self, asked: AccessRequest<'_>) -> AccessDecision<'_> {
         let mut refused: Option<(RefusalKind, &Rule)> = None;
-        let of_host = || self.rules.iter().filter(|rule| rule.host.matches(asked.host));
-        // A request carries a credential if any rule says so.
-        let (with, without) =
-            (of_host().filter(|rule| rule.credential.is_some()), of_host().filter(|rule| rule.credential.is_none()));
-        for rule in with.chain(without) {
+        // A request carries a credential if any rule says so, and nobody is asked about what another rule allows.
+        let mut rules: Vec<&Rule> = self.rules.iter().filter(|rule| rule.host.matches(asked.host)).collect();
+        rules.sort_by_key(|rule| (rule.credential.is_none(), rule.ask));
+        for rule in rules {
             match misfit(rule, asked) {
                 None => return AccessDecision::Allowed(rule),
                 Some(kind) if refused.is_none_or(|(known, _)| depth(kind) > depth(known)) => {

@@ -34,6 +34,8 @@ pub struct DraftRule {
     pub paths: Vec<String>,
     /// Whether the host may lead to addresses that are closed otherwise, such as those of a private network.
     pub private_addresses: bool,
+    /// Whether a person is asked about each host and port before it is reached.
+    pub ask: bool,
     /// The name of the credential that requests to the host carry.
     pub credential: Option<String>,
     /// The variable with the URL in clear text at which commands reach the host, and nowhere else.

@@ -10,12 +10,15 @@ mod built_in;
 mod credential;
 mod decide;
 mod draft;
+mod for_tools;
 mod host;
 mod name;
 mod path;
 mod profile;
 mod protocol;
+mod rule;
 mod secret;
+mod upstream_proxy;
 
 pub use address::closed_range;
 pub use credential::{Binding, Credential, CredentialSource, DraftCredential, Placement};
@@ -23,6 +26,8 @@ pub use decide::{AccessDecision, AccessRequest, NearestExtra, Refusal, RefusalKi
 pub use draft::{DraftProfile, DraftRule, Problem};
 pub use host::{Host, HostPattern, HostProblem};
 pub use name::{MAX_PROFILE_NAME, is_profile_name};
-pub use profile::{BaseUrl, LOOPBACK, NONE, OWN_PORTS, Origin, Ports, Profile, Profiles, Rule};
+pub use profile::{LOOPBACK, NONE, OWN_PORTS, Profile, Profiles};
 pub use protocol::Protocol;
+pub use rule::{BaseUrl, Origin, Ports, Rule};
 pub use secret::{MAX_SECRET, MIN_SECRET, Secret, SecretProblem};
+pub use upstream_proxy::{ProxyHost, UpstreamProxy};

@@ -1,10 +1,7 @@
 //! Profiles: drafts, checked and with what they include.
 
 use core::net::{IpAddr, SocketAddr};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,10 +9,11 @@ use crate::{
     built_in::{BUILT_IN, BuiltIn},
     credential::{Credential, is_variable, only_reads},
     draft::{DraftProfile, DraftRule, Problem},
-    host::HostPattern,
+    host::{Host, HostPattern},
     name::{MAX_LIST, is_profile_name},
     path::{self, is_path},
     protocol::{METHODS, Protocol},
+    rule::{BaseUrl, MAX_SOCKETS, Origin, Ports, Rule},
 };
 
 /// The profile of a command that asks for none: its own loopback, and nothing else.
@@ -26,160 +24,8 @@ pub const NONE: &str = "none";
 
 /// The most rules of a profile with what it includes.
 const MAX_RULES: usize = 1_000;
-/// The most ports and services of this machine in one profile, each of which is a socket of every command.
-const MAX_SOCKETS: usize = 64;
 /// The ports of the name server and of the proxy in the network of every command, which no rule can have.
 pub const OWN_PORTS: [u16; 2] = [53, 21_080];
-
-/// Ports from the first to the last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Ports {
-    /// The first.
-    pub first: u16,
-    /// The last.
-    pub last: u16,
-}
-
-impl Ports {
-    /// One port.
-    pub const fn one(port: u16) -> Self {
-        Self { first: port, last: port }
-    }
-
-    /// Whether this port is among them.
-    pub fn contains(self, port: u16) -> bool {
-        (self.first..=self.last).contains(&port)
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
-        let port = |digits: &str| match digits.parse::<u16>() {
-            Ok(port) if port > 0 && digits.bytes().all(|byte| byte.is_ascii_digit()) => Ok(port),
-            Ok(_) | Err(_) => Err("must be a port from 1 to 65535, or a range such as 8000-8100".to_owned()),
-        };
-        let Some((first, last)) = text.split_once('-') else { return port(text).map(Self::one) };
-        let (first, last) = (port(first.trim())?, port(last.trim())?);
-        if first > last {
-            return Err(format!("is a range upside down: write {last}-{first}"));
-        }
-        // Every profile that has it would be refused, after it has been written out in each.
-        let count = usize::from(last - first) + 1;
-        if count > MAX_SOCKETS {
-            return Err(format!(
-                "has {count} ports, but a profile may have {MAX_SOCKETS}, because every command under it listens on each: name those that are needed"
-            ));
-        }
-        Ok(Self { first, last })
-    }
-}
-
-impl fmt::Display for Ports {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.first == self.last { write!(f, "{}", self.first) } else { write!(f, "{}-{}", self.first, self.last) }
-    }
-}
-
-/// Where a rule comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Origin {
-    /// The profile that has it.
-    pub profile: String,
-    /// Where it was written; empty for a built-in one.
-    pub place: String,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.place.is_empty() {
-            write!(f, "{}, built in", self.profile)
-        } else {
-            write!(f, "{}, {}", self.profile, self.place)
-        }
-    }
-}
-
-/// A rule: hosts that may be reached.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Rule {
-    /// The hosts.
-    pub host: HostPattern,
-    /// The ports, in order.
-    pub ports: Vec<Ports>,
-    /// The protocol that may be spoken.
-    pub protocol: Protocol,
-    /// The methods, where requests are read; empty: all.
-    pub methods: Vec<String>,
-    /// The prefixes of paths, where requests are read; empty: all.
-    pub paths: Vec<String>,
-    /// Whether the hosts may lead to addresses that are closed otherwise ([`crate::closed_range`]).
-    pub private_addresses: bool,
-    /// The credential that requests to the hosts carry. Then requests inside of TLS are read.
-    pub credential: Option<Box<Credential>>,
-    /// The URL in clear text at which commands reach the host, and only there. It has one host and one port then.
-    pub base_url: Option<BaseUrl>,
-    /// Where it comes from.
-    pub origin: Origin,
-}
-
-/// A URL in clear text in the network of a command, behind which is one host.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct BaseUrl {
-    /// The variable that has it.
-    pub variable: String,
-    /// Its path, such as `/v1`; empty without one.
-    pub path: String,
-}
-
-impl Rule {
-    /// Whether it limits requests that cannot be read.
-    pub fn is_unenforced_inside_tls(&self) -> bool {
-        let is_read = self.protocol == Protocol::Http || self.credential.is_some();
-        let is_limited = !self.methods.is_empty() || !self.paths.is_empty();
-        is_limited && !is_read
-    }
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}:", self.protocol.word(), self.host)?;
-        for (place, ports) in self.ports.iter().enumerate() {
-            write!(f, "{}{ports}", if place == 0 { "" } else { "," })?;
-        }
-        if !self.methods.is_empty() {
-            write!(f, " {}", self.methods.join(","))?;
-        }
-        // No path has a space, so that two rules that open different things never read alike: approvals are bound to these texts.
-        for path in &self.paths {
-            write!(f, " {path}")?;
-        }
-        if self.is_unenforced_inside_tls() {
-            f.write_str(" (not enforced inside TLS)")?;
-        }
-        if self.private_addresses {
-            f.write_str(" (private addresses too)")?;
-        }
-        if let Some(BaseUrl { variable, path }) = &self.base_url {
-            write!(f, " (only at ${variable}")?;
-            if !path.is_empty() {
-                write!(f, " with the path {path}")?;
-            }
-            f.write_str(")")?;
-        }
-        if let Some(Credential { name, placement, methods, paths, .. }) = self.credential.as_deref() {
-            write!(f, " (with the credential {name} {placement}")?;
-            if !(methods.is_empty() && paths.is_empty()) {
-                f.write_str(", which is for")?;
-            }
-            if !methods.is_empty() {
-                write!(f, " {}", methods.join(","))?;
-            }
-            for path in paths {
-                write!(f, " {path}")?;
-            }
-            f.write_str(")")?;
-        }
-        Ok(())
-    }
-}
 
 /// A profile with everything that it includes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -206,6 +52,16 @@ impl Profile {
         direct.flat_map(|rule| &rule.ports).flat_map(|ports| ports.first..=ports.last).collect()
     }
 
+    /// A rule with a URL, and another by which its host is reached directly.
+    fn url_beside_rule(&self) -> Option<(&Rule, &Rule)> {
+        let direct = || self.rules.iter().filter(|rule| rule.base_url.is_none());
+        let is_same = |url: &Rule, rule: &Rule| {
+            rule.host.contains(&url.host)
+                && url.ports.iter().any(|port| rule.ports.iter().any(|ports| ports.contains(port.first)))
+        };
+        self.base_urls().find_map(|(url, _)| Some((url, direct().find(|rule| is_same(url, rule))?)))
+    }
+
     /// The number of sockets that a command under it has for hosts and services.
     fn sockets(&self) -> usize {
         self.ports().len() + self.host_services.len() + self.base_urls().count()
@@ -225,10 +81,20 @@ impl Profile {
         self.rules.iter().filter_map(|rule| Some((rule, rule.base_url.as_ref()?)))
     }
 
+    /// Whether a person may be asked about a host while a command runs.
+    pub fn asks(&self) -> bool {
+        self.rules.iter().any(|rule| rule.ask)
+    }
+
     /// The credentials of its rules, each once, by name.
     pub fn credentials(&self) -> BTreeMap<&str, &Credential> {
         let named = self.rules.iter().filter_map(|rule| rule.credential.as_deref());
         named.map(|credential| (credential.name.as_str(), credential)).collect()
+    }
+
+    /// Whether requests to this host carry a credential under some rule.
+    pub fn has_credential_for(&self, host: &Host) -> bool {
+        self.rules.iter().any(|rule| rule.credential.is_some() && rule.host.matches(host))
     }
 
     /// Whether requests inside of TLS to some host are read, because they carry a credential.
@@ -320,6 +186,14 @@ impl Profiles {
                 );
                 problems.push(Problem { field: (*name).to_owned(), message });
             }
+            if let Some((url, direct)) = profile.url_beside_rule() {
+                let message = format!(
+                    "reaches {} at ${} and only there by one rule, and directly by another (`{direct}`): remove one of them",
+                    url.host,
+                    url.base_url.as_ref().map_or("", |url| url.variable.as_str())
+                );
+                problems.push(Problem { field: (*name).to_owned(), message });
+            }
             let mut variables = BTreeMap::new();
             for (variable, owner) in profile.variables() {
                 if let Some(other) = variables.insert(variable, owner.clone()).filter(|other| *other != owner) {
@@ -383,8 +257,10 @@ impl<'a> CheckedDraft<'a> {
             methods: Vec::new(),
             paths: Vec::new(),
             private_addresses: false,
+            ask: false,
             credential: None,
             base_url: None,
+            is_read: false,
             origin: Origin { profile: built_in.name.to_owned(), place: String::new() },
         };
         Self {
@@ -533,8 +409,10 @@ fn rule(
         methods: written.methods.clone(),
         paths: written.paths.clone(),
         private_addresses: written.private_addresses,
+        ask: written.ask,
         credential,
         base_url,
+        is_read: false,
         origin,
     })
 }

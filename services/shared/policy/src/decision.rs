@@ -18,6 +18,8 @@ pub enum ToolKind {
     FileDelete,
     /// It runs commands: `terminal_commands`.
     Terminal,
+    /// It reaches hosts, and does nothing else: `network`.
+    Network,
 }
 
 /// A verdict, the strictest last.

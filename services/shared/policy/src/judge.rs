@@ -284,6 +284,9 @@ fn unmatched_intent(document: &Document, intent: &Intent<'_>) -> SourcedVerdict<
             Source::BuiltIn(built_in::TERMINAL, "commands run, and the policy judges what they change"),
         ),
         ToolKind::Terminal => of(document.terminal_commands, built_in::TERMINAL, COMMANDS),
+        ToolKind::Network => {
+            (Verdict::Auto, Source::BuiltIn(built_in::NETWORK, "the network that it asks for is judged"))
+        }
         ToolKind::Other if intent.tool == COMMIT_CHANGES => (
             Verdict::Auto,
             Source::BuiltIn(built_in::COMMIT_CHANGES, "it changes nothing beyond what the calls of its step did"),
@@ -304,9 +307,9 @@ const COMMANDS: [&str; 3] = [
     "the policy denies commands",
 ];
 const NETWORKS: [&str; 3] = [
-    "the policy allows commands a network",
-    "the policy requires approval for commands with a network",
-    "the policy denies commands a network",
+    "the policy allows calls a network",
+    "the policy requires approval for calls with a network",
+    "the policy denies calls a network",
 ];
 const NO_MATCH: &str = "no rule or setting covers this tool";
 const INTENT: &str = "the policy allowed the call to do this";

@@ -406,6 +406,26 @@ table! {
     "A command asked for a network profile, and the proxy that enforces it could not be started, or failed its self-test. The command did not run, or was killed before it had a network."
     "Read the message. If the machine lacks something that the proxy needs, `belay doctor` says what; until then, remove `network` from the step, or put what it downloads into the workspace."
 
+    NETWORK_REFUSED Tools 32 false [SandboxViolation] []
+    "A request of a tool was refused by the network profile of its step, or its host leads to an address that is closed. Nothing was sent."
+    "The message says why, and has the rule by which the operator allows it. `belay network check PROFILE URL` says the same before the call."
+
+    HOST_UNREACHABLE Tools 30 true [Transient] []
+    "The host of a request could not be resolved or reached, its certificate is not trusted, or it did not answer. A request that must not be made twice ends as OUTCOME_UNKNOWN instead, if the host may have got it."
+    "Read the message. Authorities of your own are set with `network.authorities` (docs/user-guide/settings.md); for a host that is away for a while, give the step a `retry`."
+
+    HTTP_STATUS Tools 30 true [Transient RateLimit InvalidArguments] []
+    "A host answered a request with a status of 400 or more. The message has the status and the beginning of the body. Only 408, 425, 429 and those from 500 on are worth another attempt."
+    "Correct the request as the message says. Where such a status is a result, set `check: false` (`http_request`)."
+
+    REDIRECT_NOT_FOLLOWED Tools 30 false [InvalidArguments] []
+    "A host redirected `fetch_url` to a URL that it does not follow: from https to http, one that is not a URL of a host, or one too many."
+    "Ask for the URL to which it leads, if it is the right one. `http_request` returns redirects without following them."
+
+    CONTENT_NOT_TEXT Tools 30 false [InvalidArguments] []
+    "What `fetch_url` was answered with is not text. The message has its content type."
+    "Use `http_request`, which returns other content in base64, or download it with a command."
+
     CREDENTIAL_UNAVAILABLE Tools 30 true [Transient] []
     "The network profile of a command has a credential whose value cannot be read now. The command did not run."
     "The message names the credential, its source and what is wrong. `belay doctor` reads all of them; a value that was changed is read again by the next call."

@@ -41,7 +41,7 @@ pub use seal::{
 };
 pub use stream::Stream;
 pub use text::RedactedText;
-pub use value_finder::ValueFinder;
+pub use value_finder::{FoundValue, ValueFinder};
 
 /// The replacement for a secret.
 pub const REDACTED: &str = "[REDACTED]";

@@ -121,8 +121,7 @@ impl Literals {
     }
 }
 
-/// Adds the spellings of a value, or only those as it is and as JSON writes it.
-pub(crate) fn spell(value: &[u8], all: bool, spellings: &mut BTreeSet<Vec<u8>>) {
+fn spell(value: &[u8], all: bool, spellings: &mut BTreeSet<Vec<u8>>) {
     spellings.insert(value.to_vec());
     // A file's last line end is seldom written along.
     let value = value.trim_ascii_end();

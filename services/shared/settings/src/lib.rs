@@ -47,7 +47,7 @@ pub use commands::{Commands, Limits, Place, Reserve, Scratch, ViewBudget, Visibl
 pub use credentials::OperatorCredential;
 pub use file::File;
 pub use load::{ConfigError, LoadedSettings, load};
-pub use network::Network;
+pub use network::{Network, NetworkLimits};
 pub use origin::{Origin, ValueWithOrigin};
 pub use paths::{COMMAND_HOME, SYSTEM_FOLDERS, SYSTEM_PATH, is_system};
 pub use resolve::{ResolvedCommands, UsedCache};

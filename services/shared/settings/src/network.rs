@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use belay_network::Profiles;
+use belay_network::{Profiles, UpstreamProxy};
 
 use crate::{Origin, ValueWithOrigin};
 
@@ -16,8 +16,37 @@ pub struct Network {
     pub profiles: Profiles,
     /// Files with certificate authorities of the operator's own, in PEM, which hosts may have besides those that this machine trusts.
     pub authorities: Vec<ValueWithOrigin<PathBuf>>,
+    /// The proxy behind which hosts are reached; `None`: directly.
+    pub proxy: Option<ValueWithOrigin<UpstreamProxy>>,
+    /// The bounds of one command.
+    pub limits: NetworkLimits,
     /// The line of each of the operator's profiles, and of its `fetch_only` where it has one.
     pub(crate) lines: BTreeMap<String, ProfileLines>,
+}
+
+/// The bounds of one command's network. What goes beyond them is refused or closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkLimits {
+    /// The most bytes in both directions together.
+    pub bytes: ValueWithOrigin<u64>,
+    /// The most connections.
+    pub connections: ValueWithOrigin<u64>,
+    /// The most connections at one time.
+    pub open_connections: ValueWithOrigin<u64>,
+    /// The longest time in which nothing passes through a connection, in seconds.
+    pub idle: ValueWithOrigin<u64>,
+}
+
+impl Default for NetworkLimits {
+    /// More than the installation of a large project needs.
+    fn default() -> Self {
+        Self {
+            bytes: ValueWithOrigin::default_of(16 << 30),
+            connections: ValueWithOrigin::default_of(100_000),
+            open_connections: ValueWithOrigin::default_of(256),
+            idle: ValueWithOrigin::default_of(300),
+        }
+    }
 }
 
 impl Network {

@@ -2,27 +2,31 @@
 
 use std::path::Path;
 
-use belay_network::{DraftProfile, DraftRule, Profiles};
+use belay_network::{DraftProfile, DraftRule, HostPattern, Profiles, UpstreamProxy};
 use belay_yaml::{Node, Reader, Value, nearest, shown};
 
 use crate::{
     CommandTool, ValueWithOrigin,
-    network::{Network, ProfileLines, place},
+    network::{Network, NetworkLimits, ProfileLines, place},
     paths::absolute,
     read_credentials::ReadCredentials,
     read_env::own_variable_problem,
-    read_values::{filled_text, is_empty_list, request_limits},
+    read_values::{bytes, filled_text, is_empty_list, number, request_limits, set},
 };
 
-const NETWORK: &str = "profiles authorities";
+const NETWORK: &str = "profiles authorities proxy limits";
+const PROXY: &str = "url direct";
+const LIMITS: &str = "bytes connections open_connections idle";
 const PROFILE: &str = "include rules host_services fetch_only any_host";
-const RULE: &str = "host ports protocol methods paths private_addresses credential base_url base_path";
+const RULE: &str = "host ports protocol methods paths private_addresses ask credential base_url base_path";
 const PROTOCOLS: &[(&str, &str)] = &[("https", "https"), ("http", "http"), ("tcp", "tcp")];
 
 /// The most profiles.
 const MAX_PROFILES: usize = 100;
 /// The most profiles that one includes by name.
 const MAX_INCLUDES: usize = 100;
+/// The longest time in which nothing passes through a connection, in seconds: a day.
+const MAX_IDLE: u64 = 86_400;
 /// The most files of certificate authorities.
 const MAX_AUTHORITIES: usize = 20;
 
@@ -38,13 +42,21 @@ pub(crate) fn network(
 ) -> Option<Network> {
     let before = reader.violations().len();
     let mut drafts = Vec::new();
-    let mut authorities = Vec::new();
+    let (mut authorities, mut proxy, mut limits) = (Vec::new(), None, NetworkLimits::default());
     let mut lines = std::collections::BTreeMap::new();
     reader.map(node, field, |reader, key, field, node| {
         match key {
             "profiles" => {}
             "authorities" => {
                 authorities = self::authorities(reader, node, field, home);
+                return Ok(());
+            }
+            "proxy" => {
+                proxy = self::proxy(reader, node, field);
+                return Ok(());
+            }
+            "limits" => {
+                self::limits(reader, node, field, &mut limits);
                 return Ok(());
             }
             _ => return Err(NETWORK),
@@ -74,7 +86,7 @@ pub(crate) fn network(
         }
     }
     match Profiles::with_credentials(&drafts, &credentials.of_rules()) {
-        Ok(profiles) => Some(Network { profiles, authorities, lines }),
+        Ok(profiles) => Some(Network { profiles, authorities, proxy, limits, lines }),
         Err(problems) => {
             for problem in problems {
                 let field = format!("{field}.{}", shown(&problem.field));
@@ -83,6 +95,59 @@ pub(crate) fn network(
             None
         }
     }
+}
+
+/// Reads the proxy behind which hosts are reached.
+fn proxy(reader: &mut Reader, node: &Node, field: &str) -> Option<ValueWithOrigin<UpstreamProxy>> {
+    let (mut url, mut direct) = (None, Vec::new());
+    reader.map(node, field, |reader, key, field, node| {
+        match key {
+            "url" => url = filled_text(reader, node, field).map(|url| (url, field.to_owned(), node.line)),
+            "direct" => {
+                direct = reader.list(node, field, |reader, node, field| {
+                    let text = text_or_number(reader, node, field)?;
+                    let pattern = HostPattern::parse(&text);
+                    pattern.map_err(|problem| reader.refuse(field, node.line, problem.message())).ok()
+                });
+            }
+            _ => return Err(PROXY),
+        }
+        Ok(())
+    });
+    if matches!(node.value, Value::Map(_)) && !reader.has_read(&format!("{field}.url")) {
+        reader.refuse(field, node.line, "has no `url`: add it, such as {url: http://proxy.example.com:3128}");
+    }
+    let (url, field, line) = url?;
+    match UpstreamProxy::parse(&url, direct) {
+        Ok(proxy) => Some(ValueWithOrigin::on_line(proxy, line)),
+        Err(problem) => {
+            reader.refuse(&field, line, problem);
+            None
+        }
+    }
+}
+
+fn limits(reader: &mut Reader, node: &Node, field: &str, limits: &mut NetworkLimits) {
+    reader.map(node, field, |reader, key, field, node| {
+        match key {
+            "bytes" => set(&mut limits.bytes, bytes(reader, node, field, 1 << 20), node),
+            "connections" => set(&mut limits.connections, number(reader, node, field, 1, 1_000_000_000), node),
+            "open_connections" => set(&mut limits.open_connections, number(reader, node, field, 1, 100_000), node),
+            "idle" => {
+                let idle = match &node.value {
+                    Value::Text(text) => belay_yaml::seconds(text).filter(|seconds| (1..=MAX_IDLE).contains(seconds)),
+                    _ => None,
+                };
+                if idle.is_none() {
+                    let message = "must be a whole number with a unit, from 1s to 24h: 90s or 5m";
+                    reader.refuse(field, node.line, message);
+                }
+                set(&mut limits.idle, idle, node);
+            }
+            _ => return Err(LIMITS),
+        }
+        Ok(())
+    });
 }
 
 /// Reads the files of the certificate authorities.
@@ -172,6 +237,7 @@ fn rule(reader: &mut Reader, node: &Node, field: &str, file: Option<&Path>) -> O
             "methods" => rule.methods = request_limits(reader, node, field, key),
             "paths" => rule.paths = request_limits(reader, node, field, key),
             "private_addresses" => reader.switch(node, field, &mut rule.private_addresses),
+            "ask" => reader.switch(node, field, &mut rule.ask),
             "credential" => rule.credential = filled_text(reader, node, field),
             "base_url" => {
                 rule.base_url = filled_text(reader, node, field);

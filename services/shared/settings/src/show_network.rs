@@ -1,10 +1,10 @@
 //! Lists the network profiles, each with all its rules.
 
-use belay_network::Profile;
+use belay_network::{Profile, UpstreamProxy};
 
-use crate::{Network, Origin, Row, network::origin};
+use crate::{Network, NetworkLimits, Origin, Row, ValueWithOrigin, network::origin, size};
 
-/// The certificate authorities, and each profile with its effective rules and services, those of what it includes too.
+/// The certificate authorities, the limits, and each profile with its effective rules and services, those of what it includes too.
 pub(crate) fn rows(network: &Network) -> impl Iterator<Item = Row> {
     let authorities = network.authorities.iter().enumerate().map(|(n, authority)| Row {
         key: format!("network.authorities[{n}]"),
@@ -17,7 +17,32 @@ pub(crate) fn rows(network: &Network) -> impl Iterator<Item = Row> {
         origin: Origin::Default,
     });
     let of_profiles = network.profiles.iter().flat_map(|profile| of_profile(network, profile));
-    authorities.chain(none).chain(of_profiles)
+    let proxy = Row {
+        key: "network.proxy".to_owned(),
+        value: network.proxy.as_ref().map_or_else(|| "none".to_owned(), |proxy| shown_proxy(&proxy.value)),
+        origin: network.proxy.as_ref().map_or(Origin::Default, |proxy| proxy.origin.clone()),
+    };
+    authorities.chain(none).chain([proxy]).chain(limits(&network.limits)).chain(of_profiles)
+}
+
+fn shown_proxy(proxy: &UpstreamProxy) -> String {
+    let direct: Vec<String> = proxy.direct.iter().map(ToString::to_string).collect();
+    if direct.is_empty() { proxy.to_string() } else { format!("{proxy}, and directly {}", direct.join(", ")) }
+}
+
+fn limits(limits: &NetworkLimits) -> [Row; 4] {
+    let row = |key: &str, limit: &ValueWithOrigin<u64>, value: String| Row {
+        key: format!("network.limits.{key}"),
+        value,
+        origin: limit.origin.clone(),
+    };
+    let NetworkLimits { bytes, connections, open_connections, idle } = limits;
+    [
+        row("bytes", bytes, size::shown(bytes.value)),
+        row("connections", connections, connections.value.to_string()),
+        row("open_connections", open_connections, open_connections.value.to_string()),
+        row("idle", idle, format!("{}s", idle.value)),
+    ]
 }
 
 fn of_profile(network: &Network, profile: &Profile) -> Vec<Row> {

@@ -3,18 +3,23 @@
 use std::{
     io,
     net::{SocketAddr, TcpListener, UdpSocket},
+    os::unix::net::UnixStream,
     sync::Arc,
 };
 
 use belay_network::Profile;
 use tokio::{
     net::TcpStream,
-    sync::{mpsc, oneshot},
+    sync::{
+        mpsc::{self, UnboundedSender},
+        oneshot,
+    },
     task::{JoinHandle, JoinSet},
     time::{Duration, sleep},
 };
 
 use crate::{
+    asking::{HostAnswer, HostQuestion},
     budget::Budget,
     call_network::CallNetwork,
     injection::CallCredential,
@@ -86,12 +91,52 @@ impl Access {
         Ok(Self { network, stop: Some(stop), served })
     }
 
+    /// Begins to serve one request of a tool, which has the other end of this connection, in a task of the current runtime.
+    ///
+    /// # Errors
+    /// When the connection cannot be registered with the runtime.
+    pub fn of_tool(
+        profile: Profile,
+        client: UnixStream,
+        credentials: Vec<CallCredential>,
+        budget: Budget,
+        outside: Outside,
+    ) -> io::Result<Self> {
+        let network = CallNetwork::new(profile, credentials, budget, outside);
+        client.set_nonblocking(true)?;
+        let client = tokio::net::UnixStream::from_std(client)?;
+        let (stop, mut stopped) = oneshot::channel::<()>();
+        let serving = Arc::clone(&network);
+        let served = tokio::spawn(async move {
+            let place = match serving.take_place() {
+                Ok(place) => place,
+                Err(exhausted) => return routes::refuse_tool(&serving, client, exhausted).await,
+            };
+            tokio::select! {
+                _ = &mut stopped => {}
+                () = routes::serve_tool(serving, client) => {}
+            }
+            drop(place);
+        });
+        Ok(Self { network, stop: Some(stop), served })
+    }
+
     /// Closes everything at once, and returns the account.
     pub async fn close(mut self) -> Report {
         drop(self.stop.take());
         // A panic of the task has closed everything as well.
         let _ = (&mut self.served).await;
         self.network.log.report()
+    }
+
+    /// Has the questions about hosts sent there. Without it, such hosts are refused.
+    pub fn ask_over(&self, asked: UnboundedSender<HostQuestion>) {
+        self.network.questions.ask_over(asked);
+    }
+
+    /// Answers a question about a host.
+    pub fn answer(&self, number: u64, answer: HostAnswer) {
+        self.network.questions.answer(number, answer);
     }
 
     /// Returns the account so far.

@@ -12,6 +12,7 @@ use std::{
 use belay_network::{Host, Profile};
 
 use crate::{
+    asking::HostQuestions,
     budget::Budget,
     injection::{CallCredential, CallCredentials},
     log::Log,
@@ -29,6 +30,7 @@ pub(crate) struct CallNetwork {
     pub(crate) budget: Budget,
     pub(crate) outside: Outside,
     pub(crate) credentials: CallCredentials,
+    pub(crate) questions: HostQuestions,
     pub(crate) log: Arc<Log>,
     names: Mutex<Names>,
     bytes: AtomicU64,
@@ -81,6 +83,7 @@ impl CallNetwork {
             budget,
             outside,
             credentials: CallCredentials::new(credentials),
+            questions: HostQuestions::default(),
             log,
             names: Mutex::default(),
             bytes: AtomicU64::new(0),
@@ -147,13 +150,13 @@ impl CallNetwork {
         let Budget { bytes, connections, open_connections, .. } = &self.budget;
         match exhausted {
             ReachedLimit::Open => {
-                format!("the command has {open_connections} open connections, which is the limit: close some first")
+                format!("the command has {open_connections} open connections, which is the limit (`network.limits.open_connections`): close some first")
             }
             ReachedLimit::Process => {
                 "the commands of this machine have as many open connections as the proxy may have: try again later, or raise the limit of open files of the tool runner".to_owned()
             }
-            ReachedLimit::Total => format!("the command has made {connections} connections, which is the limit"),
-            ReachedLimit::Bytes => format!("the command has sent and received {bytes} bytes, which is the limit"),
+            ReachedLimit::Total => format!("the command has made {connections} connections, which is the limit (`network.limits.connections`)"),
+            ReachedLimit::Bytes => format!("the command has sent and received {bytes} bytes, which is the limit (`network.limits.bytes`)"),
         }
     }
 }

@@ -19,16 +19,18 @@ use std::{
 };
 
 use belay_network::Profile;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use zeroize::Zeroizing;
 
 use crate::{
     access::CommandSockets,
+    asking::{HostAnswer, HostQuestion},
     budget::Budget,
     error::ProxyError,
     injection::CallCredential,
     report::Report,
     role,
-    wire::{self, Beginning, CredentialHead, Reply, Request, RequestBody},
+    wire::{self, CredentialHead, ProxySettings, Reply, Request, RequestBody},
 };
 
 /// The longest time until the process is ready, and until it has opened the network of a call.
@@ -67,9 +69,24 @@ struct Connection {
     /// Held while a request is written, so that two do not mix.
     writing: Mutex<()>,
     /// The calls whose answers are awaited.
-    waiting: Mutex<HashMap<u64, Sender<Reply>>>,
+    waiting: Mutex<HashMap<u64, WaitingCall>>,
     is_alive: AtomicBool,
     next_call: AtomicU64,
+}
+
+/// What a call waits for.
+#[derive(Debug)]
+struct WaitingCall {
+    replies: Sender<Reply>,
+    asked: UnboundedSender<HostQuestion>,
+}
+
+/// The questions of a call about hosts, and their answers.
+#[derive(Debug)]
+pub struct AskedHosts {
+    connection: Arc<Connection>,
+    call: u64,
+    asked: UnboundedReceiver<HostQuestion>,
 }
 
 /// The open network of one call. Dropping this closes it, like [`OpenAccess::close`], without its account.
@@ -78,12 +95,13 @@ pub struct OpenAccess {
     connection: Arc<Connection>,
     call: u64,
     replies: Receiver<Reply>,
+    asked: Option<UnboundedReceiver<HostQuestion>>,
     is_closed: bool,
 }
 
 impl ProxyProcess {
     /// Executes this binary as the proxy, and waits until it has confined itself.
-    pub(crate) fn start(executable: &Path, user: ServiceUser, authorities: &[String]) -> Result<Self, ProxyError> {
+    pub(crate) fn start(executable: &Path, user: ServiceUser, settings: &ProxySettings) -> Result<Self, ProxyError> {
         if !role::can_start() {
             return Err(ProxyError::NotReady);
         }
@@ -100,7 +118,7 @@ impl ProxyProcess {
             .stderr(Stdio::inherit())
             .spawn()
             .map_err(failed("executing this binary"))?;
-        match first_message(&control, authorities) {
+        match first_message(&control, settings) {
             Ok(Reply::Ready { enforced, certificate }) => {
                 let connection = Arc::new(Connection {
                     control,
@@ -173,14 +191,47 @@ impl ProxyProcess {
             let message = format!("it has {} sockets, but the limit is {MAX_SOCKETS}", fds.len());
             return Err(ProxyError::Refused { message });
         }
-        let call = self.connection.next_call.fetch_add(1, Ordering::Relaxed);
-        let access = self.connection.expect(call);
-        let values: Zeroizing<Vec<u8>> =
-            credentials.iter().flat_map(|known| known.secret.expose().to_vec()).collect::<Vec<u8>>().into();
-        self.connection.send(&Request { call, body }, &fds, &values)?;
+        let access = self.send(body, &fds, credentials)?;
         // The proxy has the only copies now.
         drop(fds);
         drop(sockets);
+        self.opened(access)
+    }
+
+    pub(crate) fn serve_tool(
+        &self,
+        profile: &Profile,
+        client: UnixStream,
+        credentials: &[CallCredential],
+        budget: Budget,
+    ) -> Result<OpenAccess, ProxyError> {
+        let credential_heads = credentials.iter().map(head).collect();
+        let body = RequestBody::Serve { profile: Box::new(profile.clone()), budget, credentials: credential_heads };
+        let access = self.send(body, &[client.as_fd()], credentials)?;
+        // The proxy has the only copy now.
+        drop(client);
+        self.opened(access)
+    }
+
+    /// Sends the request for a new call.
+    fn send(
+        &self,
+        body: RequestBody,
+        fds: &[BorrowedFd<'_>],
+        credentials: &[CallCredential],
+    ) -> Result<OpenAccess, ProxyError> {
+        let call = self.connection.next_call.fetch_add(1, Ordering::Relaxed);
+        let access = self.connection.expect(call);
+        // Allocated once: a vector that grows leaves copies behind.
+        let length = credentials.iter().map(|known| known.secret.expose().len()).sum();
+        let mut values = Zeroizing::new(Vec::with_capacity(length));
+        credentials.iter().for_each(|known| values.extend_from_slice(known.secret.expose()));
+        self.connection.send(&Request { call, body }, fds, &values)?;
+        Ok(access)
+    }
+
+    /// Waits until the proxy serves the call.
+    fn opened(&self, access: OpenAccess) -> Result<OpenAccess, ProxyError> {
         match access.replies.recv_timeout(REPLY_TIMEOUT) {
             Ok(Reply::Opened { .. }) => Ok(access),
             Ok(Reply::Refused { message, .. }) => Err(ProxyError::Refused { message }),
@@ -206,10 +257,9 @@ fn head(credential: &CallCredential) -> CredentialHead {
     CredentialHead { name: name.clone(), placeholder: placeholder.clone(), length: secret.expose().len() }
 }
 
-fn first_message(control: &UnixStream, authorities: &[String]) -> io::Result<Reply> {
+fn first_message(control: &UnixStream, settings: &ProxySettings) -> io::Result<Reply> {
     control.set_read_timeout(Some(REPLY_TIMEOUT))?;
-    let beginning = wire::encoded(&Beginning { authorities: authorities.to_vec() })?;
-    wire::send(control, &beginning, &[])?;
+    wire::send(control, &wire::encoded(settings)?, &[])?;
     let first = wire::receive(control)?;
     control.set_read_timeout(None)?;
     // A process that reads nothing any more holds no runner.
@@ -225,19 +275,20 @@ fn end(child: &mut Child) {
 }
 
 impl Connection {
-    fn waiting(&self) -> MutexGuard<'_, HashMap<u64, Sender<Reply>>> {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<u64, WaitingCall>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The handle of a call, which receives its answers.
     fn expect(self: &Arc<Self>, call: u64) -> OpenAccess {
         let (sender, replies) = mpsc::channel();
-        self.waiting().insert(call, sender);
+        let (asking, asked) = unbounded_channel();
+        self.waiting().insert(call, WaitingCall { replies: sender, asked: asking });
         // The reader may have ended before.
         if !self.is_alive.load(Ordering::Acquire) {
             self.waiting().clear();
         }
-        OpenAccess { connection: Arc::clone(self), call, replies, is_closed: false }
+        OpenAccess { connection: Arc::clone(self), call, replies, asked: Some(asked), is_closed: false }
     }
 
     /// Sends a request, and the values that follow it.
@@ -257,12 +308,19 @@ impl Connection {
     fn read(&self) {
         while let Ok(Some(reply)) = wire::receive::<Reply>(&self.control) {
             let call = match &reply {
+                Reply::Asks { call, question } => {
+                    if let Some(waiting) = self.waiting().get(call) {
+                        // The one who answers may be gone.
+                        let _ = waiting.asked.send(question.clone());
+                    }
+                    continue;
+                }
                 Reply::Opened { call } | Reply::Refused { call, .. } | Reply::Closed { call, .. } => *call,
                 Reply::Ready { .. } | Reply::Failed { .. } => break,
             };
             if let Some(waiting) = self.waiting().get(&call) {
                 // The one who waited may be gone.
-                let _ = waiting.send(reply);
+                let _ = waiting.replies.send(reply);
             }
         }
         self.end();
@@ -276,7 +334,28 @@ impl Connection {
     }
 }
 
+impl AskedHosts {
+    /// Waits for the next question; `None` when the network is closed.
+    pub async fn next(&mut self) -> Option<HostQuestion> {
+        self.asked.recv().await
+    }
+
+    /// Answers a question. Writes a short message, which blocks only while the proxy reads nothing.
+    ///
+    /// # Errors
+    /// When the proxy has ended.
+    pub fn answer(&self, number: u64, answer: HostAnswer) -> Result<(), ProxyError> {
+        self.connection.send(&Request { call: self.call, body: RequestBody::Answer { number, answer } }, &[], &[])
+    }
+}
+
 impl OpenAccess {
+    /// Takes the questions about hosts, once.
+    pub fn take_questions(&mut self) -> Option<AskedHosts> {
+        let asked = self.asked.take()?;
+        Some(AskedHosts { connection: Arc::clone(&self.connection), call: self.call, asked })
+    }
+
     /// Closes everything of this call at once, and returns its account. Waits for it at most `wait`; without it, the report says that it is lost.
     pub fn close(mut self, wait: Duration) -> Report {
         let lost = Report { is_lost: true, ..Report::default() };

@@ -1,6 +1,6 @@
 //! The restrictions that the proxy applies to itself before it serves anything, and the attacks that show them.
 
-use std::{fs::File, io, net::TcpListener, process::Command, thread};
+use std::{fs::File, io, net::TcpListener, os::unix::net::UnixStream, path::PathBuf, process::Command, thread};
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, LandlockStatus, Ruleset, RulesetAttr as _,
@@ -118,6 +118,12 @@ pub(crate) fn successful_attacks() -> Vec<&'static str> {
 
 fn successful(attacks: &[Attack]) -> Vec<&'static str> {
     attacks.iter().filter(|(_, attack)| attack()).map(|(name, _)| *name).collect()
+}
+
+/// Tries to open each of these files, or to connect to it. Returns the attacks that succeeded.
+pub(crate) fn opened(paths: &[PathBuf]) -> Vec<String> {
+    let is_open = |path: &&PathBuf| File::open(path).is_ok() || UnixStream::connect(path).is_ok();
+    paths.iter().filter(is_open).map(|path| format!("open {}", path.display())).collect()
 }
 
 /// Whether a program can be executed.

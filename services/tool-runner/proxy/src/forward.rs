@@ -31,8 +31,9 @@ use tokio_rustls::client::TlsStream;
 
 use crate::{
     filter::FilteredBody,
-    foreign::Foreign,
-    inbound::{ClientStream, Inbound},
+    foreign::{Foreign, foreign_placeholder},
+    frames::FrameScrubber,
+    inbound::{ClientStream, Inbound, OWN_ANSWER},
     replayed::{MeteredStream, ReplayedStream},
     report::Route,
     scrub::Scrubber,
@@ -57,10 +58,19 @@ const NOT_PASSED_ON: [HeaderName; 9] = [
 ];
 const WEB_SOCKET: HeaderValue = HeaderValue::from_static("websocket");
 
-/// The headers of requests with a credential that are not passed on: what they ask for would hide a value in the answer. A coding and a WebSocket extension compress
+/// The headers of requests to hosts with a credential that are not passed on: what they ask for would hide a value in the answer. A coding and a WebSocket extension compress
 /// it, and a range has a part of it.
 const HIDES_VALUES: [HeaderName; 4] =
     [header::ACCEPT_ENCODING, header::SEC_WEBSOCKET_EXTENSIONS, header::RANGE, header::IF_RANGE];
+
+/// Headers by which some servers take another method or path than those that were judged.
+const OVERRIDES: [HeaderName; 5] = [
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-method-override"),
+    HeaderName::from_static("x-original-url"),
+    HeaderName::from_static("x-rewrite-url"),
+];
 
 /// A request that was judged.
 #[derive(Clone)]
@@ -82,6 +92,8 @@ pub(crate) struct PassedRequest {
     pub(crate) route: Route,
     /// The credential of the rule that allowed it.
     pub(crate) credential: Option<Box<Credential>>,
+    /// Whether the rule, or its credential, is for some methods or paths only.
+    pub(crate) limits_requests: bool,
     pub(crate) meter: Meter,
 }
 
@@ -102,12 +114,12 @@ type Upgrade = Arc<Mutex<Option<(OnUpgrade, OnUpgrade)>>>;
 /// Passes on the request at the beginning of `inbound`, and the response. After an upgrade to a WebSocket, passes bytes until both sides have closed. Returns
 /// `lingering`, another descriptor of the client's connection, if that has to linger: a client that sends requests one behind the other reads the end of the
 /// answer first.
-pub(crate) async fn forward<C: ClientStream>(
+pub(crate) async fn forward<C: ClientStream, L: ClientStream>(
     inbound: Inbound<C>,
-    lingering: Option<TcpStream>,
+    lingering: Option<L>,
     host: HostStream,
     passed: PassedRequest,
-) -> Option<Inbound> {
+) -> Option<Inbound<L>> {
     let meter = passed.meter.clone();
     let passing = async {
         let upgraded = match host {
@@ -176,7 +188,7 @@ where
 
 /// Passes bytes between the sides of an upgraded connection until both have closed. How it ends is recorded by the counters.
 async fn pass_upgraded(client: Upgraded, host: Upgraded, passed: &PassedRequest) {
-    let values = passed.credential.as_ref().and(passed.meter.network.credentials.values());
+    let values = passed.meter.network.credentials.values();
     let (client, host) = match (client.downcast::<TokioIo<ReplayedStream<TcpStream>>>(), values) {
         (Ok(client), None) => match host.downcast::<TokioIo<MeteredStream>>() {
             Ok(host) => {
@@ -195,7 +207,7 @@ async fn pass_upgraded(client: Upgraded, host: Upgraded, passed: &PassedRequest)
         }
         (Err(client), _) => (Either::Right(TokioIo::new(client)), host),
     };
-    let scrubber = values.map(|values| Scrubber::new(Arc::clone(values)));
+    let scrubber = values.map(|values| FrameScrubber::new(Scrubber::new(Arc::clone(values))));
     let _ = match client {
         Either::Left(client) => relay(client, TokioIo::new(host), scrubber).await,
         Either::Right(client) => relay(client, TokioIo::new(host), scrubber).await,
@@ -203,7 +215,7 @@ async fn pass_upgraded(client: Upgraded, host: Upgraded, passed: &PassedRequest)
 }
 
 /// Passes bytes in both directions, without the values of credentials towards the client.
-async fn relay<C, H>(client: C, host: H, mut scrubber: Option<Scrubber>) -> std::io::Result<()>
+async fn relay<C, H>(client: C, host: H, mut scrubber: Option<FrameScrubber>) -> std::io::Result<()>
 where
     C: AsyncRead + AsyncWrite + Unpin,
     H: AsyncRead + AsyncWrite + Unpin,
@@ -221,7 +233,7 @@ where
             let piece = buffer.get(..length).unwrap_or_default();
             let shown = match &mut scrubber {
                 Some(scrubber) if length == 0 => scrubber.finish(),
-                Some(scrubber) => scrubber.push(piece),
+                Some(scrubber) => scrubber.push(piece)?,
                 None => piece.to_vec(),
             };
             to_client.write_all(&shown).await?;
@@ -241,7 +253,7 @@ async fn pass_on(
     mut sender: client::SendRequest<Sent>,
     upgrade: Upgrade,
 ) -> Answer {
-    let PassedRequest { request, route, credential, meter } = passed;
+    let PassedRequest { request, route, credential, limits_requests, meter } = passed;
     // Both read the same bytes; a difference would be a fault of one of them.
     if incoming.method().as_str() != request.method {
         return failure(StatusCode::BAD_REQUEST, "the request has more than one reading");
@@ -258,9 +270,15 @@ async fn pass_on(
     };
     headers.insert(header::HOST, name);
     let credentials = &meter.network.credentials;
-    if let Some(credential) = &credential {
+    let has_values = meter.network.profile.has_credential_for(&host);
+    if has_values {
         HIDES_VALUES.iter().for_each(|name| drop(headers.remove(name)));
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    }
+    if limits_requests {
+        OVERRIDES.iter().for_each(|name| drop(headers.remove(name)));
+    }
+    if let Some(credential) = &credential {
         if credentials.place(credential, &mut path, &mut headers).is_err() {
             return failure(StatusCode::BAD_GATEWAY, "the credential of the host cannot be sent");
         }
@@ -275,7 +293,8 @@ async fn pass_on(
         None => Either::Left(DataOnly(body)),
         Some(_) => {
             let of_rule = credential.as_ref().map(|credential| credential.name.clone());
-            let foreign = Foreign::new(Arc::clone(&meter.network), of_rule, Arc::clone(&is_refused));
+            let to = (route, host.clone(), port);
+            let foreign = Foreign::new(Arc::clone(&meter.network), of_rule, to, Arc::clone(&is_refused));
             Either::Right(FilteredBody::new(DataOnly(body), foreign))
         }
     };
@@ -287,9 +306,8 @@ async fn pass_on(
     let mut response = match sender.send_request(outgoing).await {
         Ok(response) => response,
         Err(_) if is_refused.load(Ordering::Relaxed) => {
-            let message = foreign_placeholder(&host, port);
-            meter.network.log.refuse(route, host.as_str(), port, &message);
-            return failure(StatusCode::FORBIDDEN, &message);
+            // It is recorded already.
+            return failure(StatusCode::FORBIDDEN, &foreign_placeholder(&host, port));
         }
         Err(error) => {
             return failure(StatusCode::BAD_GATEWAY, &format!("{host}:{port} did not answer the request: {error}"));
@@ -301,18 +319,14 @@ async fn pass_on(
         .get(header::UPGRADE)
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
     let mut headers = without_hops(response.headers());
-    let values = credential.as_ref().and(credentials.values());
+    headers.remove(OWN_ANSWER);
+    let values = credentials.values();
+    if let Some(why) = hidden(&response).filter(|_| has_values) {
+        let message =
+            format!("{host}:{port} has answered {why}, from which the values of credentials cannot be removed");
+        return failure(StatusCode::BAD_GATEWAY, &message);
+    }
     if let Some(values) = values {
-        let codings = headers.get_all(header::CONTENT_ENCODING).iter();
-        let coded = codings.filter(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity")).count();
-        if coded > 0 {
-            return failure(
-                StatusCode::BAD_GATEWAY,
-                &format!(
-                    "{host}:{port} has answered in a coding that was not asked for, from which the values of credentials cannot be removed"
-                ),
-            );
-        }
         headers.values_mut().for_each(|value| *value = values.header(value));
     }
     match (is_upgraded, of_client) {
@@ -341,11 +355,23 @@ async fn pass_on(
     answer
 }
 
-/// The sentence with which a placeholder on its way to a host that is not its own is refused.
-pub(crate) fn foreign_placeholder(host: &Host, port: u16) -> String {
-    format!(
-        "the request to {host}:{port} has the placeholder of a credential that does not go there: the value was not sent; to allow it, the operator adds the host to the credential's `hosts` and the credential to the rule"
-    )
+/// The way in which an answer hides what it has: a coding, or a part of it, of which none was asked for.
+fn hidden<B>(response: &Response<B>) -> Option<&'static str> {
+    // As the host has sent them: a coding that `Connection` names is one as well.
+    let headers = response.headers();
+    let is_other = |name: HeaderName, plain: &str| {
+        headers.get_all(name).iter().any(|value| !value.as_bytes().trim_ascii().eq_ignore_ascii_case(plain.as_bytes()))
+    };
+    let is_in_parts = headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().to_ascii_lowercase().starts_with(b"multipart/byteranges"));
+    if is_other(header::CONTENT_ENCODING, "identity") || is_other(header::TRANSFER_ENCODING, "chunked") {
+        Some("in a coding that was not asked for")
+    } else if response.status() == StatusCode::PARTIAL_CONTENT || is_in_parts {
+        Some("with a part that was not asked for")
+    } else {
+        None
+    }
 }
 
 /// The headers without those between two neighbours, and without those that `Connection` names.
@@ -367,6 +393,8 @@ fn failure(status: StatusCode, message: &str) -> Answer {
     let mut answer = Response::new(Either::Right(Full::new(Bytes::from(format!("{message}\n")))));
     *answer.status_mut() = status;
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    // The host may have got the request, or a part of it.
+    answer.headers_mut().insert(OWN_ANSWER, HeaderValue::from_static("unanswered"));
     answer
 }
 

@@ -25,6 +25,8 @@ pub enum Target {
     Tunnel(Host, u16),
     /// The host, port and path with its query of `http://host:port/path?query`.
     Absolute(Host, u16, String),
+    /// The same of `https://host:port/path?query`, which only the runner may ask for.
+    AbsoluteTls(Host, u16, String),
     /// A path with its query.
     Path(String),
 }
@@ -92,17 +94,36 @@ pub enum HostHeader {
     Ignored,
 }
 
+/// Whether the proxy may be asked for TLS with a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AbsoluteTls {
+    Taken,
+    Refused,
+}
+
 /// Reads a complete head, with its empty line. `max_headers` is the most headers.
 ///
 /// # Errors
 /// When it is not a request of HTTP/1.0 or 1.1, or can be read in more than one way.
 pub fn read_head(bytes: &[u8], max_headers: usize, meaning: HostHeader) -> Result<Head, HeadProblem> {
+    read(bytes, max_headers, meaning, AbsoluteTls::Refused)
+}
+
+/// Reads the head of a request that the runner makes for a tool: its target may be `https://…`, with which the proxy speaks TLS.
+///
+/// # Errors
+/// As [`read_head`].
+pub fn read_tool_head(bytes: &[u8], max_headers: usize) -> Result<Head, HeadProblem> {
+    read(bytes, max_headers, HostHeader::Named, AbsoluteTls::Taken)
+}
+
+fn read(bytes: &[u8], max_headers: usize, meaning: HostHeader, tls: AbsoluteTls) -> Result<Head, HeadProblem> {
     let text = bytes.strip_suffix(b"\r\n\r\n").ok_or_else(|| bad("the head of the request is incomplete"))?;
     let mut lines = Lines(Some(text));
     let first = lines.next().unwrap_or_default();
     let (method, target, is_1_0) = request_line(first)?;
     let fields = fields(lines, max_headers)?;
-    let target = target_of(&method, target)?;
+    let target = target_of(&method, target, tls)?;
     let host = match single(&fields, "host")? {
         Some(_) if meaning == HostHeader::Ignored => None,
         Some(value) => Some(host_header(value)?),
@@ -115,8 +136,8 @@ pub fn read_head(bytes: &[u8], max_headers: usize, meaning: HostHeader) -> Resul
         {
             return Err(bad(format!("CONNECT asks for {name}:{port}, but its `Host` header says {header}")));
         }
-        (Target::Absolute(name, port, _), Some((header, header_port)))
-            if name != header || header_port.unwrap_or(80) != *port =>
+        (Target::Absolute(name, port, _) | Target::AbsoluteTls(name, port, _), Some((header, header_port)))
+            if name != header || header_port.unwrap_or(default_port(&target)) != *port =>
         {
             return Err(bad(format!("the request asks for {name}:{port}, but its `Host` header says {header}")));
         }
@@ -252,7 +273,12 @@ fn port_of(digits: &str) -> Result<u16, HeadProblem> {
     port.filter(|port| *port > 0).ok_or_else(|| bad("the port is not a number from 1 to 65535"))
 }
 
-fn target_of(method: &str, target: &str) -> Result<Target, HeadProblem> {
+/// The port of a URL that names none.
+fn default_port(target: &Target) -> u16 {
+    if matches!(target, Target::AbsoluteTls(..)) { 443 } else { 80 }
+}
+
+fn target_of(method: &str, target: &str, tls: AbsoluteTls) -> Result<Target, HeadProblem> {
     if method == "CONNECT" {
         let (host, port) = authority(target)?;
         let port = port.ok_or_else(|| bad("CONNECT needs a port: `CONNECT host:443`"))?;
@@ -264,10 +290,11 @@ fn target_of(method: &str, target: &str) -> Result<Target, HeadProblem> {
     let Some((scheme, rest)) = target.split_once("://") else {
         return Err(bad("the target is neither `http://host/path` nor a path"));
     };
-    if scheme.eq_ignore_ascii_case("https") {
+    let is_tls = scheme.eq_ignore_ascii_case("https");
+    if is_tls && tls == AbsoluteTls::Refused {
         return Err(bad("the proxy does not speak TLS for a client: use CONNECT"));
     }
-    if !scheme.eq_ignore_ascii_case("http") {
+    if !is_tls && !scheme.eq_ignore_ascii_case("http") {
         return Err(bad("the scheme is not `http`"));
     }
     let (name, path) = match rest.find(['/', '?', '#']) {
@@ -276,7 +303,10 @@ fn target_of(method: &str, target: &str) -> Result<Target, HeadProblem> {
     };
     let (host, port) = authority(name)?;
     let path = if path.starts_with('?') { path_of(&format!("/{path}"))? } else { path_of(path)? };
-    Ok(Target::Absolute(host, port.unwrap_or(80), path))
+    Ok(match is_tls {
+        true => Target::AbsoluteTls(host, port.unwrap_or(443), path),
+        false => Target::Absolute(host, port.unwrap_or(80), path),
+    })
 }
 
 /// The path with its query, if it has only characters of one (RFC 3986).

@@ -5,16 +5,16 @@ use std::{future::Future, io};
 use belay_network::Host;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
-    net::TcpStream,
+    net::{TcpStream, UnixStream},
     time::{Duration, timeout},
 };
 use tokio_rustls::server::TlsStream;
 
 use crate::{
     budget::Budget,
-    head::{Head, HeadProblem, HeadState, HostHeader, head_state, read_head},
+    denial::Denial,
+    head::{Head, HeadProblem, HeadState, HostHeader, head_state, read_head, read_tool_head},
     hello::{Hello, HelloProblem, read_client_hello},
-    reach::Denial,
     replayed::ReplayedStream,
 };
 
@@ -27,13 +27,22 @@ const MAX_DRAINED: usize = 1 << 20;
 /// The alert with which a TLS client is refused: fatal, `access_denied`.
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
-/// The stream of a command, in clear text or inside of TLS.
+/// The header that only the proxy sets, on its own answers: whether the host may have got the request. It is removed from what hosts answer.
+pub const OWN_ANSWER: &str = "belay-proxy";
+
+/// The stream of a command, in clear text or inside of TLS, or that of a tool.
 pub(crate) trait ClientStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Returns when there is something to read, or at once where that is not known.
     fn readable(&self) -> impl Future<Output = io::Result<()>> + Send;
 }
 
 impl ClientStream for TcpStream {
+    fn readable(&self) -> impl Future<Output = io::Result<()>> + Send {
+        Self::readable(self)
+    }
+}
+
+impl ClientStream for UnixStream {
     fn readable(&self) -> impl Future<Output = io::Result<()>> + Send {
         Self::readable(self)
     }
@@ -95,13 +104,26 @@ impl<S: ClientStream> Inbound<S> {
 
     /// The same with this meaning of the `Host` header.
     pub(crate) async fn head_with(&mut self, budget: &Budget, meaning: HostHeader) -> FirstMessage<(Head, usize)> {
+        self.head_by(budget, |head| read_head(head, budget.headers, meaning)).await
+    }
+
+    /// Reads the head of a request that the runner makes for a tool.
+    pub(crate) async fn tool_head(&mut self, budget: &Budget) -> FirstMessage<(Head, usize)> {
+        self.head_by(budget, |head| read_tool_head(head, budget.headers)).await
+    }
+
+    async fn head_by(
+        &mut self,
+        budget: &Budget,
+        read_head: impl Fn(&[u8]) -> Result<Head, HeadProblem>,
+    ) -> FirstMessage<(Head, usize)> {
         let read = async {
             let mut from = 0;
             loop {
                 match head_state(&self.bytes, from, budget.header_bytes) {
                     HeadState::Complete(length) => {
                         let head = self.bytes.get(..length).unwrap_or_default();
-                        return match read_head(head, budget.headers, meaning) {
+                        return match read_head(head) {
                             Ok(head) => FirstMessage::Complete((head, length)),
                             Err(problem) => FirstMessage::Problem(problem),
                         };
@@ -194,9 +216,11 @@ pub(crate) fn refusal(Denial { status, message }: &Denial) -> String {
         505 => "HTTP Version Not Supported",
         _ => "Refused",
     };
+    // Nothing of the request has been sent.
+    let what = if *status < 500 { "refused" } else { "unreached" };
     let line: String = message.chars().map(|c| if (' '..='~').contains(&c) { c } else { '?' }).collect();
     let length = message.len() + 1;
     format!(
-        "HTTP/1.1 {status} {reason}: {line}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{message}\n"
+        "HTTP/1.1 {status} {reason}: {line}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\nConnection: close\r\n{OWN_ANSWER}: {what}\r\n\r\n{message}\n"
     )
 }

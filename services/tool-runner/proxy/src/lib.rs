@@ -9,6 +9,9 @@
 //!                                          └────── runner ◀─────┘
 //! ```
 //!
+//! A tool without a command has no network of its own: it sends one request over a connected pair of sockets, `https://…` in absolute form too, and the proxy
+//! judges it, dials and speaks TLS. So methods and paths are enforced there, for every host.
+//!
 //! A program that starts a proxy must call [`take_over_if_asked`] first in `main`.
 //!
 //! The proxy resolves names itself, with `/etc/hosts` and `/etc/resolv.conf` as they were at its start: it cannot read them again. It checks every address, and
@@ -18,16 +21,19 @@
 //! servers of its domain.
 
 mod access;
+mod asking;
 mod authority;
 mod budget;
 mod call_network;
 mod client;
 mod confinement;
+mod denial;
 mod dns;
 mod error;
 mod filter;
 mod foreign;
 mod forward;
+mod frames;
 mod head;
 mod hello;
 mod host_upstream;
@@ -54,16 +60,19 @@ mod upstream;
 mod wire;
 
 pub use access::{Access, CommandSockets};
+pub use asking::{HostAnswer, HostQuestion};
 pub use authority::Authority;
 pub use budget::Budget;
-pub use client::{OpenAccess, ServiceUser};
+pub use client::{AskedHosts, OpenAccess, ServiceUser};
 pub use error::ProxyError;
-pub use head::{Head, HeadProblem, HeadState, HostHeader, Target, head_state, read_head};
+pub use head::{Head, HeadProblem, HeadState, HostHeader, Target, head_state, read_head, read_tool_head};
 pub use hello::{Hello, HelloProblem, read_client_hello};
 pub use host_upstream::HostUpstream;
+pub use inbound::OWN_ANSWER;
 pub use injection::CallCredential;
 pub use outside::Outside;
 pub use proxy::Proxy;
 pub use report::{Connection, CredentialUse, Report, Route};
 pub use take_over::take_over_if_asked;
 pub use upstream::{Pending, Upstream};
+pub use wire::ProxySettings;

@@ -2,6 +2,8 @@
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
+use belay_network::UpstreamProxy;
+
 use crate::{authority::Authority, upstream::Upstream};
 
 /// What is outside of the networks of all calls.
@@ -11,6 +13,8 @@ pub struct Outside {
     pub upstream: Arc<dyn Upstream>,
     /// The addresses of this machine, which no host may lead to.
     pub own_addresses: Arc<[IpAddr]>,
+    /// The proxy behind which hosts are reached; `None`: directly.
+    pub proxy: Option<Arc<UpstreamProxy>>,
     /// The authority that commands trust where requests inside of TLS are read.
     pub authority: Arc<Authority>,
 }

@@ -1,6 +1,6 @@
 //! The proxy of a runner: a process that was attacked before it is used.
 
-use std::path::Path;
+use std::{os::unix::net::UnixStream, path::Path};
 
 use belay_network::Profile;
 
@@ -11,6 +11,7 @@ use crate::{
     error::ProxyError,
     injection::CallCredential,
     self_test,
+    wire::ProxySettings,
 };
 
 /// A running proxy process. Dropping this ends the process, and so does the end of the runner; then every network that it served is closed.
@@ -19,12 +20,12 @@ pub struct Proxy(ProxyProcess);
 
 impl Proxy {
     /// Executes `executable`, which is this program, as the proxy; waits until it has confined itself, and attacks it. If the runner is root, the proxy becomes
-    /// `user`. `authorities` are certificate authorities (PEM) that it trusts besides those of this machine. Blocks for some milliseconds.
+    /// `user`. Blocks for some milliseconds.
     ///
     /// # Errors
     /// When the process cannot be started or confined, or an attack is not refused.
-    pub fn start(executable: &Path, user: ServiceUser, authorities: &[String]) -> Result<Self, ProxyError> {
-        let process = ProxyProcess::start(executable, user, authorities)?;
+    pub fn start(executable: &Path, user: ServiceUser, settings: &ProxySettings) -> Result<Self, ProxyError> {
+        let process = ProxyProcess::start(executable, user, settings)?;
         self_test::attack(&process)?;
         Ok(Self(process))
     }
@@ -61,5 +62,19 @@ impl Proxy {
         budget: Budget,
     ) -> Result<OpenAccess, ProxyError> {
         self.0.open(profile, sockets, credentials, budget)
+    }
+    /// Hands the proxy one end of a connected pair of sockets. It serves one request of a tool on it, under the profile (see [`Profile::for_tools`]), until the access is closed. The request is
+    /// in absolute form: `http://host…` or `https://host…`, with which the proxy speaks TLS. Blocks for about a millisecond.
+    ///
+    /// # Errors
+    /// When the process has ended, or has no free descriptors. The connection is closed then.
+    pub fn serve_tool(
+        &self,
+        profile: &Profile,
+        client: UnixStream,
+        credentials: &[CallCredential],
+        budget: Budget,
+    ) -> Result<OpenAccess, ProxyError> {
+        self.0.serve_tool(profile, client, credentials, budget)
     }
 }

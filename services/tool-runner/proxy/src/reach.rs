@@ -2,20 +2,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use belay_network::{Host, Rule, closed_range};
+use belay_network::{Host, ProxyHost, Rule, UpstreamProxy, closed_range};
 use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     time::{Instant, timeout, timeout_at},
 };
 
-use crate::call_network::CallNetwork;
-
-/// A refusal, or a failure: the status of the answer, and a sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Denial {
-    pub(crate) status: u16,
-    pub(crate) message: String,
-}
+use crate::{call_network::CallNetwork, denial::Denial};
 
 /// The reason why an address may not be connected to. `None`: it may.
 pub(crate) fn closed(address: IpAddr, own: &[IpAddr]) -> Option<&'static str> {
@@ -25,8 +19,20 @@ pub(crate) fn closed(address: IpAddr, own: &[IpAddr]) -> Option<&'static str> {
 
 /// Connects to a host under a rule. The name is resolved once, and only addresses of that answer are connected to.
 pub(crate) async fn reach(network: &CallNetwork, host: &Host, port: u16, rule: &Rule) -> Result<TcpStream, Denial> {
+    if rule.ask {
+        network.questions.permit(host, port, rule).await?;
+    }
     let failed = |status, message| Denial { status, message };
     let end = Instant::now() + network.budget.connect_time;
+    if let Some(proxy) = network.outside.proxy.as_deref().filter(|proxy| proxy.is_for(host)) {
+        let through = through(network, proxy, host, port);
+        return match timeout_at(end, through).await {
+            Ok(reached) => {
+                reached.map_err(|why| failed(502, format!("{host}:{port} cannot be reached by {proxy}: {why}")))
+            }
+            Err(_) => Err(failed(504, format!("{host}:{port} was not reached by {proxy} in time"))),
+        };
+    }
     let addresses = match timeout_at(end, network.outside.upstream.resolve(host)).await {
         Err(_) => return Err(failed(504, format!("{host} was not resolved in time"))),
         Ok(Err(error)) => return Err(failed(502, format!("{host} cannot be resolved: {error}"))),
@@ -57,6 +63,49 @@ pub(crate) async fn reach(network: &CallNetwork, host: &Host, port: u16, rule: &
         }
     }
     Err(last)
+}
+
+/// The longest answer of the operator's proxy.
+const MAX_ANSWER: usize = 16 << 10;
+
+/// Connects to a host by the operator's proxy, which resolves it: what its addresses are is not known here.
+async fn through(network: &CallNetwork, proxy: &UpstreamProxy, host: &Host, port: u16) -> Result<TcpStream, String> {
+    let addresses = match &proxy.host {
+        ProxyHost::Address(address) => vec![*address],
+        ProxyHost::Name(name) => {
+            let resolved = network.outside.upstream.resolve(name).await;
+            resolved.map_err(|error| format!("it cannot be resolved: {error}"))?
+        }
+    };
+    let mut last = "it has no address".to_owned();
+    for address in addresses {
+        match network.outside.upstream.dial(SocketAddr::new(address, proxy.port)).await {
+            Ok(stream) => return tunnel(stream, host, port).await,
+            Err(error) => last = error.to_string(),
+        }
+    }
+    Err(last)
+}
+
+/// Asks the operator's proxy for a tunnel.
+async fn tunnel(mut stream: TcpStream, host: &Host, port: u16) -> Result<TcpStream, String> {
+    let shown = |error: std::io::Error| error.to_string();
+    let request = format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.map_err(shown)?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        if answer.len() >= MAX_ANSWER {
+            return Err("its answer is too long".to_owned());
+        }
+        // Byte for byte: what follows the answer is the host's.
+        answer.push(stream.read_u8().await.map_err(shown)?);
+    }
+    let line = answer.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let line: String = String::from_utf8_lossy(line).chars().take(200).flat_map(char::escape_debug).collect();
+    match line.split(' ').nth(1) {
+        Some(status) if line.starts_with("HTTP/1.") && status.starts_with('2') && status.len() == 3 => Ok(stream),
+        _ => Err(format!("it answers `{line}`")),
+    }
 }
 
 /// Whether both ends of a connection have the address: one that this machine got after the proxy had started.

@@ -1,16 +1,19 @@
 //! The handling of an accepted connection, by the socket on which it arrived.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, os::fd::AsFd as _, sync::Arc};
 
 use belay_network::{HostPattern, Protocol};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    net::{TcpStream, UnixStream},
+    time::timeout,
+};
 
 use crate::{
     call_network::{CallNetwork, ReachedLimit},
+    denial::Denial,
     forward::JudgedRequest,
     head::{HeadProblem, HostHeader, Target},
     inbound::{FirstMessage, Inbound, refusal},
-    reach::Denial,
     report::Route,
     splice::{Meter, splice},
     tunnel::{Tunnel, lingering, pass_request, pass_request_by},
@@ -49,6 +52,13 @@ pub(crate) fn refuse_at_once(network: &CallNetwork, entrance: Entrance, stream: 
     }
 }
 
+/// Refuses the request of a tool beyond a bound. It has one connection, which cannot use up anything.
+pub(crate) async fn refuse_tool(network: &CallNetwork, stream: UnixStream, exhausted: ReachedLimit) {
+    let message = network.sentence(exhausted);
+    network.log.refuse(Route::Proxy, "", 0, &message);
+    Inbound::new(stream).refuse(&Denial { status: 503, message }).await;
+}
+
 /// Serves a connection to the HTTP proxy.
 pub(crate) async fn serve_proxy(network: Arc<CallNetwork>, stream: TcpStream) {
     let mut inbound = Inbound::new(stream);
@@ -78,7 +88,7 @@ pub(crate) async fn serve_proxy(network: Arc<CallNetwork>, stream: TcpStream) {
             let lingering = lingering(&inbound.stream);
             pass_request(&network, inbound, lingering, request, Route::Proxy).await;
         }
-        Target::Path(_) => {
+        Target::AbsoluteTls(..) | Target::Path(_) => {
             let message = "this is an HTTP proxy: ask for `http://host/path`, or use CONNECT".to_owned();
             network.log.refuse(Route::Proxy, "", 0, &message);
             inbound.refuse(&Denial { status: 400, message }).await;
@@ -124,7 +134,35 @@ pub(crate) async fn serve_base_url(network: Arc<CallNetwork>, place: usize, stre
     let is_tls = rule.protocol == Protocol::Https;
     let request = JudgedRequest { method: head.method, host, port, path, is_web_socket: head.is_web_socket, is_tls };
     let lingering = lingering(&inbound.stream);
-    pass_request_by(&network, inbound, lingering, request, (Route::BaseUrl, Some(&rule))).await;
+    Box::pin(pass_request_by(&network, inbound, lingering, request, (Route::BaseUrl, Some(&rule)))).await;
+}
+
+/// Serves the connection of a tool: one request in absolute form, also of `https://…`.
+pub(crate) async fn serve_tool(network: Arc<CallNetwork>, stream: UnixStream) {
+    let mut inbound = Inbound::new(stream);
+    let refuse = |host: &str, port, message: &str| network.log.refuse(Route::Proxy, host, port, message);
+    let head = match inbound.tool_head(&network.budget).await {
+        FirstMessage::Complete((head, _)) => head,
+        FirstMessage::Problem(HeadProblem { status, message, host }) => {
+            let (host, port) = host.unwrap_or_default();
+            refuse(&host, port, &message);
+            return inbound.refuse(&Denial { status, message }).await;
+        }
+        FirstMessage::Closed => return,
+    };
+    let (host, port, path, is_tls) = match head.target {
+        Target::Absolute(host, port, path) => (host, port, path, false),
+        Target::AbsoluteTls(host, port, path) => (host, port, path, true),
+        Target::Tunnel(..) | Target::Path(_) => {
+            let message = "a tool asks for `http://host/path` or `https://host/path`".to_owned();
+            refuse("", 0, &message);
+            return inbound.refuse(&Denial { status: 400, message }).await;
+        }
+    };
+    let request = JudgedRequest { method: head.method, host, port, path, is_web_socket: false, is_tls };
+    let other = inbound.stream.as_fd().try_clone_to_owned().map(std::os::unix::net::UnixStream::from);
+    let lingering = other.and_then(UnixStream::from_std).ok();
+    pass_request(&network, inbound, lingering, request, Route::Proxy).await;
 }
 
 /// Serves a connection to a service of this machine.

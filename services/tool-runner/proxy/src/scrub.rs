@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_redaction::ValueFinder;
+use belay_redaction::{FoundValue, ValueFinder};
 use http::HeaderValue;
 
 use crate::filter::{BoxError, Filter, Window};
@@ -11,27 +11,24 @@ use crate::filter::{BoxError, Filter, Window};
 #[derive(Debug)]
 pub(crate) struct Values {
     finder: ValueFinder,
-    /// The placeholder of each value of its own length.
-    placeholders: Vec<(zeroize::Zeroizing<Vec<u8>>, String)>,
+    /// The placeholders, in the order of the values.
+    placeholders: Vec<String>,
 }
 
 impl Values {
     /// The values with their placeholders. `None`: there are none.
     pub(crate) fn new<'a>(values: impl Iterator<Item = (&'a [u8], &'a str)> + Clone) -> Option<Self> {
         let finder = ValueFinder::new(values.clone().map(|(value, _)| value))?;
-        let of_one_length = values.filter(|(value, placeholder)| value.len() == placeholder.len());
-        let placeholders = of_one_length.map(|(value, placeholder)| (value.to_vec().into(), placeholder.to_owned()));
-        Some(Self { finder, placeholders: placeholders.collect() })
+        Some(Self { finder, placeholders: values.map(|(_, placeholder)| placeholder.to_owned()).collect() })
     }
 
     /// Replaces each value in a text that is whole. The length stays.
     pub(crate) fn replace(&self, text: &mut [u8]) {
-        let found: Vec<_> = self.finder.find(text).collect();
-        for range in found {
-            let Some(value) = text.get_mut(range) else { continue };
-            match self.placeholders.iter().find(|(known, _)| known.as_slice() == value) {
-                Some((_, placeholder)) => value.copy_from_slice(placeholder.as_bytes()),
-                None => value.fill(b'*'),
+        for FoundValue { value, range } in self.finder.find(text) {
+            let Some(found) = text.get_mut(range) else { continue };
+            match self.placeholders.get(value) {
+                Some(placeholder) if placeholder.len() == found.len() => found.copy_from_slice(placeholder.as_bytes()),
+                _ => found.fill(b'*'),
             }
         }
     }
@@ -59,14 +56,15 @@ impl Scrubber {
         Self { values, window: Window::default() }
     }
 
+    /// One for other bytes of the same host.
+    pub(crate) fn another(&self) -> Self {
+        Self::new(Arc::clone(&self.values))
+    }
+
     /// Adds bytes, and returns those that pass now.
     pub(crate) fn push(&mut self, piece: &[u8]) -> Vec<u8> {
         let text = self.window.add(piece);
-        let mut end = text.len() - self.values.finder.pending(text);
-        // A value that is there may be the beginning of a longer one.
-        if let Some(found) = self.values.finder.find(text).find(|found| found.start < end && end < found.end) {
-            end = found.start;
-        }
+        let end = self.values.finder.settled(text);
         if let Some(whole) = text.get_mut(..end) {
             self.values.replace(whole);
         }

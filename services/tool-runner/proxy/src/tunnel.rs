@@ -11,13 +11,14 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::{
     call_network::CallNetwork,
-    foreign::Foreign,
-    forward::{HostStream, JudgedRequest, PassedRequest, foreign_placeholder, forward},
+    denial::Denial,
+    foreign::{Foreign, foreign_placeholder},
+    forward::{HostStream, JudgedRequest, PassedRequest, forward},
     head::{Head, HeadProblem, Target},
     hello::HelloProblem,
     inbound::{ClientStream, FirstMessage, Inbound},
     log::OpenEntry,
-    reach::{Denial, reach},
+    reach::reach,
     replayed::{MeteredStream, ReplayedStream},
     report::Route,
     splice::{Meter, splice, splice_watched, write_all},
@@ -83,13 +84,13 @@ impl Tunnel {
         }
     }
 
-    /// Judges the connection, and passes it on until it ends.
+    /// Judges the connection, and passes it on until it ends. What reads requests is in memory of its own: of a connection that only passes bytes, little is kept.
     pub(crate) async fn run(self) {
         if let Err(refusal) = self.decide(Traffic::Nothing) {
             return self.refuse(Denial { status: 403, message: refusal.to_string() }).await;
         }
         if self.network.profile.reads_tls_of(&self.host, self.port) {
-            return self.run_read().await;
+            return Box::pin(self.run_read()).await;
         }
         let (raw, tls) = (self.decide(Traffic::Other), self.decide(Traffic::Tls));
         match (raw, tls) {
@@ -103,7 +104,7 @@ impl Tunnel {
             }
             (Err(_), tls) => {
                 let tls = tls.ok().cloned();
-                self.run_either(tls.as_ref()).await;
+                Box::pin(self.run_either(tls.as_ref())).await;
             }
         }
     }
@@ -126,14 +127,11 @@ impl Tunnel {
         if self.network.credentials.foreign_to(None).is_none() {
             return self.pass(host, &entry).await;
         }
-        let Self { network, inbound, host: name, port, .. } = self;
+        let Self { network, inbound, host: name, port, route } = self;
         let meter = Meter { network: Arc::clone(&network), counters: Arc::clone(&entry.counters) };
-        let watch = Foreign::new(network, None, Arc::default());
-        let passed = splice_watched(&inbound.stream, &host, inbound.bytes, &meter, watch).await;
-        // How it ends otherwise is recorded by the counters.
-        if passed.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
-            entry.refuse(&foreign_placeholder(&name, port));
-        }
+        let watch = Foreign::new(network, None, (route, name, port), Arc::default());
+        // How it ends is recorded by the counters, and a refusal by itself.
+        let _ = splice_watched(&inbound.stream, &host, inbound.bytes, &meter, watch).await;
     }
 
     /// Only TLS with the name of the host may be spoken. The host is reached first, so that a client of the proxy learns when it cannot be.
@@ -324,7 +322,7 @@ fn path(head: &Head, host: &Host, port: u16, default: u16) -> Result<String, Str
     match &head.target {
         Target::Path(path) => Ok(path.clone()),
         Target::Absolute(name, name_port, path) if (name, *name_port) == (host, port) => Ok(path.clone()),
-        Target::Absolute(..) | Target::Tunnel(..) => {
+        Target::Absolute(..) | Target::AbsoluteTls(..) | Target::Tunnel(..) => {
             Err(format!("the connection is to {host}:{port}, but the request asks for another host"))
         }
     }
@@ -337,21 +335,21 @@ pub(crate) fn lingering(stream: &TcpStream) -> Option<TcpStream> {
 }
 
 /// Judges a request, and passes it on.
-pub(crate) async fn pass_request<C: ClientStream>(
+pub(crate) async fn pass_request<C: ClientStream, L: ClientStream>(
     network: &Arc<CallNetwork>,
     inbound: Inbound<C>,
-    lingering: Option<TcpStream>,
+    lingering: Option<L>,
     request: JudgedRequest,
     route: Route,
 ) {
-    pass_request_by(network, inbound, lingering, request, (route, None)).await;
+    Box::pin(pass_request_by(network, inbound, lingering, request, (route, None))).await;
 }
 
 /// The same for a request that came by the base URL of a rule, which alone decides then.
-pub(crate) async fn pass_request_by<C: ClientStream>(
+pub(crate) async fn pass_request_by<C: ClientStream, L: ClientStream>(
     network: &Arc<CallNetwork>,
     inbound: Inbound<C>,
-    lingering: Option<TcpStream>,
+    lingering: Option<L>,
     request: JudgedRequest,
     (route, by_url): (Route, Option<&Rule>),
 ) {
@@ -374,7 +372,7 @@ pub(crate) async fn pass_request_by<C: ClientStream>(
     // The head, and as much of the body as came with it: nothing of it has been sent.
     let of_rule = rule.credential.as_ref().map(|credential| credential.name.as_str());
     let foreign = network.credentials.foreign_to(of_rule);
-    if foreign.is_some_and(|finder| finder.find(&inbound.bytes).next().is_some()) {
+    if foreign.is_some_and(|finder| finder.is_in(&inbound.bytes)) {
         let message = foreign_placeholder(host, *port);
         network.log.refuse(route, host.as_str(), *port, &message);
         return inbound.refuse(&Denial { status: 403, message }).await;
@@ -401,7 +399,13 @@ pub(crate) async fn pass_request_by<C: ClientStream>(
             }
         },
     };
-    let passed = PassedRequest { request, route, credential: rule.credential.clone(), meter };
+    let passed = PassedRequest {
+        request,
+        route,
+        credential: rule.credential.clone(),
+        limits_requests: rule.limits_requests(),
+        meter,
+    };
     let lingering = forward(inbound, lingering, stream, passed).await;
     drop(entry);
     if let Some(lingering) = lingering {

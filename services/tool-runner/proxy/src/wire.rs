@@ -8,16 +8,22 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
+    path::PathBuf,
 };
 
-use belay_network::{MAX_SECRET, Profile, Secret};
+use belay_network::{MAX_SECRET, Profile, Secret, UpstreamProxy};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{budget::Budget, injection::CallCredential, report::Report};
+use crate::{
+    asking::{HostAnswer, HostQuestion},
+    budget::Budget,
+    injection::CallCredential,
+    report::Report,
+};
 
 /// The largest frame.
 const MAX_FRAME: usize = 16 << 20;
@@ -49,16 +55,29 @@ pub(crate) enum RequestBody {
         /// The credentials, whose values follow the frame in this order.
         credentials: Vec<CredentialHead>,
     },
+    /// Serves one request of a tool. The descriptor is the proxy's end of a connected pair.
+    Serve {
+        profile: Box<Profile>,
+        budget: Budget,
+        /// As for `Open`.
+        credentials: Vec<CredentialHead>,
+    },
+    /// Answers a question of the call about a host.
+    Answer { number: u64, answer: HostAnswer },
     /// Closes it.
     Close,
 }
 
-/// The first message of the runner.
-#[derive(Debug, Serialize, Deserialize)]
+/// The operator's settings of a proxy, which are the runner's first message to it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Beginning {
-    /// The operator's own certificate authorities (PEM).
-    pub(crate) authorities: Vec<String>,
+pub struct ProxySettings {
+    /// Certificate authorities (PEM) that it trusts besides those of this machine.
+    pub authorities: Vec<String>,
+    /// The proxy behind which hosts are reached; `None`: directly.
+    pub upstream: Option<UpstreamProxy>,
+    /// Files and sockets of the services, each of which it tries to open once it is confined: it does not start if it can.
+    pub closed: Vec<PathBuf>,
 }
 
 /// A credential of a call without its value.
@@ -90,6 +109,8 @@ pub(crate) enum Reply {
     Opened { call: u64 },
     /// It is not.
     Refused { call: u64, message: String },
+    /// The call asks about a host.
+    Asks { call: u64, question: HostQuestion },
     /// It is closed.
     Closed { call: u64, report: Report },
 }

@@ -118,7 +118,11 @@ pub(super) fn judge_intent(
 ) -> JudgedIntent {
     let mut intent = tool.tool.intent(arguments);
     if let Some(profile) = network {
-        (intent.network, intent.hosts) = (Some(profile.name.clone()), network_profiles::hosts(profile));
+        intent.network = Some(profile.name.clone());
+        // A tool that asks one host names it.
+        if intent.hosts.is_empty() {
+            intent.hosts = network_profiles::hosts(profile);
+        }
     }
     for path in intent.paths.iter_mut().chain([&mut intent.working_directory]) {
         if let Ok(plain) = RelPath::parse(path) {

@@ -165,7 +165,8 @@ impl Calls {
         }
         let mut cancelled = job.call.cancel.subscribe();
         if spec.touches == Touches::Nothing {
-            let (outcome, receipt, _) = self.work(job, receipt, arguments, None, &mut cancelled).await;
+            let (outcome, mut receipt, network_use) = self.work(job, receipt, arguments, None, &mut cancelled).await;
+            receipt.network = network_use.get().cloned();
             return self.end(job, receipt, outcome, true).await;
         }
         Box::pin(self.run_in_workspace(job, receipt, arguments, &intent, &mut cancelled)).await

@@ -62,6 +62,7 @@ pub(super) async fn work(
         stop: StopRequest::new(cancelled.clone()),
         network: request.network.clone().ok().flatten(),
         reveals: Vec::new(),
+        asks: tool.asks(),
         network_use,
     };
     let is_manual = request.recovery() == Recovery::Manual;
@@ -110,6 +111,9 @@ pub(super) async fn work(
                 Err((State::Failed, ToolFailure::new(ErrorClass::InvalidResult, reasons::INVALID_RESULT, message)))
             }
         },
+        End::Returned(Err(failure)) if failure.class == ErrorClass::OutcomeUnknown => {
+            Err((State::OutcomeUnknown, failure))
+        }
         // A MANUAL call may have had an effect before it hit the full disk.
         End::Returned(Err(failure)) if is_manual && !record::never_started(&failure) => Err((State::Failed, failure)),
         End::Returned(Err(failure)) => Err(record::unsuccessful(failure)),

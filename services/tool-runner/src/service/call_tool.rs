@@ -92,6 +92,8 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRe
         found => found,
     };
     let asked_network = request.network.clone();
+    let of_network = network.as_ref().ok().and_then(Option::as_deref);
+    let recovery = tool.tool.recovery_of(&arguments).unwrap_or_else(|| tool.spec.recovery.with_network(of_network));
     let workspace = workspace_of(calls, &request.workspace, request.made_folder.as_ref())?;
     calls.admit(request.fence).await?;
     // An invalid trace context is ignored.
@@ -113,6 +115,7 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRe
             trace,
             context,
             asked_network,
+            recovery,
             network,
         })
         .await

@@ -319,6 +319,10 @@ impl Tool for DeclaredTool {
         self.0.declared.reveals.iter().map(|name| self.0.terminal.shown_reveal(name)).collect()
     }
 
+    fn may_ask_about_hosts(&self) -> bool {
+        self.0.terminal.may_ask_about_hosts()
+    }
+
     fn asks(&self) -> bool {
         self.0.declared.asks
     }

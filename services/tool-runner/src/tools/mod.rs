@@ -5,8 +5,11 @@
 mod commit_changes;
 mod declared;
 mod delete_file;
+mod fetch_url;
 mod file_info;
 mod files;
+mod http;
+mod http_request;
 mod list_directory;
 mod modify_file;
 mod noop;
@@ -18,7 +21,9 @@ mod write_file;
 pub use commit_changes::CommitChanges;
 pub use declared::DeclaredTool;
 pub use delete_file::DeleteFile;
+pub use fetch_url::FetchUrl;
 pub use file_info::FileInfo;
+pub use http_request::HttpRequest;
 pub use list_directory::ListDirectory;
 pub use modify_file::ModifyFile;
 pub use noop::Noop;
@@ -38,15 +43,19 @@ use crate::{CallIntent, CommandSettings, Enforcement, Registry, RegistryError, T
 /// All built-in tools. Commands run in the sandbox of `enforcement`, with the operator's settings. A new tool is a file in this directory
 /// and a line here.
 pub fn built_in(enforcement: &Enforcement, commands: &Arc<CommandSettings>) -> Vec<Box<dyn Tool>> {
+    let terminal = RunTerminal::new(enforcement).with(Arc::clone(commands));
+    let host = http::HttpHost::new(commands, terminal.proxy());
     vec![
         Box::new(CommitChanges),
         Box::new(DeleteFile),
+        Box::new(FetchUrl::new(host.clone())),
         Box::new(FileInfo),
+        Box::new(HttpRequest::new(host)),
         Box::new(ListDirectory),
         Box::new(ModifyFile),
         Box::new(Noop),
         Box::new(ReadFile),
-        Box::new(RunTerminal::new(enforcement).with(Arc::clone(commands))),
+        Box::new(terminal),
         Box::new(SearchCode),
         Box::new(WriteFile),
     ]

@@ -3,6 +3,7 @@
 //! It takes an argument vector and uses no shell, so shell syntax has no effect. Without the sandbox no command runs.
 
 mod ask;
+mod asked_hosts;
 mod ending;
 mod network;
 mod outputs;
@@ -31,6 +32,8 @@ use crate::{
 };
 use request::{Arguments, CommandRequest};
 
+pub(super) use network::{ACCOUNT_TIMEOUT, account};
+
 /// The tool.
 #[derive(Clone)]
 pub struct RunTerminal {
@@ -57,6 +60,11 @@ impl RunTerminal {
         let asking = Arc::new(Semaphore::new(settings.asking_calls()));
         let proxy = Arc::new(ProxyHolder::new(&settings));
         Self { settings, asking, proxy, ..self }
+    }
+
+    /// The proxy, which tools without a command share.
+    pub(super) fn proxy(&self) -> Arc<ProxyHolder> {
+        Arc::clone(&self.proxy)
     }
 }
 
@@ -194,6 +202,10 @@ impl Tool for RunTerminal {
         asked.map_or(Ok(None), |name| network_profiles::find(self.settings.profiles(), name))
     }
 
+    fn may_ask_about_hosts(&self) -> bool {
+        self.settings.profiles().iter().any(Profile::asks)
+    }
+
     fn stop_grace(&self) -> Duration {
         self.settings.stop_grace()
     }
@@ -216,6 +228,7 @@ impl Tool for RunTerminal {
                 mut stop,
                 network,
                 reveals,
+                asks,
                 network_use,
                 ..
             } = invocation;
@@ -226,8 +239,8 @@ impl Tool for RunTerminal {
             let program = arguments.command.first().cloned().unwrap_or_default();
             let check = arguments.check.unwrap_or(true);
             let view = view.hold().await.map_err(|_gone| stopped())?;
-            let asking =
-                questions.map(|questions| ask::Asker { questions, calls, most_calls: settings.asking_calls() });
+            let asker = questions.map(|questions| ask::Asker { questions, calls, most_calls: settings.asking_calls() });
+            let asking = asker.clone().filter(|_| asks);
             let asked = CommandRequest {
                 name,
                 arguments,
@@ -242,7 +255,8 @@ impl Tool for RunTerminal {
             let guard = process::KillOnDrop(life.clone());
             let host = process::Host { launcher, settings, lanes, enforcement, enforced, proxy, network_use };
             // In a task of its own, which outlives this future: the view is released only after the last process of the command has ended.
-            let mut command = tokio::spawn(process::run(view, host, asked, life.clone(), over, (output, asking)));
+            let mut command =
+                tokio::spawn(process::run(view, host, asked, life.clone(), over, (output, asking, asker)));
             let ended = tokio::select! {
                 ended = &mut command => ended,
                 () = stop.requested() => {

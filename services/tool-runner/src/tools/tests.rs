@@ -173,7 +173,7 @@ fn on_path(tool: &str, path: &str) -> Option<Value> {
         "modify_file" => json!({"path": path, "edits": [{"search": "a", "replace": "b"}]}),
         "search_code" => json!({"path": path, "pattern": "a"}),
         "read_file" | "delete_file" | "list_directory" | "file_info" => json!({"path": path}),
-        "commit_changes" | "noop" | "run_terminal" => return None,
+        "commit_changes" | "fetch_url" | "http_request" | "noop" | "run_terminal" => return None,
         tool => panic!("add the arguments of `{tool}` here"),
     })
 }
@@ -281,6 +281,8 @@ fn every_tool_is_found_by_its_names() {
         ("list_directory", "list_directory"),
         ("file_info", "file_info"),
         ("search_code", "search_code"),
+        ("http_request", "http_request"),
+        ("fetch_url", "fetch_url"),
         ("run_terminal", "run_terminal"),
         ("run_command", "run_terminal"),
     ] {
@@ -295,7 +297,10 @@ fn only_tools_without_further_effect_are_idempotent() {
     let idempotent = |tool: &belay_proto::v1::Tool| tool.annotations.as_ref().unwrap().is_idempotent();
     let mut names: Vec<_> = registry.tools().filter(idempotent).map(|tool| tool.name).collect();
     names.sort();
-    assert_eq!(names, ["delete_file", "file_info", "list_directory", "noop", "read_file", "search_code", "write_file"]);
+    assert_eq!(
+        names,
+        ["delete_file", "fetch_url", "file_info", "list_directory", "noop", "read_file", "search_code", "write_file"]
+    );
 }
 
 /// S2-FR-023.

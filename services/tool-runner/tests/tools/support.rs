@@ -103,6 +103,7 @@ pub(crate) fn invocation(arguments: Value, view: &ViewHandle, output: Arc<dyn Ou
         stop: StopRequest::never(),
         network: None,
         reveals: Vec::new(),
+        asks: false,
         network_use: Arc::default(),
     }
 }

@@ -1,99 +1,19 @@
 //! B-33: no credential enters a sandbox. The proxy puts its value into requests to the hosts that it is bound to, and takes it out of what they answer.
 
-use std::{
-    fs,
-    io::{BufRead as _, BufReader, Read as _, Write},
-    net::{SocketAddr, TcpListener},
-    os::unix::fs::PermissionsExt as _,
-    path::Path,
-    sync::{Arc, Mutex},
-    thread,
-};
+use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt as _, path::Path};
 
 use belay_e2e::Home;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustix::process::Signal;
 use serde_json::Value;
-use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::ring, pki_types::PrivateKeyDer};
+
+use crate::tls_host::{TlsHost, hex};
 
 /// Values that are found nowhere by chance, and whose spellings differ in URLs and JSON.
 const VALUE: &str = "s3cret/of+the-operator.0123456789";
 const CHANGED: &str = "an0ther/value+of-the-operator.9876";
 
-/// A private registry: a host inside of TLS that has an authority of the operator's, and answers with what it receives.
-struct Registry {
-    address: SocketAddr,
-    /// The certificate of its authority.
-    authority: String,
-    /// The heads of the requests.
-    received: Arc<Mutex<Vec<String>>>,
-}
-
-impl Registry {
-    fn start() -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let key = KeyPair::generate().unwrap();
-        let names = vec!["localhost".to_owned()];
-        let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
-            .unwrap();
-        let config = Arc::new(config);
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, received) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<String>>>::default());
-        let all = Arc::clone(&received);
-        thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let (config, all) = (Arc::clone(&config), Arc::clone(&all));
-                thread::spawn(move || {
-                    let connection = ServerConnection::new(config).unwrap();
-                    // A client that does not trust the certificate ends here.
-                    let _ = answer(StreamOwned::new(connection, stream), &all);
-                });
-            }
-        });
-        Self { address, authority: issuer.pem(), received }
-    }
-
-    fn received(&self) -> Vec<String> {
-        self.received.lock().unwrap().clone()
-    }
-}
-
-/// Answers one request with its head and its body, as they are, in base64, and in a cookie.
-fn answer(stream: impl std::io::Read + Write, received: &Mutex<Vec<String>>) -> std::io::Result<()> {
-    let mut stream = BufReader::new(stream);
-    let (mut head, mut line) = (String::new(), String::new());
-    while stream.read_line(&mut line)? > 2 {
-        head += &line;
-        line.clear();
-    }
-    received.lock().unwrap().push(head.clone());
-    let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
-    let mut body = vec![0; length.unwrap_or(0)];
-    stream.read_exact(&mut body)?;
-    let header = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned();
-    let token = format!("{}{}", header("authorization: "), header("x-api-key: "));
-    let body = format!("{head}{}\ntoken: {token}\nhex: {}\n", String::from_utf8_lossy(&body), hex(&token));
-    let answer = format!(
-        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nSet-Cookie: token={token}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    );
-    stream.get_mut().write_all(answer.as_bytes())?;
-    stream.get_mut().flush()
-}
-
-fn hex(text: &str) -> String {
-    text.bytes().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// A home with the profiles `registry`, where requests inside of TLS carry the credential, and `model`, which has a URL.
-fn home(registry: &Registry) -> Home {
+fn home(registry: &TlsHost) -> Home {
     let home = Home::new();
     home.file("ca.pem", &registry.authority);
     secret(&home, VALUE);
@@ -177,7 +97,7 @@ fn network_of(home: &Home, id: &str) -> Value {
 // B-33: the value reaches the host that it is bound to, and is in no sandbox, store, event, file or output.
 #[test]
 fn a_command_uses_a_credential_that_it_never_has() {
-    let registry = Registry::start();
+    let registry = TlsHost::start();
     let home = home(&registry);
     // Everything that a command can look at, besides what the host answers.
     let script = format!(
@@ -233,7 +153,7 @@ fn a_client_inside_of_tls_reaches_a_private_registry() {
         eprintln!("skipped: curl is not installed");
         return;
     }
-    let registry = Registry::start();
+    let registry = TlsHost::start();
     let home = home(&registry);
     // Programs connect to `localhost` directly, unless they are told otherwise.
     let url = format!("https://localhost:{}", registry.address.port());
@@ -258,7 +178,7 @@ fn a_client_inside_of_tls_reaches_a_private_registry() {
 /// A placeholder that is sent elsewhere is refused, and the person is told.
 #[test]
 fn a_placeholder_that_leaves_for_another_host_is_refused_in_words() {
-    let registry = Registry::start();
+    let registry = TlsHost::start();
     let home = home(&registry);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -283,7 +203,7 @@ fn a_placeholder_that_leaves_for_another_host_is_refused_in_words() {
 /// The approval names the credential and where its value goes, and holds for that only.
 #[test]
 fn an_approval_is_for_the_credential_that_the_person_has_seen() {
-    let registry = Registry::start();
+    let registry = TlsHost::start();
     let home = home(&registry);
     let asks = plan(&home, "asks.yaml", "model", ASK_MODEL);
     let server = home.serve_with(&["--config", "config.yaml"]);

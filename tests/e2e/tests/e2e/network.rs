@@ -290,6 +290,82 @@ fn nothing_opens_when_the_proxy_is_killed() {
     assert_eq!((next.code, service.lines()), (0, 2), "{next:?}");
 }
 
+/// A host about which a person is asked is reached while the command waits, or is not.
+#[test]
+fn a_person_is_asked_about_a_host_while_the_command_waits() {
+    let service = Service::start();
+    let home = home(&service, false);
+    let port = service.address.port();
+    home.file(
+        "config.yaml",
+        format!(
+            "network: {{profiles: {{local: {{rules: [{{host: localhost, ports: [{port}], protocol: tcp, private_addresses: true, ask: true}}]}}}}}}"
+        ),
+    );
+    let script = format!(
+        "exec 3<>/dev/tcp/127.77.0.1/21080 && printf 'CONNECT localhost:{port} HTTP/1.1\\r\\n\\r\\n' >&3 && read -r status <&3 && echo \"$status\" && read -r empty <&3 && echo one >&3 && read -r answer <&3 && echo \"$answer\""
+    );
+    let asks = plan(&home, "asks.yaml", "network: local,", &script);
+    let server = home.serve_with(&["--config", "config.yaml", "--policy", "allows.yaml"]);
+    let asked = |id: &str| {
+        let started = home.run(["run", &asks, "--detach", "--id", id, "--approve", "prompt"]);
+        assert_eq!(started.code, 0, "{started:?}");
+        // An earlier one may still be listed for a moment.
+        let of_this = |all: &Value| {
+            let all = all["approvals"].as_array().cloned().unwrap_or_default();
+            all.into_iter().find(|one| one["execution"].as_str().is_some_and(|of| of.ends_with(&format!("/{id}"))))
+        };
+        let question = of_this(&home.json_until(&["approvals", "list"], |all| of_this(all).is_some())).unwrap();
+        assert_eq!(question["operation"], format!("May the command reach localhost:{port}?"), "{question}");
+        question["name"].as_str().unwrap().rsplit('/').next().unwrap().to_owned()
+    };
+    let question = asked("allowed");
+    let shown = home.run(["approvals", "show", &question]);
+    assert!(shown.out.contains("as often as it likes; no other call does"), "{shown:?}");
+    assert_eq!(service.lines(), 0, "it waits");
+    let answered = home.run(["approvals", "answer", &question, "--value", r#"{"approve": true}"#]);
+    assert_eq!(answered.code, 0, "{answered:?}");
+    home.json_until(&["executions", "get", "allowed"], |execution| execution["state"] == "STATE_COMPLETED");
+    assert_eq!(service.lines(), 1);
+
+    let question = asked("denied");
+    assert_eq!(home.run(["approvals", "answer", &question, "--value", r#"{"approve": false}"#]).code, 0);
+    let is_over = |execution: &Value| execution["state"] == "STATE_COMPLETED";
+    let denied = home.json_until(&["executions", "get", "denied"], is_over);
+    assert_eq!(service.lines(), 1);
+    let status = denied["steps"][0]["output"]["stdout"].as_str().unwrap();
+    assert!(status.starts_with("HTTP/1.1 403 ") && status.contains("a person has refused it"), "{denied}");
+    server.signal(Signal::TERM);
+    server.end();
+}
+
+/// The operator bounds what one command opens, and a refusal names the setting.
+#[test]
+fn a_command_beyond_its_limits_is_refused_with_the_setting() {
+    let service = Service::start();
+    let home = home(&service, false);
+    let settings = fs::read_to_string(home.path("config.yaml")).unwrap();
+    home.file("config.yaml", settings.replace("network: {", "network: {limits: {open_connections: 1}, "));
+    // The second connection is closed, while the first one stays.
+    let script = format!(
+        "{}; {} || echo CLOSED; {}",
+        service.say("one"),
+        service.say_over(4, "two"),
+        "echo three >&3 && read -r answer <&3 && echo \"$answer\""
+    );
+    let asks = plan(&home, "asks.yaml", "network: local,", &script);
+    let done = home.run(["run", &asks, "--config", "config.yaml", "--policy", "allows.yaml", "--id", "asks"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(
+        done.out.contains("hello one") && done.out.contains("CLOSED") && done.out.contains("hello three"),
+        "{done:?}"
+    );
+    let account = account(&home, "asks");
+    let refused = account["connections"].as_array().unwrap().iter().find(|connection| connection["isAllowed"] != true);
+    let rule = refused.unwrap()["rule"].as_str().unwrap();
+    assert!(rule.contains("1 open connections, which is the limit (`network.limits.open_connections`)"), "{account}");
+}
+
 // B-32: a refusal says why: to the program, in the failure, in the events and in the audit log.
 #[test]
 fn a_refusal_names_the_host_the_profile_and_the_line_to_add() {

@@ -203,3 +203,31 @@ fn a_host_with_a_url_is_reached_by_it_alone() {
         "{host: api.model.example, methods: [GET], paths: ['/v1/messages'], credential: model, base_url: MODEL_URL}"
     );
 }
+
+#[test]
+fn nobody_is_asked_about_what_another_rule_allows() {
+    let ask = |host: &str| DraftRule { host: host.to_owned(), ask: true, ..DraftRule::default() };
+    let known = DraftRule { host: "a.example.com".to_owned(), ..DraftRule::default() };
+    let profile = profile(vec![ask("*.example.com"), known]);
+    assert!(profile.asks() && profile.lines()[0] == "https://*.example.com:443 (a person is asked)");
+    let asks = |name: &str| {
+        let host = Host::parse(name).unwrap();
+        match profile.decide(AccessRequest { host: &host, port: 443, traffic: Traffic::Tls }) {
+            AccessDecision::Allowed(rule) => rule.ask,
+            AccessDecision::Refused(refusal) => panic!("{refusal}"),
+        }
+    };
+    assert!(!asks("a.example.com") && asks("b.example.com"));
+}
+
+#[test]
+fn a_host_with_a_url_and_another_rule_is_refused() {
+    let direct = DraftRule { host: "*.model.example".to_owned(), ..DraftRule::default() };
+    let found = problem(draft(vec![model(), direct]));
+    assert!(
+        found.starts_with(
+            "p: reaches api.model.example at $MODEL_URL and only there by one rule, and directly by another"
+        ),
+        "{found}"
+    );
+}

@@ -1,6 +1,6 @@
 //! The network of commands, which is decided apart from what they run.
 
-use belay_policy::Policies;
+use belay_policy::{Intent, NetworkAccess, Policies, ToolKind};
 
 use crate::{properties::with_entries, support::*};
 
@@ -69,6 +69,35 @@ fn hosts_are_compared_with_what_a_profile_opens() {
     ] {
         let found = verdict(&format!("hosts: ['{hosts}'], decide: auto"), &[opens]) < Prompt;
         assert_eq!(found, allowed, "{hosts} {opens}");
+    }
+}
+
+/// A tool that only makes requests is decided about by what is said of the network, and by rules about the tool.
+#[test]
+fn a_request_is_decided_about_as_its_network_is() {
+    for (text, verdict, rule) in [
+        ("{}", Prompt, "network"),
+        ("network: deny", Deny, "network"),
+        ("network: auto", Auto, "network"),
+        ("{network: auto, terminal_commands: deny, file_write: deny}", Auto, "network"),
+        ("rules: [{id: net, on: intent, networks: [ci], decide: auto}]", Auto, "net"),
+        ("rules: [{id: net, on: intent, hosts: [a.example.com], decide: auto}]", Auto, "net"),
+        ("rules: [{id: net, on: intent, tools: [fetch_url], hosts: [a.example.com], decide: auto}]", Prompt, "network"),
+        ("{network: auto, rules: [{id: no, on: intent, tools: [http_request], decide: deny}]}", Deny, "no"),
+        ("{network: auto, rules: [{id: no, on: intent, hosts: ['*.example.com'], decide: deny}]}", Deny, "no"),
+    ] {
+        let policy = policy(text);
+        let decision = policy.intent(&Intent {
+            tool: "http_request",
+            kind: ToolKind::Network,
+            command: &[],
+            program: None,
+            working_directory: "",
+            environment: &[],
+            paths: &[],
+            network: Some(NetworkAccess { profile: "ci", hosts: &texts(&["a.example.com"]) }),
+        });
+        assert_eq!(brief(&decision), (verdict, rule), "{text}");
     }
 }
 

@@ -40,6 +40,7 @@ pub(crate) fn tool(kind: ToolKind) -> &'static str {
         FileWrite => "write_file",
         FileDelete => "delete_file",
         Terminal => "run_terminal",
+        ToolKind::Network => "http_request",
     }
 }
 

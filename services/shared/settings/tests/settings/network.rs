@@ -294,3 +294,42 @@ fn there_are_at_most_100_profiles_of_1000_rules() {
     let found = refused(&paths(101));
     assert_eq!(found, "1 network.profiles.p.rules[0].paths: has 101 entries, but the limit is 100");
 }
+
+#[test]
+fn the_network_of_a_command_is_bounded_by_the_settings() {
+    let settings = parsed("network:\n  limits: {bytes: 2GiB, open_connections: 8, idle: 90s}\n").unwrap();
+    let limits = &settings.network.limits;
+    assert_eq!((limits.bytes.value, limits.open_connections.value, limits.idle.value), (2 << 30, 8, 90));
+    assert_eq!((limits.connections.value, &limits.connections.origin), (100_000, &Origin::Default));
+    for (limit, says) in [
+        ("bytes: 1", "network.limits.bytes: must be at least 1MiB"),
+        ("connections: 0", "network.limits.connections: must be a whole number between 1 and 1000000000"),
+        ("open_connections: many", "network.limits.open_connections: must be a whole number between 1 and 100000"),
+        ("idle: 0s", "network.limits.idle: must be a whole number with a unit, from 1s to 24h"),
+        ("time: 5m", "network.limits.time"),
+    ] {
+        let problems = parsed(&format!("network:\n  limits: {{{limit}}}\n")).unwrap_err();
+        assert!(problems.len() == 1 && problems[0].contains(says), "{problems:?}");
+    }
+}
+
+#[test]
+fn hosts_are_reached_behind_the_proxy_of_the_settings() {
+    let settings =
+        parsed("network:\n  proxy: {url: 'http://proxy.example.com:3128', direct: ['*.corp.example.com']}\n").unwrap();
+    let rows = shown(&settings);
+    let line = rows.iter().find(|row| row.starts_with("network.proxy = ")).unwrap();
+    assert!(line.contains("= http://proxy.example.com:3128, and directly *.corp.example.com"), "{line}");
+    for (proxy, says) in [
+        ("{url: 'https://proxy:1'}", "network.proxy.url: must be an `http://` URL"),
+        ("{url: 'http://me:secret@proxy:1'}", "network.proxy.url: must not contain a user"),
+        ("{direct: []}", "network.proxy: has no `url`"),
+        (
+            "{url: 'http://proxy:1', direct: [10.0.0.1]}",
+            "network.proxy.direct[0]: must be the name of a host, not an address",
+        ),
+    ] {
+        let problems = parsed(&format!("network:\n  proxy: {proxy}\n")).unwrap_err();
+        assert!(problems.len() == 1 && problems[0].contains(says), "{problems:?}");
+    }
+}

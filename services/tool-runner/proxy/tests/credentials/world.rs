@@ -7,13 +7,13 @@ use std::{
     time::Duration,
 };
 
-use belay_network::{Credential, DraftCredential, DraftProfile, DraftRule, Host, Profiles, Secret};
+use belay_network::{Credential, DraftCredential, DraftProfile, DraftRule, Host, Profile, Profiles, Secret};
 use belay_proxy::{Access, Authority, Budget, CallCredential, CommandSockets, Outside, Pending, Report, Upstream};
 use data_encoding::{BASE64, HEXLOWER};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpStream, UnixStream},
     time::timeout,
 };
 use tokio_rustls::{
@@ -33,12 +33,17 @@ pub(crate) const PLACEHOLDER: &str = "tok_AAAABBBBCCCCDDDDEEEEFFF";
 pub(crate) const OTHER_VALUE: &str = "other-value-9876543210";
 /// Its placeholder.
 pub(crate) const OTHER_PLACEHOLDER: &str = "other-placeholder-000000000";
+/// The values of the credentials `url` and `clear`.
+pub(crate) const URL_VALUE: &str = "url-value-5647382910";
+pub(crate) const CLEAR_VALUE: &str = "clear-value-5647382910";
 /// The host with the credential `token`.
 pub(crate) const HOST: &str = "api.example.com";
 
 /// Everything that a test needs.
 pub(crate) struct World {
     access: Option<Access>,
+    /// What a call of a tool is served with.
+    of_tool: (Profile, Vec<CallCredential>, Outside),
     pub(crate) proxy: SocketAddr,
     pub(crate) base_url: SocketAddr,
     authority: String,
@@ -52,8 +57,14 @@ struct TestUpstream {
 }
 
 impl Upstream for TestUpstream {
-    fn resolve<'a>(&'a self, _: &'a Host) -> Pending<'a, io::Result<Vec<IpAddr>>> {
-        Box::pin(async { Ok(vec!["203.0.113.80".parse().unwrap()]) })
+    fn resolve<'a>(&'a self, host: &'a Host) -> Pending<'a, io::Result<Vec<IpAddr>>> {
+        Box::pin(async {
+            match host.as_str() {
+                "closed.example.com" => Ok(vec!["169.254.169.254".parse().unwrap()]),
+                "nowhere.example.com" => Err(io::Error::new(io::ErrorKind::NotFound, "there is no such name")),
+                _ => Ok(vec!["203.0.113.80".parse().unwrap()]),
+            }
+        })
     }
 
     fn dial(&self, address: SocketAddr) -> Pending<'_, io::Result<TcpStream>> {
@@ -96,6 +107,13 @@ impl World {
             DraftRule { protocol: "http".to_owned(), ..rule("plain.example.com", "") },
             DraftRule { protocol: "http".to_owned(), ..rule("clear.example.com", "clear") },
             rule("unread.example.com", ""),
+            DraftRule {
+                methods: vec!["GET".to_owned()],
+                paths: vec!["/docs".to_owned()],
+                ..rule("limited.example.com", "")
+            },
+            rule("closed.example.com", ""),
+            rule("nowhere.example.com", ""),
             raw,
             url,
         ];
@@ -110,8 +128,12 @@ impl World {
         let clear = serve(None, Arc::clone(&received)).await;
         let authority = Arc::new(Authority::new(&[issuer.pem()]).unwrap());
         let certificate = authority.certificate();
-        let outside =
-            Outside { upstream: Arc::new(TestUpstream { tls, clear }), own_addresses: Arc::new([]), authority };
+        let outside = Outside {
+            upstream: Arc::new(TestUpstream { tls, clear }),
+            own_addresses: Arc::new([]),
+            proxy: None,
+            authority,
+        };
         let std = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let (proxy, url) = (std(), std());
         let (proxy_at, base_url) = (proxy.local_addr().unwrap(), url.local_addr().unwrap());
@@ -125,12 +147,13 @@ impl World {
         let credentials = vec![
             of("token", VALUE, PLACEHOLDER),
             of("other", OTHER_VALUE, OTHER_PLACEHOLDER),
-            of("url", VALUE, "placeholder-of-the-url"),
-            of("clear", VALUE, "placeholder-in-clear"),
-            of("untrusted", VALUE, "placeholder-of-untrusted"),
+            of("url", URL_VALUE, "placeholder-of-the-url"),
+            of("clear", CLEAR_VALUE, "placeholder-in-clear"),
+            of("untrusted", "untrusted-value-1234", "placeholder-of-untrusted"),
         ];
+        let of_tool = (profile.for_tools(), credentials.clone(), outside.clone());
         let access = Access::open(profile, sockets, credentials, Budget::default(), outside).unwrap();
-        Self { access: Some(access), proxy: proxy_at, base_url, authority: certificate, received }
+        Self { access: Some(access), of_tool, proxy: proxy_at, base_url, authority: certificate, received }
     }
 
     pub(crate) async fn new() -> Self {
@@ -145,6 +168,22 @@ impl World {
     /// The account so far.
     pub(crate) fn report(&self) -> Report {
         self.access.as_ref().unwrap().report()
+    }
+
+    /// The connection of a tool, and what serves one request on it.
+    pub(crate) fn tool(&self, budget: Budget) -> (UnixStream, Access) {
+        let (profile, credentials, outside) = self.of_tool.clone();
+        let (client, served) = std::os::unix::net::UnixStream::pair().unwrap();
+        client.set_nonblocking(true).unwrap();
+        let access = Access::of_tool(profile, served, credentials, budget, outside).unwrap();
+        (UnixStream::from_std(client).unwrap(), access)
+    }
+
+    /// The answer to a request of a tool, and its account.
+    pub(crate) async fn ask_for_tool(&self, request: &str) -> (String, Report) {
+        let (mut client, access) = self.tool(Budget::default());
+        let answer = talk(&mut client, request.as_bytes()).await;
+        (answer, access.close().await)
     }
 
     /// Trusts the proxy's authority alone.
@@ -224,7 +263,8 @@ fn issuer() -> CertifiedIssuer<'static, KeyPair> {
 
 /// Answers in the names of the hosts. The one of `untrusted.example.com` is not certified.
 fn acceptor(issuer: &CertifiedIssuer<'static, KeyPair>) -> TlsAcceptor {
-    let names = [HOST, "other.example.com", "unread.example.com", "model.example.com"].map(str::to_owned);
+    let names = [HOST, "other.example.com", "unread.example.com", "model.example.com", "limited.example.com"];
+    let names = names.map(str::to_owned);
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(names).unwrap().signed_by(&key, issuer).unwrap();
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -302,6 +342,24 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, received: Arc<
         ),
         "/error" => format!("HTTP/1.1 500 {VALUE}\r\nContent-Length: {}\r\n\r\n{VALUE}", VALUE.len()).into_bytes(),
         "/gzip" => with("Content-Encoding: gzip\r\n", b"\x1f\x8b not really"),
+        "/own" => with("Belay-Proxy: refused\r\n", b"of the host"),
+        "/many-headers" => with(&"X-A: b\r\n".repeat(300), b""),
+        "/long-header" => with(&format!("X-A: {}\r\n", "b".repeat(1 << 20)), b""),
+        "/large" => with("", &vec![b'x'; 4 << 20]),
+        "/never" => return tokio::time::sleep(Duration::from_secs(600)).await,
+        "/cut" => b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort".to_vec(),
+        "/gzip-hop" => with("Content-Encoding: gzip\r\nConnection: content-encoding\r\n", b"\x1f\x8b not really"),
+        "/gzip-transfer" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n".to_vec(),
+        "/part" => format!("HTTP/1.1 206 Partial Content\r\nContent-Length: 5\r\n\r\n{}", &VALUE[..5]).into_bytes(),
+        "/parts" => with("Content-Type: multipart/byteranges; boundary=x\r\n", b"--x--"),
+        "/html" => with("", b"<p>tok_s3cr3t&#x2F;Value&#43;0123456789</p>"),
+        "/unicode" => with("", br#"{"t":"tok_s3cr3t\u002fValue\u002B0123456789"}"#),
+        "/twice" => with("", b"/login?next=%2Fx%3Fkey%3Dtok_s3cr3t%252FValue%252B0123456789"),
+        "/upper" => with("", VALUE.to_uppercase().as_bytes()),
+        "/lines" => {
+            let base64 = BASE64.encode(format!("some longer text before it: {VALUE}").as_bytes());
+            with("", base64.as_bytes().chunks(20).collect::<Vec<_>>().join(&b"\r\n"[..]).as_slice())
+        }
         "/until-end" => format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{VALUE}").into_bytes(),
         "/chunks" => {
             // A chunk, and a segment, for each byte.
@@ -317,7 +375,11 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, received: Arc<
         }
         "/socket" => {
             let answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
-            stream.write_all(&[answer.as_slice(), VALUE.as_bytes(), b" hello"].concat()).await.unwrap();
+            // The value in two frames of one message.
+            let (one, two) = VALUE.split_at(11);
+            let frame = |first: u8, text: &str| [&[first, text.len() as u8][..], text.as_bytes()].concat();
+            let frames = [frame(0x01, one), frame(0x80, &format!("{two} hello"))].concat();
+            stream.write_all(&[answer.as_slice(), &frames].concat()).await.unwrap();
             stream.flush().await.unwrap();
             let Ok(length @ 1..) = stream.read(&mut buffer).await else { return };
             stream.write_all(&buffer[..length]).await.unwrap();

@@ -8,4 +8,5 @@ mod hello;
 mod parsers;
 mod requests;
 mod table;
+mod upstream_proxy;
 mod world;

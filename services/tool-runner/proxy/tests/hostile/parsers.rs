@@ -1,7 +1,7 @@
 //! The parsers under any bytes.
 
 use belay_network::Host;
-use belay_proxy::{HeadState, Hello, HostHeader, Target, head_state, read_client_hello, read_head};
+use belay_proxy::{HeadState, Hello, HostHeader, Target, head_state, read_client_hello, read_head, read_tool_head};
 use proptest::prelude::*;
 
 use crate::hello::{message, records, server_name};
@@ -45,6 +45,7 @@ proptest! {
     fn no_bytes_make_the_head_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = head_state(&bytes, 0, 200);
         let _ = read_head(&bytes, 10, HostHeader::Named);
+        let _ = read_tool_head(&bytes, 10);
         let _ = read_head(&[&b"GET "[..], &bytes, b"\r\n\r\n"].concat(), 10, HostHeader::Named);
     }
 
@@ -73,6 +74,7 @@ proptest! {
                     prop_assert!(authority == name || authority.split_once(':').unwrap().1.parse() == Ok(port));
                     prop_assert!(!spelled(&host, port, 80).is_empty() && path.starts_with('/'));
                 }
+                Target::AbsoluteTls(..) => prop_assert!(false, "a command does not ask for TLS"),
                 Target::Path(path) => prop_assert_eq!(path, target),
             }
         }

@@ -150,6 +150,7 @@ impl World {
         let outside = Outside {
             upstream: Arc::clone(&upstream) as Arc<dyn Upstream>,
             own_addresses: own,
+            proxy: None,
             authority: Arc::new(Authority::new(&[]).unwrap()),
         };
         let access = Access::open(profile, sockets, Vec::new(), budget, outside).unwrap();

@@ -1,13 +1,25 @@
 //! What the process cannot do. The attacks themselves are carried out by the process at each start, which fails if one succeeds.
 
-use std::fs;
+use std::{
+    fs,
+    os::unix::{
+        fs::PermissionsExt as _,
+        net::{UnixListener, UnixStream},
+    },
+};
+
+use belay_proxy::{Proxy, ProxySettings, ServiceUser};
 
 use crate::{
     harness::{Test, tests},
-    support::proxy,
+    support::{executable, proxy},
 };
 
-pub(crate) const TESTS: &[Test] = tests![the_process_is_confined, it_has_no_descriptors_of_others_and_no_environment];
+pub(crate) const TESTS: &[Test] = tests![
+    the_process_is_confined,
+    it_has_no_descriptors_of_others_and_no_environment,
+    it_cannot_read_what_the_services_keep,
+];
 
 fn the_process_is_confined() {
     let proxy = proxy();
@@ -47,4 +59,23 @@ fn it_has_no_descriptors_of_others_and_no_environment() {
     targets.sort();
     assert!(!targets.iter().any(|target| target.contains("status")), "{targets:?}");
     assert!(fs::read(format!("{folder}/environ")).unwrap_or_default().is_empty());
+}
+
+/// The process itself tries, with its memory and its rights, to open a key, a ledger and a socket that everybody may open.
+fn it_cannot_read_what_the_services_keep() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let paths = ["seal.key", "ledger.db", "gate.sock"].map(|name| folder.path().join(name));
+    for file in &paths[..2] {
+        fs::write(file, "secret").unwrap();
+        fs::set_permissions(file, fs::Permissions::from_mode(0o666)).unwrap();
+    }
+    let _gate = UnixListener::bind(&paths[2]).unwrap();
+    fs::set_permissions(&paths[2], fs::Permissions::from_mode(0o777)).unwrap();
+    // It starts, because nothing of it can be opened.
+    let settings = ProxySettings { closed: paths.to_vec(), ..ProxySettings::default() };
+    Proxy::start(&executable(), ServiceUser::default(), &settings).unwrap();
+    // The attack is a real one: this process can.
+    assert!(paths[..2].iter().all(|file| fs::File::open(file).is_ok()));
+    assert!(UnixStream::connect(&paths[2]).is_ok());
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use belay_network::{DraftProfile, DraftRule, Profile, Profiles};
-use belay_proxy::{CommandSockets, Proxy, ServiceUser};
+use belay_proxy::{CommandSockets, Proxy, ProxySettings, ServiceUser};
 
 /// The answer to CONNECT.
 pub(crate) const ESTABLISHED: &str = "HTTP/1.1 200 Connection established\r\n\r\n";
@@ -22,7 +22,7 @@ pub(crate) fn executable() -> PathBuf {
 }
 
 pub(crate) fn proxy() -> Proxy {
-    Proxy::start(&executable(), ServiceUser::default(), &[]).unwrap()
+    Proxy::start(&executable(), ServiceUser::default(), &ProxySettings::default()).unwrap()
 }
 
 /// The addresses of a call's sockets.
@@ -73,6 +73,19 @@ pub(crate) fn profile(port: u16, service: SocketAddr) -> Profile {
         ..DraftProfile::default()
     };
     Profiles::new(&[draft]).unwrap().find("tests").unwrap().clone()
+}
+
+/// A profile with `localhost` for requests in clear text on this port.
+pub(crate) fn web_profile(port: u16) -> Profile {
+    let rule = DraftRule {
+        host: "localhost".to_owned(),
+        ports: vec![port.to_string()],
+        protocol: "http".to_owned(),
+        private_addresses: true,
+        ..DraftRule::default()
+    };
+    let draft = DraftProfile { name: "web".to_owned(), rules: vec![rule], ..DraftProfile::default() };
+    Profiles::new(&[draft]).unwrap().find("web").unwrap().clone()
 }
 
 /// A server that answers with what it receives.

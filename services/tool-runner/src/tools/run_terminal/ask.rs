@@ -34,9 +34,10 @@ const MAX_UNREAD: usize = 256 << 10;
 const READ_BYTES: usize = 8 << 10;
 
 /// The schema of an approval's answer.
-const APPROVAL: &str = r#"{"type":"object","required":["approve"],"additionalProperties":false,"properties":{"approve":{"type":"boolean","title":"Approve?"}}}"#;
+pub(super) const APPROVAL: &str = r#"{"type":"object","required":["approve"],"additionalProperties":false,"properties":{"approve":{"type":"boolean","title":"Approve?"}}}"#;
 
 /// The means by which a call asks.
+#[derive(Clone)]
 pub(super) struct Asker {
     /// The call's questions.
     pub(super) questions: Questions,

@@ -151,7 +151,7 @@ pub(super) fn sockets(profile: &Profile, made: NetworkSockets) -> Option<Command
 
 /// The account of a command's network, for its receipt. Where not everything has a place, what was reached comes before refusals and questions, of which a
 /// command can make any number.
-pub(super) fn account(profile: &Profile, report: &Report) -> v1::NetworkUse {
+pub(crate) fn account(profile: &Profile, report: &Report) -> v1::NetworkUse {
     let is_reached = |connection: &Connection| {
         connection.is_allowed && connection.failure.is_empty() && connection.route != Route::NameServer
     };
@@ -222,7 +222,7 @@ pub(super) fn refusal(report: &Report) -> Option<String> {
 }
 
 /// The time limit for the proxy's account of a command that has ended.
-pub(super) const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

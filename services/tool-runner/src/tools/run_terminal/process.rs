@@ -19,7 +19,7 @@ use tokio::{
 
 use super::{
     ask::{self, Asker},
-    ending,
+    asked_hosts, ending,
     network::{self, NetworkOfCall},
     outputs,
     request::{CommandRequest, spec},
@@ -81,23 +81,27 @@ pub(super) async fn run(
     host: Host,
     asked: CommandRequest,
     life: Life,
-    over: oneshot::Receiver<()>,
-    (output, asking): (Arc<dyn Output>, Option<Asker>),
+    mut over: oneshot::Receiver<()>,
+    (output, asking, asker): (Arc<dyn Output>, Option<Asker>, Option<Asker>),
 ) -> Result<CommandResult, ToolFailure> {
     let Host { launcher, settings, lanes, enforcement, enforced, proxy, network_use } = host;
+    let limit = asked.limit;
+    let (of_call, hidden_in) = (asked.network.clone(), Arc::clone(&output));
+    // Before the command: without a proxy and its credentials it does not run at all. Not in a lane: a source may take seconds, which nobody else waits for.
+    let prepared = prepare(&asked, proxy, Arc::clone(&settings));
+    let (network, revealed) = tokio::select! {
+        biased;
+        _ = &mut over => return Err(stopped()),
+        prepared = prepared => prepared?,
+    };
     let slot = tokio::select! {
         biased;
         _ = over => return Err(stopped()),
         slot = lanes.starts.slot() => slot,
     };
-    let (limit, profile) = (asked.limit, asked.network.clone());
-    let (of_call, hidden_in) = (profile.clone(), Arc::clone(&output));
     let started = slot.run(move || {
         let mount = view.view().mount();
         let mount = mount.ok_or_else(|| ending::unavailable("this workspace cannot be mounted for a command"))?;
-        // Before the command: without a proxy and its credentials it does not run at all.
-        let network = profile.map(|profile| NetworkOfCall::prepare(profile, &proxy, &settings)).transpose()?;
-        let revealed = settings.credentials().revealed(&asked.reveals)?;
         let values: Vec<String> = revealed.iter().map(|(_, value)| shown(value)).collect();
         hidden_in.hide(&values);
         let reveals: Vec<String> = asked.reveals.iter().map(|name| format!("credential {name} revealed")).collect();
@@ -119,8 +123,13 @@ pub(super) async fn run(
         }
         Ok::<_, ToolFailure>((view, program, running, access))
     });
-    let (view, program, running, access) = started.await?;
+    let (view, program, running, mut access) = started.await?;
     let loopback = running.enforced().loopback;
+    let asked = access.as_mut().and_then(|access| access.as_mut().ok()).and_then(CommandAccess::take_questions);
+    let profile_name: Arc<str> = of_call.as_deref().map_or("", |profile| profile.name.as_str()).into();
+    // Ends with the network of the command, which is closed below.
+    let _asking_hosts =
+        asker.zip(asked).map(|(asker, asked)| tokio::spawn(asked_hosts::serve(asker, profile_name, asked)));
     let ended = follow(running, &lanes.ends, &*output, asking).await;
     let access = access.transpose()?;
     let mut refusal = None;
@@ -133,6 +142,30 @@ pub(super) async fn run(
     drop(view);
     let (outcome, output, outputs) = ended.map_err(|error| ending::lost(&program, &error.to_string()))?;
     Ok(CommandResult { outcome, output, outputs, loopback, refusal })
+}
+
+/// Starts the proxy if it does not run, and reads the credentials of a call: those that its requests carry, and those that its program gets.
+async fn prepare(
+    asked: &CommandRequest,
+    proxy: Arc<ProxyHolder>,
+    settings: Arc<CommandSettings>,
+) -> Result<(Option<NetworkOfCall>, Vec<(String, Secret)>), ToolFailure> {
+    let (profile, reveals) = (asked.network.clone(), asked.reveals.clone());
+    if profile.is_none() && reveals.is_empty() {
+        return Ok((None, Vec::new()));
+    }
+    let prepared = tokio::task::spawn_blocking(move || {
+        let network = profile.map(|profile| NetworkOfCall::prepare(profile, &proxy, &settings)).transpose()?;
+        Ok((network, settings.credentials().revealed(&reveals)?))
+    });
+    match prepared.await {
+        Ok(prepared) => prepared,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is shutting down.
+            Err(_) => Err(stopped()),
+        },
+    }
 }
 
 /// A value as the output is searched for it.
