@@ -5,7 +5,7 @@ use std::{
     fmt, io,
     path::{Path, PathBuf},
     pin::Pin,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -184,6 +184,8 @@ pub struct Invocation {
     pub limit: Duration,
     /// Tells that it is to end.
     pub stop: StopRequest,
+    /// Set by a tool that runs a process when its call was stopped before the process was started: then it had no effect, whatever its recovery.
+    pub never_began: Arc<AtomicBool>,
     /// The network profile of its command; `None` for its own loopback alone.
     pub network: Option<Arc<Profile>>,
     /// The credentials whose values its program gets, by name.
@@ -465,6 +467,7 @@ impl Invocation {
             asks: false,
             network_use: Arc::default(),
             stop: StopRequest::never(),
+            never_began: Arc::default(),
         }
     }
 }

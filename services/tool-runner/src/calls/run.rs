@@ -296,7 +296,7 @@ impl Calls {
                         receipt.left_out = left_out.iter().take(MAX_LEFT_OUT).map(record::left_out).collect();
                         examined
                     }
-                    Err(why) => EffectOutcome::Failed(work::stopped_by(&job.request, why)),
+                    Err(why) => EffectOutcome::Failed(work::stopped_by(&job.request, why, false)),
                 }
             }
             (_, view) => {

@@ -22,7 +22,10 @@ use crate::{
     registry::RegisteredTool,
     stop::{self, Stop},
 };
-use std::sync::{Arc, OnceLock};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
 
 /// Parses the arguments and validates them against the tool's schema.
 pub(super) fn arguments(request: &CallRequest) -> Result<Value, ToolFailure> {
@@ -48,6 +51,7 @@ pub(super) async fn work(
     let RegisteredTool { spec, result: result_schema, secret_result, tool, .. } = &*request.tool;
     let hides_result = !secret_result.is_empty();
     let limit = limit_of(request);
+    let never_began = Arc::<AtomicBool>::default();
     let invocation = Invocation {
         name: request.name.clone(),
         attempt: request.attempt,
@@ -60,6 +64,7 @@ pub(super) async fn work(
         enforced,
         limit,
         stop: StopRequest::new(cancelled.clone()),
+        never_began: Arc::clone(&never_began),
         network: request.network.clone().ok().flatten(),
         reveals: Vec::new(),
         asks: tool.asks(),
@@ -117,8 +122,8 @@ pub(super) async fn work(
         // A MANUAL call may have had an effect before it hit the full disk.
         End::Returned(Err(failure)) if is_manual && !record::never_started(&failure) => Err((State::Failed, failure)),
         End::Returned(Err(failure)) => Err(record::unsuccessful(failure)),
-        End::Cancelled => Err(stopped_by(request, StopCause::Cancelled)),
-        End::TimedOut => Err(stopped_by(request, StopCause::TimedOut)),
+        End::Cancelled => Err(stopped_by(request, StopCause::Cancelled, never_began.load(Ordering::Acquire))),
+        End::TimedOut => Err(stopped_by(request, StopCause::TimedOut, never_began.load(Ordering::Acquire))),
     }
 }
 
@@ -129,9 +134,9 @@ pub(super) enum StopCause {
     TimedOut,
 }
 
-/// The end of a call that was stopped while it ran.
-pub(super) fn stopped_by(request: &CallRequest, why: StopCause) -> Unsuccessful {
-    if request.recovery() == Recovery::Manual {
+/// The end of a call that was stopped while it ran, or before its process was started.
+pub(super) fn stopped_by(request: &CallRequest, why: StopCause, never_began: bool) -> Unsuccessful {
+    if request.recovery() == Recovery::Manual && !never_began {
         let message =
             "The call was stopped while it ran and may have had effects outside the workspace; its outcome is unknown.";
         return (

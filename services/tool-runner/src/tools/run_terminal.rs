@@ -230,6 +230,7 @@ impl Tool for RunTerminal {
                 reveals,
                 asks,
                 network_use,
+                never_began,
                 ..
             } = invocation;
             let launcher = launcher?;
@@ -251,7 +252,7 @@ impl Tool for RunTerminal {
                 network: network.clone(),
                 reveals,
             };
-            let (life, over) = process::Life::new();
+            let (life, over) = process::Life::new(never_began);
             let guard = process::KillOnDrop(life.clone());
             let host = process::Host { launcher, settings, lanes, enforcement, enforced, proxy, network_use };
             // In a task of its own, which outlives this future: the view is released only after the last process of the command has ended.

@@ -101,6 +101,7 @@ pub(crate) fn invocation(arguments: Value, view: &ViewHandle, output: Arc<dyn Ou
         // Long enough that no test depends on it: a test of another limit hangs if that limit is broken.
         limit: Duration::from_secs(86_400),
         stop: StopRequest::never(),
+        never_began: Arc::default(),
         network: None,
         reveals: Vec::new(),
         asks: false,

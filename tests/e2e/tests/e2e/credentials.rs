@@ -290,3 +290,38 @@ tools:
     server.signal(Signal::TERM);
     server.end();
 }
+
+/// A command that was stopped while its credential was read has had no effect, and nobody has to look.
+#[test]
+fn a_command_that_waits_for_its_credential_has_not_begun() {
+    let home = Home::new();
+    let program = home.path("slow").display().to_string();
+    home.file("slow", "#!/bin/sh\nexec sleep 600\n");
+    fs::set_permissions(home.path("slow"), fs::Permissions::from_mode(0o700)).unwrap();
+    home.file(
+        "config.yaml",
+        format!(
+            "
+credentials:
+  slow: {{command: ['{program}'], hosts: ['https://api.example.com']}}
+network:
+  profiles:
+    slow: {{rules: [{{host: api.example.com, credential: slow}}]}}
+"
+        ),
+    );
+    home.file("allows.yaml", "{network: auto, file_write: auto, terminal_commands: auto}");
+    let asks = home.file(
+        "asks.yaml",
+        "{id: p, steps: [{id: a, tool: run_terminal, network: slow, timeout: 1s, arguments: {command: ['true']}}, {id: other, tool: run_terminal, arguments: {command: ['true']}}]}",
+    );
+    let failed = run(&home, &asks, "asks");
+    let (_, execution) = home.json(&["executions", "get", "asks"]);
+    let state = |step: &str| {
+        let steps = execution["steps"].as_array().unwrap();
+        steps.iter().find(|one| one["stepId"] == step).unwrap()["state"].clone()
+    };
+    assert_eq!(state("a"), "STATE_FAILED", "{failed:?}");
+    assert!(failed.out.contains("(TIMEOUT)") && !failed.out.contains("OUTCOME_UNKNOWN"), "{failed:?}");
+    assert_eq!(state("other"), "STATE_COMPLETED", "{failed:?}");
+}

@@ -3,7 +3,10 @@
 use std::{
     io,
     pin::pin,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::available_parallelism,
 };
 
@@ -108,7 +111,7 @@ pub(super) async fn run(
         let spec = spec(asked, mount, &settings, network.as_ref(), &revealed)?;
         drop(revealed);
         let program = spec.program.clone();
-        life.check()?;
+        life.start()?;
         let mut running = launcher.launch(spec).map_err(|error| ending::not_started(error, limit, &settings))?;
         life.begin(running.kill_handle());
         enforcement.started_commands().count(running.was_armed());
@@ -245,11 +248,17 @@ async fn gone(running: &RunningCommand) -> io::Result<()> {
 
 /// The lifecycle of a command, shared with the guard that kills it.
 #[derive(Clone)]
-pub(super) struct Life(Arc<Mutex<Stage>>);
+pub(super) struct Life {
+    stage: Arc<Mutex<Stage>>,
+    /// Set when it was cancelled before it started.
+    never_began: Arc<AtomicBool>,
+}
 
 enum Stage {
     /// Not started. Dropping the sender removes it from the queue.
     Before(#[expect(dead_code, reason = "held for its end")] oneshot::Sender<()>),
+    /// Starting: from here on it may have an effect.
+    Starting,
     /// Started.
     Running(KillHandle),
     /// Cancelled: it must end, or must not start.
@@ -258,22 +267,34 @@ enum Stage {
 
 impl Life {
     /// A command that has not started. The receiver resolves when it is cancelled.
-    pub(super) fn new() -> (Self, oneshot::Receiver<()>) {
+    pub(super) fn new(never_began: Arc<AtomicBool>) -> (Self, oneshot::Receiver<()>) {
         let (held, over) = oneshot::channel();
-        (Self(Arc::new(Mutex::new(Stage::Before(held)))), over)
+        (Self { stage: Arc::new(Mutex::new(Stage::Before(held))), never_began }, over)
     }
 
-    /// Fails once it is cancelled.
-    fn check(&self) -> Result<(), ToolFailure> {
-        let stage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*stage, Stage::Over) { Err(stopped()) } else { Ok(()) }
+    fn lock(&self) -> MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Marks it as starting; fails if it was cancelled.
+    fn start(&self) -> Result<(), ToolFailure> {
+        let mut stage = self.lock();
+        if matches!(*stage, Stage::Over) {
+            return Err(stopped());
+        }
+        *stage = Stage::Starting;
+        Ok(())
     }
 
     /// Asks its processes to end. One that has not started does not start.
     pub(super) fn ask_to_end(&self) {
-        let mut stage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stage = self.lock();
         match &*stage {
-            Stage::Before(_) => *stage = Stage::Over,
+            Stage::Before(_) => {
+                *stage = Stage::Over;
+                self.never_began.store(true, Ordering::Release);
+            }
+            Stage::Starting => *stage = Stage::Over,
             Stage::Running(handle) => {
                 // If they cannot be asked, they are killed once their time is over.
                 if let Err(error) = handle.terminate() {
@@ -286,10 +307,10 @@ impl Life {
 
     /// Marks it as started; kills it if it was cancelled meanwhile.
     fn begin(&self, kill: KillHandle) {
-        let mut stage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stage = self.lock();
         match *stage {
             Stage::Over => end(&kill),
-            Stage::Before(_) | Stage::Running(_) => *stage = Stage::Running(kill),
+            Stage::Before(_) | Stage::Starting | Stage::Running(_) => *stage = Stage::Running(kill),
         }
     }
 }
@@ -299,9 +320,10 @@ pub(super) struct KillOnDrop(pub(super) Life);
 
 impl Drop for KillOnDrop {
     fn drop(&mut self) {
-        let mut stage = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Stage::Running(kill) = std::mem::replace(&mut *stage, Stage::Over) {
-            end(&kill);
+        match std::mem::replace(&mut *self.0.lock(), Stage::Over) {
+            Stage::Before(_) => self.0.never_began.store(true, Ordering::Release),
+            Stage::Running(kill) => end(&kill),
+            Stage::Starting | Stage::Over => {}
         }
     }
 }
