@@ -21,7 +21,8 @@ const FORMATS: &[(&str, &str)] = &[
     ("EasyPost", "EZ[AT]K[a-z0-9]{54}"),
     ("Flutterwave", "(FLWSECK-[a-z0-9]{32}-X|FLWSECK_TEST-[a-z0-9]{32}-X)"),
     ("frame.io", "fio-u-[A-Za-z0-9_-]{64}"),
-    ("GoCardless", "(live|sandbox)_[A-Za-z0-9_-]{40}"),
+    // With letters of both cases, as by chance nearly every one: words of a plan have one.
+    ("GoCardless", "(live|sandbox)_[a-z][A-Z][A-Za-z0-9_-]{38}"),
     ("Harness", "[ps]at\\.[A-Za-z0-9_-]{22}\\.[0-9a-f]{24}\\.[A-Za-z0-9]{20}"),
     ("Hugging Face organization", "api_org_[A-Za-z]{34}"),
     ("Infracost", "ico-[A-Za-z0-9]{32}"),
