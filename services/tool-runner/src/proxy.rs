@@ -149,11 +149,7 @@ fn budget(limits: &NetworkLimits) -> Budget {
 
 /// The operator's certificate authorities in a file.
 fn authority(file: &Path) -> Result<String, ToolFailure> {
-    let refused = |why: String| {
-        let why = format!("`network.authorities` names {}, {why}", file.display());
-        let message = format!("The network of the command could not be opened: {why}.");
-        ToolFailure::new(ErrorClass::Transient, reasons::NETWORK_UNAVAILABLE, message)
-    };
+    let refused = |why: String| not_opened(&format_args!("`network.authorities` names {}, {why}", file.display()));
     let text = fs::read_to_string(file).map_err(|error| refused(format!("which cannot be read: {error}")))?;
     trust::problem(&text).map_or(Ok(text), |problem| Err(refused(format!("which {problem}"))))
 }
@@ -189,10 +185,7 @@ impl CommandProxy {
             TrustFiles::write(directory, &trust::pem_of(&certificates))
                 .map_err(|error| format!("cannot write the certificates to {}: {error}", directory.display()))
         });
-        written.as_ref().map(Some).map_err(|why| {
-            let message = format!("The network of the command could not be opened: {why}.");
-            ToolFailure::new(ErrorClass::Transient, reasons::NETWORK_UNAVAILABLE, message)
-        })
+        written.as_ref().map(Some).map_err(|why| not_opened(why))
     }
 }
 

@@ -42,7 +42,7 @@ impl Buffer {
     /// Reads once.
     ///
     /// # Errors
-    /// Those of the kernel.
+    /// Errors of the kernel.
     pub(crate) fn read_once(&mut self, from: impl AsFd) -> io::Result<ReadOnce> {
         if self.filled == self.bytes.len() {
             return Ok(ReadOnce::Full);

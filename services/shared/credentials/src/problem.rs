@@ -123,7 +123,7 @@ const MAX_SHOWN: usize = 200;
 
 /// The time that a program has, in seconds.
 pub(crate) const LIMIT_SECONDS: u32 = 10;
-/// What to do about a value, where its problem does not say it.
+/// Advice about a value, where its problem does not say what to do.
 fn advice(problem: SecretProblem) -> &'static str {
     match problem {
         SecretProblem::Empty => ": put the value there",

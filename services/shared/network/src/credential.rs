@@ -52,7 +52,7 @@ pub enum CredentialSource {
     Environment(String),
     /// A credential that systemd gives to the service (`LoadCredential=`), by its name.
     Systemd(String),
-    /// What a program prints: an absolute path, and its arguments.
+    /// Output of a program: its absolute path, and its arguments.
     Command(Vec<String>),
 }
 

@@ -92,7 +92,7 @@ pub struct Refusal {
     pub nearest: Option<String>,
     /// The protocol that was spoken, as far as it is known.
     pub protocol: Option<Protocol>,
-    /// What the nearest rule adds to its requests and its commands, if it has the host.
+    /// Additions of the nearest rule to its requests and its commands, if it has the host.
     pub extra: NearestExtra,
     /// The method and the path of a request that a rule with methods or paths does not allow; each only where a rule may name it.
     pub request: (Option<String>, Option<String>),

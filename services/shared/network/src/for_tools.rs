@@ -1,4 +1,4 @@
-//! What a profile opens to tools without a command, whose requests the proxy makes.
+//! Destinations that a profile opens to tools without a command, whose requests the proxy makes.
 
 use crate::{profile::Profile, rule::Rule};
 

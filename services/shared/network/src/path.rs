@@ -12,5 +12,5 @@ pub(crate) fn is_path(path: &str) -> bool {
         && path.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte))
 }
 
-/// What a path of a rule has to be.
+/// Requirement on a path of a rule, as an error says it.
 pub(crate) const RULE: &str = "must begin with `/`, and have no `..`, `//`, `%`, `;`, `?`, `#` or `\\`: it is the beginning of a path that servers read in one way";

@@ -15,7 +15,7 @@ use tokio::{
 use crate::denial::Denial;
 
 /// The longest time for which a connection waits for an answer: what most programs wait for a connection.
-const PATIENCE: Duration = Duration::from_secs(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// The most hosts with their ports about which one call asks.
 const MAX_ASKED: usize = 100;
 
@@ -80,7 +80,7 @@ impl HostQuestions {
         let denied =
             |why: &str| Denial { status: 403, message: format!("{host}:{port} is asked about ({rule}), and {why}") };
         let mut answer = self.ask(host, port, rule).map_err(|why| denied(&why))?;
-        let answered = timeout(PATIENCE, answer.wait_for(Option::is_some)).await;
+        let answered = timeout(ANSWER_TIMEOUT, answer.wait_for(Option::is_some)).await;
         match answered {
             Ok(Ok(answer)) => match answer.as_ref() {
                 Some(HostAnswer::Allowed) => Ok(()),
@@ -90,7 +90,7 @@ impl HostQuestions {
             Ok(Err(_)) => Err(denied("the call has ended")),
             Err(_) => Err(denied(&format!(
                 "nobody has answered in {} s: the question stays open (`belay approvals list`), and another try waits for its answer again",
-                PATIENCE.as_secs()
+                ANSWER_TIMEOUT.as_secs()
             ))),
         }
     }
@@ -169,7 +169,7 @@ mod tests {
         let (all, mut asked) = questions();
         let begun = tokio::time::Instant::now();
         let denial = all.permit(&host("a.example.com"), 443, &rule()).await.unwrap_err();
-        assert_eq!(begun.elapsed(), PATIENCE);
+        assert_eq!(begun.elapsed(), ANSWER_TIMEOUT);
         assert!(denial.message.contains("nobody has answered in 20 s"), "{denial:?}");
         all.answer(asked.recv().await.unwrap().number, HostAnswer::Allowed);
         assert_eq!(all.permit(&host("a.example.com"), 443, &rule()).await, Ok(()));

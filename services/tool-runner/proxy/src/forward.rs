@@ -202,7 +202,7 @@ async fn pass_upgraded(client: Upgraded, host: Upgraded, passed: &PassedRequest)
             Err(_) => return,
         },
         (Ok(client), Some(_)) => {
-            let rest = [&client.read_buf[..]].concat();
+            let rest = client.read_buf.to_vec();
             (Either::Left(ReplayedStream::new(rest, client.io.into_inner())), host)
         }
         (Err(client), _) => (Either::Right(TokioIo::new(client)), host),

@@ -176,6 +176,31 @@ fn a_request_carries_the_credential_whichever_rule_stands_first() {
 }
 
 #[test]
+fn the_first_of_several_credentials_is_used_and_nobody_is_asked_needlessly() {
+    let second = DraftCredential {
+        name: "second".to_owned(),
+        header: Some("x-other-key".to_owned()),
+        hosts: words(&["https://api.model.example"]),
+        ..DraftCredential::default()
+    };
+    let mut all = credentials();
+    all.push(Credential::new(&second).unwrap());
+    let used = |rules: Vec<DraftRule>| {
+        let profiles = Profiles::with_credentials(&[draft(rules)], &all).unwrap();
+        let host = Host::parse("api.model.example").unwrap();
+        let traffic = Traffic::TlsRequest { method: "GET", path: "/" };
+        match profiles.find("p").unwrap().decide(AccessRequest { host: &host, port: 443, traffic }) {
+            AccessDecision::Allowed(rule) => rule.credential.as_ref().unwrap().name.clone(),
+            AccessDecision::Refused(refusal) => panic!("{refusal}"),
+        }
+    };
+    let rule = |credential: &str| rule_with("api.model.example", credential);
+    assert_eq!(used(vec![rule("model"), rule("second")]), "model");
+    assert_eq!(used(vec![rule("second"), rule("model")]), "second");
+    assert_eq!(used(vec![DraftRule { ask: true, ..rule("model") }, rule("second")]), "second");
+}
+
+#[test]
 fn a_host_with_a_url_is_reached_by_it_alone() {
     let profile = profile(vec![DraftRule { methods: words(&["POST"]), ..model() }]);
     assert!(!profile.reads_tls() && profile.ports().is_empty());
