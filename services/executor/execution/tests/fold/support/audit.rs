@@ -658,14 +658,16 @@ impl Audit {
 
     /// A step whose calls have one effect is skipped with the call that commits it.
     fn commit_skipped(&mut self, step: usize, reason: SkipReason) {
-        if !self.commits_step(step) || self.stop.is_some() {
+        // A call that a new version of the plan has removed commits nothing, and its step is in no plan any more.
+        let by_a_person = [SkipReason::Requested, SkipReason::ApprovalSkipped, SkipReason::NonInteractive];
+        if self.stop.is_some() || !by_a_person.contains(&reason) || !self.commits_step(step) {
             return;
         }
         let whole = self.lists[&step];
-        match reason {
-            SkipReason::Requested => drop(self.to_skip.insert(whole)),
-            SkipReason::ApprovalSkipped | SkipReason::NonInteractive => drop(self.left_out.insert(whole)),
-            _ => {}
+        if reason == SkipReason::Requested {
+            self.to_skip.insert(whole);
+        } else {
+            self.left_out.insert(whole);
         }
     }
 
