@@ -23,6 +23,11 @@ impl Execution {
             Stop::Cancelled | Stop::Killed => (SkipReason::Cancelled, None),
             Stop::Deadline => (SkipReason::TimedOut, None),
         };
+        // Alone, because what such a failure skips is skipped for that, also by an executor that begins right after it.
+        let failed = self.fail_unknown();
+        if !failed.is_empty() {
+            return failed;
+        }
         let (mut events, mut counted) = (Vec::new(), 0);
         for (step, record) in self.steps.iter() {
             let progress = self.progress(counted + usize::from(record.is_counted()));
@@ -38,16 +43,9 @@ impl Execution {
                 StepState::Running if record.needs_operation() && !record.has_entries() => {
                     StepEvent::Cancelled { progress }
                 }
-                StepState::OutcomeUnknown => StepEvent::Failed {
-                    failure: Failure::new(
-                        ErrorClass::OutcomeUnknown,
-                        reasons::OUTCOME_UNKNOWN,
-                        "The execution was stopped before anybody found out whether the step's call took effect.",
-                    ),
-                    progress,
-                },
                 StepState::Pending
                 | StepState::Running
+                | StepState::OutcomeUnknown
                 | StepState::AwaitingApproval
                 | StepState::Waiting
                 | StepState::Completed
@@ -59,6 +57,22 @@ impl Execution {
             events.push(self.about(step, record.attempt, event));
         }
         if events.is_empty() { self.drain_lists() } else { events }
+    }
+
+    /// Fails the steps of whose calls nobody knows the outcome.
+    fn fail_unknown(&self) -> Vec<Body> {
+        let unknown = self.steps.iter().filter(|(_, record)| record.state == StepState::OutcomeUnknown);
+        let mut counted = 0;
+        let failed = unknown.map(|(step, record)| {
+            counted += usize::from(record.is_counted());
+            let failure = Failure::new(
+                ErrorClass::OutcomeUnknown,
+                reasons::OUTCOME_UNKNOWN,
+                "The execution was stopped before anybody found out whether the step's call took effect.",
+            );
+            self.about(step, record.attempt, StepEvent::Failed { failure, progress: self.progress(counted) })
+        });
+        failed.collect()
     }
 
     /// Ends the steps that run for each entry of a list, after those for the entries, whichever of these end together.

@@ -252,6 +252,11 @@ pub(crate) fn listed(
     if !may_list(execution, record, first, items.len()) {
         return Err(Violation::ListedBefore(record.id.clone()));
     }
+    // Each entry makes the call at its place in the plan.
+    let is_other = |calls: usize| record.items.listed.is_none() && items.len() != calls;
+    if record.spec.several().is_some_and(|several| is_other(several.calls().len())) {
+        return Err(Violation::OtherCalls { step: record.id.clone(), listed: items.len() });
+    }
     let (known, spec) = (record.items.steps.clone(), Arc::clone(&record.spec));
     let (not_before, all) = (repeat::begins_at(record, first, time), first + items.len());
     let mut open = 0;
