@@ -213,14 +213,18 @@ impl CommandSettings {
         ]
     }
 
-    /// The additional mounts of one command: the toolchains that still exist, and the caches of its workspace and namespace, which are
-    /// created.
+    /// The mounts of the toolchains that still exist.
+    pub(crate) fn toolchains(&self) -> Vec<Mount> {
+        let found = self.here.toolchains.shown.iter().map(|found| &found.shown);
+        found.filter(|shown| is_still_there(&shown.from)).map(read_only).collect()
+    }
+
+    /// The mounts of the caches of a workspace and namespace, which are created.
     ///
     /// # Errors
     /// When a cache directory cannot be created.
-    pub(crate) fn mounts(&self, namespace: &str, workspace: &Path) -> io::Result<Vec<Mount>> {
-        let found = self.here.toolchains.shown.iter().map(|found| &found.shown);
-        let mut mounts: Vec<Mount> = found.filter(|shown| is_still_there(&shown.from)).map(read_only).collect();
+    pub(crate) fn caches(&self, namespace: &str, workspace: &Path) -> io::Result<Vec<Mount>> {
+        let mut mounts = Vec::new();
         for UsedCache { name, read_from, at } in &self.here.caches {
             let (source, kind) = match (read_from, &self.kept_in) {
                 (Some(from), _) if is_still_there(from) => (from.clone(), MountKind::Scratch),
@@ -434,7 +438,7 @@ commands:
         let folder = tempfile::tempdir().unwrap();
         let settings = settings("commands: {caches: {cargo: keep}}", Some(folder.path().join("caches")));
         let source = |namespace: &str, workspace: &str| {
-            let mounts = settings.mounts(namespace, Path::new(workspace)).unwrap();
+            let mounts = settings.caches(namespace, Path::new(workspace)).unwrap();
             assert_eq!((mounts.len(), mounts[0].kind), (1, MountKind::Staged));
             assert_eq!(mounts[0].target, Path::new("/home/belay/.cargo/registry"));
             assert!(mounts[0].source.is_dir() && mounts[0].source.starts_with(folder.path()));
@@ -510,9 +514,7 @@ commands:
         let caller = Caller { home: Some(home.clone()), path: vec![jdk.join("bin")], ..Caller::default() };
         let here = ResolvedCommands::of(belay_settings::Commands::default(), Some(&caller), &Host);
         let settings = CommandSettings::new(here, None);
-        let targets = || -> Vec<PathBuf> {
-            settings.mounts("n", Path::new("/w")).unwrap().into_iter().map(|mount| mount.target).collect()
-        };
+        let targets = || -> Vec<PathBuf> { settings.toolchains().into_iter().map(|mount| mount.target).collect() };
         assert_eq!(targets(), ["bin", "lib", "release"].map(|part| jdk.join(part)));
         fs::remove_dir(jdk.join("lib")).unwrap();
         std::os::unix::fs::symlink(home.join("secrets"), jdk.join("lib")).unwrap();

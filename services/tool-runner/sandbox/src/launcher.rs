@@ -7,6 +7,7 @@ use crate::{
     command_table::{CommandTable, TakenRow},
     environment::environment,
     error::LaunchError,
+    fork_server::ForkServer,
     limits::raise_open_files,
     mounts,
     pool::{Kind, Pool},
@@ -40,6 +41,7 @@ pub struct NamespaceLauncher {
     scratch: Option<RunnerScratch>,
     /// The disk usage of its commands.
     table: Arc<CommandTable>,
+    server: Arc<ForkServer>,
     /// Sandboxes that are set up already.
     pool: Pool,
     /// The initial soft limit of open files, unless the limits set one.
@@ -65,8 +67,9 @@ impl NamespaceLauncher {
         let table =
             CommandTable::new().map_err(|source| LaunchError::launcher("creating the command table", source))?;
         let (table, open_files_at_start) = (Arc::new(table), raise_open_files());
-        let pool = Pool::new(&settings, &table);
-        Ok(Self { settings, scratch, table, pool, open_files_at_start })
+        let server = Arc::new(ForkServer::new(&settings.executable));
+        let pool = Pool::new(&settings, &server, &table);
+        Ok(Self { settings, scratch, table, server, pool, open_files_at_start })
     }
 
     /// How many sandboxes are set up and wait for commands.
@@ -93,16 +96,16 @@ impl NamespaceLauncher {
         let (armed, call) = self.split(spec, attacks, row.as_ref().map(TakenRow::number))?;
         let owner = call.lower.last().and_then(|workspace| fs::metadata(workspace).ok());
         let kind = Kind { armed, owner: owner.map(|workspace| (workspace.uid(), workspace.gid())) };
-        let scratch = call.scratch_directory.clone();
+        let scratch = call.own_scratch().cloned();
         let started = match &kind.armed.attacks {
             // Those that are set up before their command are attacked, and those that are not take the same steps.
-            Some(_) => Slot::set_up(&self.settings, kind.armed, kind.owner, &self.table)
+            Some(_) => Slot::set_up(&self.server, kind.armed, kind.owner, &self.table)
                 .and_then(|slot| slot.run(call, ReleasedOnExit { scratch, row, end: None })),
             None => {
                 let released = ReleasedOnExit { scratch, row, end: Some(self.pool.end_of_command()) };
                 match self.pool.take(&kind) {
                     Some(slot) => slot.run(call, released),
-                    None => Slot::begin(&self.settings, kind.armed, kind.owner, &self.table)
+                    None => Slot::begin(&self.server, kind.armed, kind.owner, &self.table)
                         .map_err(NotStarted::Error)
                         .and_then(|slot| slot.run(call, released)),
                 }
@@ -124,9 +127,22 @@ impl NamespaceLauncher {
     ) -> Result<(Armed, Invocation), LaunchError> {
         spec.check(&self.settings.calls_may_set)?;
         let settings = &self.settings;
-        let Spec { program, args, mut env, cwd, workspace, mounts, timeout, limits, asks, outputs, network } = spec;
+        let Spec {
+            program,
+            args,
+            mut env,
+            cwd,
+            workspace,
+            common_mounts,
+            mounts,
+            timeout,
+            limits,
+            asks,
+            outputs,
+            network,
+        } = spec;
         if let Some(network) = &network {
-            network.check_mounts(settings.mounts.iter().chain(&mounts))?;
+            network.check_mounts(settings.mounts.iter().chain(&common_mounts).chain(&mounts))?;
         }
         let sockets = network.map(|network| {
             let (addresses, variables) = network.into_parts();
@@ -143,7 +159,8 @@ impl NamespaceLauncher {
             let [answers, questions] = ASK_DESCRIPTORS;
             env.push((ASK_VARIABLE.to_owned(), format!("{answers},{questions}").into()));
         }
-        let (armed_mounts, mounts) = mounts::in_order(&settings.mounts, mounts)?;
+        let common = settings.mounts.iter().cloned().chain(common_mounts).collect();
+        let (armed_mounts, mounts) = mounts::in_order(common, mounts)?;
         let scratch_directory = match &self.scratch {
             Some(own) => Some(own.next()),
             None if settings.scratch.place == ScratchPlace::Staging => {

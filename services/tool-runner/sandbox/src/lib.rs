@@ -6,9 +6,10 @@
 //! support is an error with its name and a fix, never silently skipped.
 //!
 //! ```text
-//! runner ──spec──▶ launcher (this binary executed again, one thread) ──clone──▶ init (pid 1, builds the sandbox) ──fork──▶ the command
-//!    ▲                 └ watches the runner, clock, disks, init                  └ reaps, kills what is left, reports
-//!    └──────────────────────── started · ended (status, usage) ─────────────────────────────────────┘
+//! runner ──▶ fork server (this binary executed again, one thread) ──fork──▶ launcher
+//! runner ──spec──▶ launcher ──clone──▶ init (pid 1, builds the sandbox) ──fork──▶ the command
+//!    ▲                 └ watches the runner, clock, disks, init └ reaps, kills what is left, reports
+//!    └──────────────────────── started · ended (status, usage) ──────────────────────┘
 //! ```
 //!
 //! A program that launches commands must call [`take_over_if_asked`] first in `main`.
@@ -30,6 +31,7 @@ mod ended;
 mod environment;
 mod error;
 mod etc;
+mod fork_server;
 mod freshness;
 mod handover;
 mod host_ids;

@@ -12,7 +12,7 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::Mode,
-    io::{Errno, fcntl_dupfd_cloexec},
+    io::Errno,
     process::{Signal, pidfd_send_signal, umask},
     time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime},
 };
@@ -31,9 +31,9 @@ use crate::{
     wire::frame,
 };
 
-/// Runs the launcher and returns its exit code. The request arrives on standard input.
-pub(crate) fn serve() -> i32 {
-    match serve_order() {
+/// Runs the launcher and returns its exit code. The request arrives over the connection to the runner.
+pub(crate) fn serve(one: SingleThreaded, runner: UnixStream) -> i32 {
+    match serve_order(one, runner) {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("belay-sandbox: the launcher failed: {error}");
@@ -42,10 +42,7 @@ pub(crate) fn serve() -> i32 {
     }
 }
 
-fn serve_order() -> io::Result<()> {
-    let one = SingleThreaded::check()?;
-    // Above the standard descriptors, which belong to the command.
-    let mut runner = UnixStream::from(fcntl_dupfd_cloexec(io::stdin(), 3)?);
+fn serve_order(one: SingleThreaded, mut runner: UnixStream) -> io::Result<()> {
     umask(Mode::from(0o022));
     match receive(&mut runner)? {
         Some((Request::Arm(armed, owner), table)) => serve_command(one, &armed, owner, table, runner),
@@ -101,9 +98,15 @@ fn serve_command(
         // The runner may be dead.
         let _ = runner.write_all(&frame(&Message::Ended(ended)));
     }
-    let Some(disks) = &disks else { return Ok(()) };
-    disks.empty(over)?;
-    if over { disks.wait_for_space() } else { Ok(()) }
+    match &disks {
+        Some(disks) if over => {
+            disks.empty(true)?;
+            disks.wait_for_space()
+        }
+        // What is in the staging directory is removed with it, after the answer.
+        Some(disks) if call.own_scratch().is_some() => disks.empty(false),
+        _ => Ok(()),
+    }
 }
 
 /// Kills init, and waits until it and everything in its namespace are gone.

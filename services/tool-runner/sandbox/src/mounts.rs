@@ -68,24 +68,33 @@ const NEVER_WHOLE: [&str; 5] = ["/home", "/root", "/Users", "/var", "/var/lib"];
 const SECRETS: [&str; 6] =
     ["/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/ssh", "/etc/ssl/private"];
 
-/// The operator's mounts and those of a call, parents before their children, in two parts: those that need no call, which come first, and the rest.
-pub(crate) fn in_order(operators: &[Mount], calls: Vec<Mount>) -> Result<(Vec<Mount>, Vec<Mount>), LaunchError> {
-    let mut all: Vec<Mount> = operators.iter().cloned().chain(calls).collect();
-    check(&all, "mounts")?;
-    all.sort_by_key(|mount| mount.target.components().count());
-    // HOME and /tmp are mounted for a call, and would cover what was mounted below them before.
-    let is_below_scratch = |mount: &Mount| [HOME, "/tmp"].iter().any(|scratch| mount.target.starts_with(scratch));
-    let needs_no_call =
-        |mount: &Mount| mount.kind == MountKind::ReadOnly && operators.contains(mount) && !is_below_scratch(mount);
-    let rest = all.iter().position(|mount| !needs_no_call(mount)).unwrap_or(all.len());
-    let rest = all.split_off(rest);
-    Ok((all, rest))
+/// The mounts of a command, parents before their children, in two parts: those that are mounted before the command is known, which `common` ones can be, and
+/// the rest.
+pub(crate) fn in_order(common: Vec<Mount>, of_call: Vec<Mount>) -> Result<(Vec<Mount>, Vec<Mount>), LaunchError> {
+    let known = common.len();
+    let mut all: Vec<(Mount, bool)> =
+        common.into_iter().chain(of_call).enumerate().map(|(n, mount)| (mount, n < known)).collect();
+    check(all.iter().map(|(mount, _)| mount), "mounts")?;
+    all.sort_by_key(|(mount, _)| mount.target.components().count());
+    // HOME and /tmp are mounted for a call, and would cover what was mounted below them before, as would any other mount of the call.
+    let mut later: Vec<PathBuf> = [HOME, "/tmp"].map(PathBuf::from).to_vec();
+    let (first, rest) = all.into_iter().partition::<Vec<_>, _>(|(mount, is_common)| {
+        let is_first = *is_common
+            && mount.kind == MountKind::ReadOnly
+            && !later.iter().any(|place| mount.target.starts_with(place));
+        if !is_first {
+            later.push(mount.target.clone());
+        }
+        is_first
+    });
+    let mounts = |part: Vec<(Mount, bool)>| part.into_iter().map(|(mount, _)| mount).collect();
+    Ok((mounts(first), mounts(rest)))
 }
 
 /// Rejects mounts that would weaken the sandbox, or that are impossible. `field`: their path, for the message.
-pub(crate) fn check(mounts: &[Mount], field: &str) -> Result<(), LaunchError> {
+pub(crate) fn check<'a>(mounts: impl IntoIterator<Item = &'a Mount>, field: &str) -> Result<(), LaunchError> {
     let (mut targets, mut staged) = (BTreeSet::new(), BTreeSet::new());
-    for (n, mount) in mounts.iter().enumerate() {
+    for (n, mount) in mounts.into_iter().enumerate() {
         let refuse = |part: &str, problem: String| Err(LaunchError::spec(format!("{field}[{n}].{part}"), problem));
         for (part, path) in [("source", &mount.source), ("target", &mount.target)] {
             if !is_plain(path) {
@@ -182,6 +191,27 @@ mod tests {
             let error = refusal(Mount { source: source.into(), target: "/opt/x".into(), kind: MountKind::ReadOnly });
             assert!(error.starts_with("settings.mounts[0].source:"), "{source}: {error}");
         }
+    }
+
+    #[test]
+    fn what_does_not_depend_on_the_call_is_mounted_before_it() {
+        let mount = |target: &str, kind| Mount { source: "/opt/x".into(), target: target.into(), kind };
+        let read_only = |target: &str| mount(target, MountKind::ReadOnly);
+        let common = ["/opt/a/b/c/d", "/opt/a", "/home/belay/.tool", "/tmp/tool", "/opt/cache/tool", "/opt/z"];
+        let common = common.map(read_only).to_vec();
+        let call = vec![
+            mount("/opt/cache", MountKind::Scratch),
+            mount("/home/belay/.cache", MountKind::Scratch),
+            read_only("/opt/y"),
+        ];
+        let (first, rest) = in_order(common, call).unwrap();
+        let targets =
+            |mounts: &[Mount]| mounts.iter().map(|mount| mount.target.display().to_string()).collect::<Vec<_>>();
+        assert_eq!(targets(&first), ["/opt/a", "/opt/z", "/opt/a/b/c/d"]);
+        assert_eq!(
+            targets(&rest),
+            ["/tmp/tool", "/opt/cache", "/opt/y", "/home/belay/.tool", "/opt/cache/tool", "/home/belay/.cache"]
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::{
 
 use crate::{
     command_table::CommandTable,
+    fork_server::ForkServer,
     protocol::Armed,
     running::{AwaitsEnds, EndOfCommand},
     settings::Settings,
@@ -23,6 +24,7 @@ pub(crate) struct Pool(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     settings: Settings,
+    server: Arc<ForkServer>,
     table: Arc<CommandTable>,
     state: Mutex<State>,
     changed: Condvar,
@@ -49,9 +51,10 @@ pub(crate) struct Kind {
 }
 
 impl Pool {
-    pub(crate) fn new(settings: &Settings, table: &Arc<CommandTable>) -> Self {
+    pub(crate) fn new(settings: &Settings, server: &Arc<ForkServer>, table: &Arc<CommandTable>) -> Self {
+        let (server, table) = (Arc::clone(server), Arc::clone(table));
         let (state, changed) = (Mutex::default(), Condvar::new());
-        Self(Arc::new(Shared { settings: settings.clone(), table: Arc::clone(table), state, changed }))
+        Self(Arc::new(Shared { settings: settings.clone(), server, table, state, changed }))
     }
 
     /// A sandbox for a command of this kind, unless none waits.
@@ -123,7 +126,7 @@ impl Shared {
     fn work(&self) {
         loop {
             match self.next() {
-                Work::Make(Kind { armed, owner }) => match Slot::set_up(&self.settings, armed, owner, &self.table) {
+                Work::Make(Kind { armed, owner }) => match Slot::set_up(&self.server, armed, owner, &self.table) {
                     Ok(slot) => {
                         let mut state = self.state();
                         if state.is_closed { state.unusable.push(slot) } else { state.waiting.push(slot) }
@@ -132,7 +135,10 @@ impl Shared {
                     Err(_) => self.state().has_ended = false,
                 },
                 Work::End(slots) => slots.into_iter().for_each(Slot::end),
-                Work::Stop => return,
+                Work::Stop => {
+                    self.server.rest();
+                    return;
+                }
             }
         }
     }

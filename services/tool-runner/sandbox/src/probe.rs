@@ -1,10 +1,11 @@
 //! Probes each layer on this machine separately, so that all missing ones are reported at once.
 
-use std::{io, process::Stdio, time::Duration};
+use std::{fs::File, io, os::fd::AsFd as _, time::Duration};
 
 use crate::{
     connection::receive,
     error::LaunchError,
+    fork_server::ForkServer,
     layer::Layer,
     protocol::{LayerProbe, Message, Request},
     role,
@@ -67,7 +68,10 @@ pub fn probe(settings: &Settings) -> Result<Report, LaunchError> {
     }
     settings.check()?;
     let protocol = Request::Probe(settings.service_uid, settings.service_gid);
-    let (mut control, mut launched) = spawn(settings, &protocol, None, (Stdio::null(), Stdio::null()))?;
+    let null = File::options().write(true).open("/dev/null");
+    let null = null.map_err(|source| LaunchError::launcher("opening /dev/null", source))?;
+    let server = ForkServer::new(&settings.executable);
+    let (mut control, mut launched) = spawn(&server, &protocol, None, [null.as_fd(); 2])?;
     control
         .set_read_timeout(Some(MAX_WAIT))
         .map_err(|source| LaunchError::launcher("limiting the wait for the launcher", source))?;

@@ -94,6 +94,14 @@ wire_struct!(Invocation {
     sockets,
 });
 
+impl Invocation {
+    /// Its scratch directory, unless that is part of the staging directory, which the caller removes as a whole.
+    pub(crate) fn own_scratch(&self) -> Option<&PathBuf> {
+        let is_own = |folder: &&PathBuf| !self.staging.as_ref().is_some_and(|staging| folder.starts_with(staging));
+        self.scratch_directory.as_ref().filter(is_own)
+    }
+}
+
 /// A command with the sandbox that it runs in.
 #[derive(Clone, Copy)]
 pub(crate) struct Command<'a> {

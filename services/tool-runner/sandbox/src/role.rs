@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The `argv[0]` of the launcher. Its standard input is the connection to the runner.
+/// The `argv[0]` of the fork server, and of the launchers that it forks. Its standard input is the connection to the runner.
 pub(crate) const LAUNCHER: &str = "belay-sandbox-launcher";
 
 static IS_RUNNER: AtomicBool = AtomicBool::new(false);
@@ -12,7 +12,7 @@ pub(crate) fn is_runner() {
     IS_RUNNER.store(true, Ordering::Release);
 }
 
-/// Whether this program can be executed as the launcher.
+/// Whether this program can be executed to fork launchers.
 pub(crate) fn can_launch() -> bool {
     IS_RUNNER.load(Ordering::Acquire)
 }

@@ -9,7 +9,6 @@ use std::{
         unix::net::UnixStream,
     },
     path::PathBuf,
-    process::Child,
     sync::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -19,7 +18,7 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
-    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+    process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid},
 };
 
 use crate::{
@@ -234,16 +233,19 @@ impl RunningCommand {
         Ok(Timer(self.control.try_clone()?))
     }
 
-    /// The two processes that end last, in order: init, with everything in its namespace, then the launcher, with the mounts. Once both
-    /// have ended, [`RunningCommand::tear_down`] does not block.
-    ///
-    /// # Errors
-    /// When the kernel has no pidfd for the launcher.
-    pub fn ends(&self) -> io::Result<[ProcessEnd; 2]> {
-        Ok([self.kill.0.process.clone(), self.launcher.end()?])
+    /// The end of its last process, init, and so of everything in its namespaces, mounts included. [`RunningCommand::wait`] blocks no more for long then.
+    #[must_use]
+    pub fn end(&self) -> ProcessEnd {
+        self.kill.0.process.clone()
     }
 
-    /// Waits until no process of the command is left: its changes are final then. Its mounts may exist for a moment longer, see
+    /// The end of its launcher, after which [`RunningCommand::tear_down`] does not block.
+    #[must_use]
+    pub fn launcher_end(&self) -> Option<ProcessEnd> {
+        self.launcher.process.clone()
+    }
+
+    /// Waits until no process of the command is left: its changes are final then. Its launcher may exist for a moment longer, see
     /// [`RunningCommand::tear_down`]. The output must be read meanwhile, or the command blocks.
     ///
     /// # Errors
@@ -275,7 +277,7 @@ impl RunningCommand {
         Ok(*self.outcome.insert(Outcome { status, usage: ended.usage }))
     }
 
-    /// Waits as [`RunningCommand::wait`], then until the mounts are gone and the launcher has exited.
+    /// Waits as [`RunningCommand::wait`], then until the launcher has exited.
     ///
     /// # Errors
     /// When the launcher cannot be waited for.
@@ -304,9 +306,9 @@ fn reap_abandoned(more: Option<LauncherProcess>) {
     abandoned.extend(more);
     abandoned.retain_mut(|launched| {
         // On an error it is not our child any more.
-        let alive = launched.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)));
+        let alive = launched.process.as_ref().is_some_and(|process| matches!(reap(process, true), Ok(false)));
         if !alive {
-            launched.child = None;
+            launched.process = None;
             launched.release();
         }
         alive
@@ -342,14 +344,26 @@ pub(crate) struct ReleasedOnExit {
 /// A launcher process and the resources released when it exits. When dropped, it exits on its own.
 #[derive(Debug)]
 pub(crate) struct LauncherProcess {
-    child: Option<Child>,
+    /// `None` once it is reaped. A child of this process.
+    process: Option<ProcessEnd>,
     released: ReleasedOnExit,
 }
 
+/// Reaps a launcher that has exited: returns whether it has. With `now` it does not wait for that.
+fn reap(process: &ProcessEnd, now: bool) -> io::Result<bool> {
+    let options = if now { WaitIdOptions::EXITED | WaitIdOptions::NOHANG } else { WaitIdOptions::EXITED };
+    loop {
+        match waitid(WaitId::PidFd(process.as_fd()), options) {
+            Err(Errno::INTR) => {}
+            reaped => return Ok(reaped?.is_some()),
+        }
+    }
+}
+
 impl LauncherProcess {
-    pub(crate) fn new(child: Child) -> Self {
+    pub(crate) fn new(pidfd: OwnedFd) -> Self {
         reap_abandoned(None);
-        Self { child: Some(child), released: ReleasedOnExit::default() }
+        Self { process: Some(ProcessEnd::new(pidfd)), released: ReleasedOnExit::default() }
     }
 
     /// Releases these when it has exited.
@@ -357,16 +371,9 @@ impl LauncherProcess {
         self.released = released;
     }
 
-    /// A descriptor for the end of the launcher. Its pid is not reused before [`LauncherProcess::wait`] reaps it.
-    fn end(&self) -> io::Result<ProcessEnd> {
-        let pid = self.child.as_ref().and_then(|child| Pid::from_raw(i32::try_from(child.id()).ok()?));
-        let pid = pid.ok_or_else(|| io::Error::other("the launcher was already reaped"))?;
-        Ok(ProcessEnd::new(pidfd_open(pid, PidfdFlags::empty())?))
-    }
-
     pub(crate) fn wait(&mut self) -> io::Result<()> {
-        if let Some(mut child) = self.child.take() {
-            child.wait()?;
+        if let Some(process) = self.process.take() {
+            reap(&process, false)?;
             self.release();
         }
         Ok(())
@@ -388,8 +395,9 @@ impl LauncherProcess {
 
 impl Drop for LauncherProcess {
     fn drop(&mut self) {
-        if let Some(child) = self.child.take() {
-            reap_abandoned(Some(Self { child: Some(child), released: std::mem::take(&mut self.released) }));
+        if let Some(process) = self.process.take() {
+            let released = std::mem::take(&mut self.released);
+            reap_abandoned(Some(Self { process: Some(process), released }));
         }
     }
 }

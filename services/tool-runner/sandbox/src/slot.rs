@@ -4,10 +4,9 @@ use std::{
     fs::File,
     io::{self, PipeReader},
     os::{
-        fd::{AsFd as _, BorrowedFd, OwnedFd},
-        unix::{net::UnixStream, process::CommandExt as _},
+        fd::{AsFd as _, BorrowedFd},
+        unix::net::UnixStream,
     },
-    process::Stdio,
 };
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,15 +16,13 @@ use crate::{
     connection::{receive, send},
     ended::{CommandEnd, End},
     error::LaunchError,
+    fork_server::{ForkServer, ForkedLauncher},
     freshness::Fingerprint,
     layer::Layer,
     protocol::{Armed, Failure, Invocation, Message, Request},
-    role,
     running::{KillHandle, LauncherProcess, ReleasedOnExit, RunningCommand},
-    settings::Settings,
     socket_receipt::SocketReceipt,
     spec::TIMEOUT_EXPIRED,
-    sys::SignalsBlocked,
     wire::frame,
 };
 
@@ -66,7 +63,7 @@ impl From<LaunchError> for NotStarted {
 impl Slot {
     /// Begins to set up a sandbox. Does not wait until it is. `owner`: the likely owner of its workspace.
     pub(crate) fn begin(
-        settings: &Settings,
+        server: &ForkServer,
         armed: Armed,
         owner: Option<(u32, u32)>,
         table: &CommandTable,
@@ -74,21 +71,21 @@ impl Slot {
         let pipe = || io::pipe().map_err(|source| LaunchError::launcher("creating a pipe", source));
         let ((stdout, command_stdout), (stderr, command_stderr)) = (pipe()?, pipe()?);
         let request = Request::Arm(armed.clone(), owner);
-        let ends = (Stdio::from(command_stdout), Stdio::from(command_stderr));
-        let (control, launched) = spawn(settings, &request, Some(table.as_fd()), ends)?;
+        let ends = [command_stdout.as_fd(), command_stderr.as_fd()];
+        let (control, launched) = spawn(server, &request, Some(table.as_fd()), ends)?;
         Ok(Self { armed, control, launched, stdout, stderr, ready: None })
     }
 
     /// Sets up a sandbox, and waits until it is.
     pub(crate) fn set_up(
-        settings: &Settings,
+        server: &ForkServer,
         armed: Armed,
         owner: Option<(u32, u32)>,
         table: &CommandTable,
     ) -> Result<Self, NotStarted> {
         let failed = |doing| move |source| LaunchError::launcher(doing, source);
         let from = Fingerprint::take(&armed).map_err(failed("inspecting what the sandbox is set up from"))?;
-        let mut slot = Self::begin(settings, armed, owner, table)?;
+        let mut slot = Self::begin(server, armed, owner, table)?;
         let (mut init, mut is_armed) = (None, false);
         while init.is_none() || !is_armed {
             match receive(&mut slot.control).map_err(failed("reading from the launcher"))? {
@@ -206,34 +203,16 @@ fn tell(control: &mut UnixStream, request: &Request, fd: Option<BorrowedFd<'_>>)
     }
 }
 
-/// Executes this binary as a launcher, and sends it a request with the command table.
+/// Starts a launcher whose output goes to these descriptors, and sends it a request with the command table.
 pub(crate) fn spawn(
-    settings: &Settings,
+    server: &ForkServer,
     request: &Request,
     table: Option<BorrowedFd<'_>>,
-    (stdout, stderr): (Stdio, Stdio),
+    [stdout, stderr]: [BorrowedFd<'_>; 2],
 ) -> Result<(UnixStream, LauncherProcess), LaunchError> {
-    let failed = |doing| move |source| LaunchError::launcher(doing, source);
-    let (mut control, theirs) = UnixStream::pair().map_err(failed("creating a socket"))?;
-    // For an instant the child is in the runner's process group: a key that is pressed then would end or stop the launcher. It keeps the
-    // mask; the command starts with none.
-    let blocked = SignalsBlocked::new();
-    // No option here makes std use fork instead of posix_spawn, whose cost does not grow with the runner.
-    let child = std::process::Command::new(&settings.executable)
-        .arg0(role::LAUNCHER)
-        // Nothing, but in tests.
-        .args(belay_defects::handed_on())
-        .env_clear()
-        // A terminal sends Ctrl-C, Ctrl-Z and Ctrl-\ to the process group of the runner. Only the runner decides what happens to the
-        // command.
-        .process_group(0)
-        .stdin(OwnedFd::from(theirs))
-        .stdout(stdout)
-        .stderr(stderr)
-        .spawn()
-        .map_err(failed("executing this binary as the launcher"))?;
-    drop(blocked);
-    let launched = LauncherProcess::new(child);
-    send(&mut control, &frame(request), table).map_err(failed("sending the request to the launcher"))?;
+    let ForkedLauncher { mut control, pidfd } = server.fork(stdout, stderr)?;
+    let launched = LauncherProcess::new(pidfd);
+    send(&mut control, &frame(request), table)
+        .map_err(|source| LaunchError::launcher("sending the request to the launcher", source))?;
     Ok((control, launched))
 }

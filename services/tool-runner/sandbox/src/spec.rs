@@ -46,7 +46,10 @@ pub struct Spec {
     pub cwd: PathBuf,
     /// The workspace.
     pub workspace: WorkspaceMount,
-    /// Additional mounts besides [`crate::Settings::mounts`], such as a cache of its workspace.
+    /// Additional mounts besides [`crate::Settings::mounts`] that most commands have in common, such as toolchains: what is read-only of them is mounted
+    /// before the command is known.
+    pub common_mounts: Vec<Mount>,
+    /// Additional mounts of this command, such as a cache of its workspace.
     pub mounts: Vec<Mount>,
     /// The time limit from its start, after which all its processes are killed. `None`: no limit.
     pub timeout: Option<Duration>,
@@ -74,6 +77,7 @@ impl Spec {
             env: Vec::new(),
             cwd: PathBuf::new(),
             workspace,
+            common_mounts: Vec::new(),
             mounts: Vec::new(),
             timeout: None,
             limits: None,
@@ -92,6 +96,7 @@ pub struct WorkspaceMount {
     pub lower: Vec<PathBuf>,
     /// A new directory for this launch on a file system that supports overlay upper layers. The launcher creates [`crate::WORK`] in it and
     /// [`crate::UPPER`], which receives the changes with the owner of the workspace; unless that is there already, with changes that the command begins with.
+    /// The caller removes the directory once the command has ended, with what else is in it: scratch places.
     /// `None`: the workspace is read-only.
     pub staging: Option<PathBuf>,
     /// Directories in the workspace that the command sees empty and read-only, such as the one with the staging directories. Relative to

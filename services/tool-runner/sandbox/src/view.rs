@@ -1,6 +1,7 @@
 //! The file system of a command: a tmpfs as the root, with mounts of the host.
 
 use std::{
+    collections::BTreeSet,
     ffi::CString,
     io::Write as _,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
@@ -154,7 +155,7 @@ fn fresh(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Re
     fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-fn populate_root(root: BorrowedFd<'_>, sources: &BaseSources) -> std::io::Result<()> {
+fn populate_root<'a>(root: BorrowedFd<'_>, sources: &'a BaseSources) -> std::io::Result<()> {
     for folder in FOLDERS {
         mkdirat(root, folder, Mode::from(0o755))?;
     }
@@ -167,15 +168,19 @@ fn populate_root(root: BorrowedFd<'_>, sources: &BaseSources) -> std::io::Result
     write(root, "etc/passwd", passwd.as_bytes())?;
     // The groups that archives and builds refer to.
     write(root, "etc/group", format!("root:x:0:\ntty:x:5:\nbelay:x:{INNER_ID}:\nnogroup:x:65534:\n").as_bytes())?;
-    for (place, contents) in &sources.copies {
+    let mut made: BTreeSet<&Path> = FOLDERS.iter().map(Path::new).chain([Path::new("")]).collect();
+    let mut below_made = |place: &'a Path| -> Result<&'a Path, Errno> {
         let inside = place.strip_prefix("/").unwrap_or(place);
-        drop(folders_above(root, inside)?);
-        write(root, inside, contents)?;
+        if made.insert(inside.parent().unwrap_or(inside)) {
+            drop(folders_above(root, inside)?);
+        }
+        Ok(inside)
+    };
+    for (place, contents) in &sources.copies {
+        write(root, below_made(place)?, contents)?;
     }
     for (place, target) in &sources.links {
-        let inside = place.strip_prefix("/").unwrap_or(place);
-        drop(folders_above(root, inside)?);
-        symlinkat(target, root, inside)?;
+        symlinkat(target, root, below_made(place)?)?;
     }
     for (name, target) in LINKS {
         symlinkat(target, root, name)?;

@@ -19,6 +19,7 @@ pub(crate) const TESTS: &[Test] = tests![
     a_crash_is_reported_as_a_crash,
     file_size_is_limited,
     nothing_is_mounted_afterwards,
+    scratch_is_removed_with_the_view,
 ];
 
 /// Starts a child in its own session, one that ignores hang-ups, an orphan of two forks, and one that ignores polite signals. Prints
@@ -118,4 +119,21 @@ fn nothing_is_mounted_afterwards() {
     // A mounted overlay would keep its directories: they could be neither removed nor listed as empty.
     let views = fs::read_dir(fixture.workspace.join(".belay/views")).unwrap();
     assert_eq!(views.count(), 0, "the views were dropped");
+}
+
+// S1-31: also what the command has made inaccessible, and a tree that is deeper than a path can be long.
+fn scratch_is_removed_with_the_view() {
+    let fixture = Fixture::new();
+    let shut = "mkdir -p /tmp/shut/deeper ~/.cache; echo x > /tmp/shut/deeper/a; mkfifo ~/f; ln -s /etc /tmp/etc; chmod 0 /tmp/shut/deeper /tmp/shut";
+    let deep = "cd /tmp; exec perl -e 'for (1..1500) { mkdir(\"ddd\") && chdir(\"ddd\") or die } chmod 0, \".\"'";
+    for script in [shut, deep] {
+        fixture.script(script);
+        assert_eq!(fixture.script("ls -A /tmp ~ /run"), "/home/belay:\n\n/run:\n\n/tmp:\n");
+        let own = fixture.workspace.join(".belay");
+        let count = |name: &str| fs::read_dir(own.join(name)).unwrap().count();
+        assert_eq!(count("views"), 0, "a view that has ended is moved away at once");
+        assert_eq!(count("trash"), 2, "and removed later");
+        fixture.clear();
+        assert_eq!(count("trash"), 0);
+    }
 }

@@ -75,6 +75,12 @@ impl Fixture {
         result["stdout"].as_str().unwrap().to_owned()
     }
 
+    /// Removes what views have left.
+    pub(crate) fn clear(&self) {
+        assert!(self.opened.has_to_clear());
+        self.opened.clear().unwrap();
+    }
+
     /// A file as a view shows it after a command.
     pub(crate) fn read_in(&self, view: &ViewHandle, path: &str) -> String {
         let path = belay_workspace::RelPath::parse(path).unwrap();

@@ -48,20 +48,53 @@ pub(crate) struct Inner {
     pub(crate) last_commit: Mutex<Option<FileTime>>,
     /// The replaced files, by the ids of their commits.
     pub(crate) retention: Mutex<Retention<String>>,
+    /// The names in the trash of what views have left, which [`Inner::clear`] removes.
+    pub(crate) left: Mutex<Vec<String>>,
     /// The directories hidden from commands.
     pub(crate) hidden: Mutex<stores::HiddenStores>,
     pub(crate) _lock: Lock,
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed at the next opening of the workspace.
+        let _ = self.clear();
+    }
+}
+
 impl Inner {
     /// Removes a directory of ours: first moves it to the trash, in one step, then deletes it.
     pub(crate) fn discard(&self, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+        match self.move_to_trash(folder, name)? {
+            Some(trash) => self.remove_trash(trash.as_ref()),
+            None => Ok(()),
+        }
+    }
+
+    /// Moves a directory of ours to the trash, in one step; [`Inner::clear`] deletes it.
+    pub(crate) fn discard_later(&self, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+        let trash = self.move_to_trash(folder, name)?;
+        self.left().extend(trash);
+        Ok(())
+    }
+
+    /// The name that it has in the trash; `None` if it does not exist.
+    fn move_to_trash(&self, folder: &OwnedFd, name: &OsStr) -> Result<Option<String>, Errno> {
         if stat_entry(folder, name)?.is_none() {
-            return Ok(());
+            return Ok(None);
         }
         let trash = self.trashed.fetch_add(1, Ordering::Relaxed).to_string();
         self.disk.rename((folder, name), (&self.trash, trash.as_ref()), Rename::New)?;
-        self.remove_trash(trash.as_ref())
+        Ok(Some(trash))
+    }
+
+    fn left(&self) -> MutexGuard<'_, Vec<String>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether [`Inner::clear`] has something to do.
+    pub(crate) fn has_to_clear(&self) -> bool {
+        !self.left().is_empty() || self.retention().releasable() > 0
     }
 
     /// Moves the slots of a commit to the trash, in one step, under the name `to`. Does nothing if they do not exist.
@@ -111,10 +144,15 @@ impl Inner {
         self.retention.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes replaced files that no earlier view may use.
+    /// Removes what views have left, and replaced files that no earlier view may use.
     pub(crate) fn clear(&self) -> Result<(), IoFailure> {
+        let left = std::mem::take(&mut *self.left());
         let free = self.retention().release();
         let mut cleared = Ok(());
+        for name in left {
+            let removed = self.remove_trash(name.as_ref());
+            cleared = cleared.and(removed.at("removing what a view has left", &name));
+        }
         for id in free {
             let removed = self.remove_trash(&retired_name(&id));
             cleared = cleared.and(removed.at("removing the files replaced by commit", id));

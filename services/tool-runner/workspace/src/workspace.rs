@@ -108,6 +108,7 @@ impl Workspace {
             hidden: Mutex::default(),
             last_commit,
             retention,
+            left: Mutex::default(),
             _lock: lock,
         };
         inner.empty_trash()?;
@@ -143,14 +144,14 @@ impl Workspace {
         View::begin(Arc::clone(&self.inner), id)
     }
 
-    /// Whether replaced files wait for [`Workspace::clear`].
+    /// Whether files wait for [`Workspace::clear`].
     #[must_use]
     pub fn has_to_clear(&self) -> bool {
-        self.inner.retention().releasable() > 0
+        self.inner.has_to_clear()
     }
 
-    /// Removes replaced files that no view needs any more: see [`Workspace::finish`]. Call it after a view has ended. What is left after a
-    /// crash is removed at the next opening of the workspace.
+    /// Removes what views that have ended have left, and replaced files that no view needs any more: see [`Workspace::finish`]. Call it after a view has
+    /// ended. What is left after a crash is removed at the next opening of the workspace.
     ///
     /// # Errors
     ///

@@ -55,14 +55,17 @@ pub(super) fn show(root: BorrowedFd<'_>, piece: &HostMount) -> Result<(), Errno>
 pub(super) fn mount_point(root: BorrowedFd<'_>, place: &Path, folder: bool) -> Result<OwnedFd, Errno> {
     let above = folders_above(root, place)?;
     let name = place.file_name().ok_or(Errno::INVAL)?;
-    match openat2(&above, name, PLACE, Mode::empty(), inside()) {
-        Err(Errno::NOENT) => {}
-        found => return found,
-    }
-    if folder {
-        mkdirat(&above, name, Mode::from(0o755))?;
-    } else {
-        openat(&above, name, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from(0o644))?;
+    let made = match folder {
+        true => mkdirat(&above, name, Mode::from(0o755)),
+        false => {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+            openat(&above, name, flags, Mode::from(0o644)).map(drop)
+        }
+    };
+    if let Err(error) = made
+        && error != Errno::EXIST
+    {
+        return Err(error);
     }
     openat2(&above, name, PLACE, Mode::empty(), inside())
 }

@@ -228,37 +228,47 @@ fn a_large_file_fits_into_tmp() {
 
 fn inaccessible_scratch_is_removed() {
     let fixture = Fixture::new();
-    let (workspace, upper) = fixture.staged();
+    let (launcher, scratch) = with_scratch_folder(&fixture);
     let script = "mkdir -p /tmp/shut/deeper; echo x > /tmp/shut/deeper/a; chmod 0 /tmp/shut/deeper /tmp/shut";
-    let running = launch_with(&launcher(), Spec::new("sh", ["-c", script], workspace));
+    let running = launch_with(&launcher, fixture.script(script));
     assert_eq!(running.tear_down().unwrap().status, Status::Exited(0));
-    assert_no_scratch(&upper);
+    assert_no_scratch(&scratch);
     // Deeper than PATH_MAX.
-    let (workspace, upper) = fixture.staged();
     let script = "cd /tmp; exec perl -e 'for (1..1500) { mkdir(\"ddd\") && chdir(\"ddd\") or die } chmod 0, \".\"'";
-    let running = launch_with(&launcher(), Spec::new("sh", ["-c", script], workspace));
+    let running = launch_with(&launcher, fixture.script(script));
     assert_eq!(running.tear_down().unwrap().status, Status::Exited(0));
-    assert_no_scratch(&upper);
+    assert_no_scratch(&scratch);
+}
+
+/// A launcher whose commands have their scratch places in a folder of their own, and that folder.
+fn with_scratch_folder(fixture: &Fixture) -> (NamespaceLauncher, PathBuf) {
+    let folder = fixture.folder.path().join("scratch-of-all");
+    fs::create_dir(&folder).unwrap();
+    let scratch = Scratch { place: ScratchPlace::Folder(folder.clone()), ..Scratch::default() };
+    (NamespaceLauncher::new(Settings { scratch, ..Settings::default() }).unwrap(), folder)
 }
 
 fn launch_with(launcher: &NamespaceLauncher, spec: Spec) -> belay_sandbox::RunningCommand {
     belay_sandbox::Launcher::launch(launcher, spec).unwrap()
 }
 
-fn assert_no_scratch(upper: &Path) {
-    assert!(!upper.parent().unwrap().join("scratch").exists());
+/// The only runner has a folder there, and no command has one in it.
+fn assert_no_scratch(scratch: &Path) {
+    let runners: Vec<_> = fs::read_dir(scratch).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(runners.len(), 1);
+    assert_eq!(fs::read_dir(&runners[0]).unwrap().count(), 0);
 }
 
 // S1-31: a command that was killed leaves nothing to the next one.
 fn scratch_is_removed_afterwards() {
     let fixture = Fixture::new();
+    let (launcher, scratch) = with_scratch_folder(&fixture);
     for end in ["true", "false", "kill -9 $$"] {
-        let (workspace, upper) = fixture.staged();
         let script =
             format!("mkdir ~/.cache; echo x > ~/.cache/a; echo x > /tmp/b; ln -s /etc /tmp/etc; mkfifo /tmp/f; {end}");
-        let running = launch_with(&launcher(), Spec::new("sh", ["-c", &script], workspace));
+        let running = launch_with(&launcher, fixture.script(&script));
         running.tear_down().unwrap();
-        assert_no_scratch(&upper);
+        assert_no_scratch(&scratch);
     }
     // The next command finds none of it.
     assert_eq!(

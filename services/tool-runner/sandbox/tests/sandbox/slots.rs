@@ -33,6 +33,7 @@ pub(crate) const TESTS: &[Test] = tests![
     a_limit_of_a_call_holds,
     a_deadline_and_a_kill_end_it,
     a_killed_sandbox_is_not_used,
+    a_killed_fork_server_is_replaced,
     what_was_replaced_since_is_shown,
     a_file_system_that_was_mounted_since_is_shown,
     sandboxes_end_when_no_command_comes,
@@ -83,9 +84,13 @@ fn waiting_processes(parent: u32) -> Vec<i32> {
         status.lines().any(|line| line == format!("PPid:\t{parent}")) && !status.contains("State:\tZ")
     };
     let all: Vec<i32> = all.collect();
-    let launchers: Vec<i32> = all.iter().copied().filter(|pid| is_child(pid, &parent.to_string())).collect();
-    let inits = all.iter().copied().filter(|pid| launchers.iter().any(|launcher| is_child(pid, &launcher.to_string())));
-    launchers.iter().copied().chain(inits).collect()
+    let children: Vec<i32> = all.iter().copied().filter(|pid| is_child(pid, &parent.to_string())).collect();
+    let inits_of =
+        |parent: &i32| -> Vec<i32> { all.iter().copied().filter(|pid| is_child(pid, &parent.to_string())).collect() };
+    // The fork server has no children: it forks its launchers as the runner's.
+    let (servers, launchers): (Vec<i32>, Vec<i32>) = children.into_iter().partition(|pid| inits_of(pid).is_empty());
+    let inits = launchers.iter().flat_map(inits_of);
+    launchers.iter().copied().chain(inits).chain(servers).collect()
 }
 
 fn watch(pids: &[i32]) -> Vec<OwnedFd> {
@@ -196,11 +201,10 @@ fn a_killed_sandbox_is_not_used() {
     let (fixture, launcher) = (Fixture::new(), launcher());
     for victims in [0..2, 2..4] {
         warm(&launcher, &fixture);
-        // First the launchers, then the inits.
         let all = waiting_processes(std::process::id());
-        assert_eq!(all.len(), 4, "two launchers and two inits");
+        assert_eq!(all.len(), 5, "two launchers, two inits, and the fork server");
         let victims = &all[victims];
-        let watched = watch(&all);
+        let watched = watch(&all[..4]);
         for pid in victims {
             kill_process(Pid::from_raw(*pid).unwrap(), Signal::KILL).unwrap();
         }
@@ -208,6 +212,30 @@ fn a_killed_sandbox_is_not_used() {
         let mut running = launcher.launch(fixture.script("cat file")).unwrap();
         assert!(!running.was_armed());
         assert_eq!(running.wait().unwrap().status, Status::Exited(0));
+    }
+}
+
+/// Sandboxes that wait serve all the same, and the next ones are forked by another server.
+fn a_killed_fork_server_is_replaced() {
+    let (fixture, launcher) = (Fixture::new(), launcher());
+    for _ in 0..3 {
+        warm(&launcher, &fixture);
+        let server = waiting_processes(std::process::id())[4];
+        let watched = watch(&[server]);
+        kill_process(Pid::from_raw(server).unwrap(), Signal::KILL).unwrap();
+        wait_for_deaths(&watched);
+        let mut running = launcher.launch(fixture.script("exec sleep 1000")).unwrap();
+        assert!(running.was_armed());
+        let mut other = launcher.launch(fixture.script("cat file")).unwrap();
+        assert!(other.was_armed());
+        assert_eq!(other.wait().unwrap().status, Status::Exited(0));
+        let mut anew = launcher.launch(fixture.script("cat file")).unwrap();
+        assert_eq!(anew.wait().unwrap().status, Status::Exited(0));
+        running.kill_handle().kill().unwrap();
+        assert_eq!(running.wait().unwrap().status, Status::Killed);
+        for running in [running, other, anew] {
+            running.tear_down().unwrap();
+        }
     }
 }
 
@@ -273,7 +301,7 @@ fn sandboxes_end_with_their_launcher() {
     let (fixture, launcher) = (Fixture::new(), launcher());
     warm(&launcher, &fixture);
     let watched = watch(&waiting_processes(std::process::id()));
-    assert_eq!(watched.len(), 4);
+    assert_eq!(watched.len(), 5);
     drop(launcher);
     wait_for_deaths(&watched);
 }
@@ -285,7 +313,7 @@ fn sandboxes_end_with_their_runner() {
     let mut ready = [0; 6];
     runner.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
     let waiting = waiting_processes(runner.id());
-    assert_eq!(waiting.len(), 4, "{:?}", waiting.iter().map(|pid| status_field(*pid, "Name")).collect::<Vec<_>>());
+    assert_eq!(waiting.len(), 5, "{:?}", waiting.iter().map(|pid| status_field(*pid, "Name")).collect::<Vec<_>>());
     let watched = watch(&waiting);
     runner.kill().unwrap();
     assert_eq!(runner.wait().unwrap().signal(), Some(9));

@@ -12,7 +12,7 @@ use std::{
 
 use belay_network::Secret;
 use belay_proto::v1::NetworkUse;
-use belay_sandbox::{KillHandle, Launcher, Outcome, Output as CommandOutput, ProcessEnd, RunningCommand};
+use belay_sandbox::{KillHandle, Launcher, Outcome, Output as CommandOutput, ProcessEnd, RunningCommand, Status};
 use belay_sqlite::{Lane, Threads};
 use futures::{TryFutureExt as _, future::OptionFuture};
 use tokio::{
@@ -184,7 +184,7 @@ fn open(network: NetworkOfCall, running: &mut RunningCommand) -> Result<CommandA
     CommandAccess::open(proxy, &profile, sockets, &credentials)
 }
 
-/// Forwards the output of a command until it has ended and its processes and mounts are gone, which has to be before the view is released.
+/// Forwards the output of a command until it has ended and its processes are gone with its mounts, which has to be before the view is released.
 async fn follow(
     mut running: RunningCommand,
     lane: &Lane,
@@ -205,10 +205,7 @@ async fn follow(
             if said.is_err() {
                 end(&kill);
             }
-            // If the kernel has no pidfds, the thread that tears down waits instead.
-            if let Err(error) = gone(&running).await {
-                tracing::warn!(%error, "Cannot wait for a command asynchronously; a thread waits for it");
-            }
+            gone(running.end()).await;
             said
         };
         let mut ends = pin!(ends);
@@ -224,26 +221,44 @@ async fn follow(
     drop(serving);
     let outputs = running.outputs.take();
     let ended = lane.run(move || {
-        let outcome = running.tear_down()?;
+        let outcome = running.wait()?;
         let outputs = outputs.as_ref().map(outputs::read).transpose()?;
-        Ok::<_, io::Error>((outcome, outputs.unwrap_or_default()))
+        Ok::<_, io::Error>((running, outcome, outputs.unwrap_or_default()))
     });
-    let (outcome, outputs) = ended.await?;
+    let (running, outcome, outputs) = ended.await?;
+    let of_launcher = tear_down(running, lane.clone());
+    match outcome.status {
+        // Its launcher frees what it has written, which the next one may need.
+        Status::DiskLimit(_) => of_launcher.await,
+        _ => drop(tokio::spawn(of_launcher)),
+    }
     Ok((outcome, said?, outputs))
 }
 
-/// Waits for the last two processes of a command.
-async fn gone(running: &RunningCommand) -> io::Result<()> {
-    for process in running.ends()? {
-        #[expect(
-            deprecated,
-            reason = "sound here, and the way that is not deprecated is unsafe: a process end has one descriptor for life"
-        )]
-        let process: AsyncFd<ProcessEnd> = AsyncFd::with_interest(process, Interest::READABLE)?;
-        // A pidfd stays readable, so the guard may keep its readiness.
-        process.readable().await?.retain_ready();
+/// Waits until the launcher of a command that has ended is gone.
+async fn tear_down(running: RunningCommand, lane: Lane) {
+    if let Some(launcher) = running.launcher_end() {
+        gone(launcher).await;
     }
-    Ok(())
+    // If it is not our child any more, there is nothing to wait for.
+    let _ = lane.run(move || running.tear_down()).await;
+}
+
+/// Waits for the end of a process.
+async fn gone(process: ProcessEnd) {
+    #[expect(
+        deprecated,
+        reason = "sound here, and the way that is not deprecated is unsafe: a process end has one descriptor for life"
+    )]
+    let watched: io::Result<AsyncFd<ProcessEnd>> = AsyncFd::with_interest(process, Interest::READABLE);
+    let ended = match &watched {
+        // A pidfd stays readable, so the guard may keep its readiness.
+        Ok(process) => process.readable().await.map(|mut ready| ready.retain_ready()),
+        Err(error) => Err(io::Error::from(error.kind())),
+    };
+    if let Err(error) = ended {
+        tracing::warn!(%error, "Cannot wait for a process asynchronously; a thread waits for it");
+    }
 }
 
 /// The lifecycle of a command, shared with the guard that kills it.

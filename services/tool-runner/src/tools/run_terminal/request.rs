@@ -63,9 +63,10 @@ pub(super) fn spec(
     let Mount { lower, staging, hidden } = mount;
     let namespace = subject::namespace(&name);
     let workspace = lower.last().map(PathBuf::as_path).unwrap_or(Path::new(""));
-    let mounts = settings.mounts(namespace, workspace).map_err(|error| ending::no_cache(&error))?;
+    let caches = settings.caches(namespace, workspace).map_err(|error| ending::no_cache(&error))?;
     let mut spec = Spec::new(program, words, WorkspaceMount { lower, staging: Some(staging), hidden });
-    spec.mounts = mounts;
+    spec.common_mounts = settings.toolchains();
+    spec.mounts = caches;
     if let Some(cwd) = cwd {
         spec.cwd = PathBuf::from(path("cwd", &cwd)?.as_ref());
     }

@@ -93,6 +93,7 @@ fn sweeping_keeps_what_it_is_told_to() {
     let (_, kept) = commit(&workspace, "kept", |view| view.write(&path("a"), b"2", None).unwrap());
     let (_, lost) = commit(&workspace, "lost", |view| view.write(&path("a"), b"3", None).unwrap());
     std::mem::forget(workspace.view("died").unwrap());
+    workspace.clear().unwrap();
     workspace.sweep(|id| id == "kept").unwrap();
     let left = |folder: &str| fs::read_dir(ground.root.join(".belay").join(folder)).unwrap().count();
     assert_eq!((left("views"), left("commits"), left("trash")), (0, 1, 0));
