@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use belay_blobs::Folder;
+use belay_service_kit::state_files;
 use belay_sqlite::{CheckReport, Location};
 
 use crate::{StartError, state_dir::BLOBS};
@@ -21,7 +22,8 @@ pub struct CheckedStore {
 /// # Errors
 /// [`StartError`] when a store cannot be opened: it is of another format, is no database, or may not be read.
 pub fn check_stores(state_dir: &Path) -> Result<Vec<CheckedStore>, StartError> {
-    let [journal, ledger, approvals] = ["journal.db", "ledger.db", "gate.db"].map(|name| state_dir.join(name));
+    let [journal, ledger, approvals] =
+        [state_files::JOURNAL, state_files::LEDGER, state_files::APPROVALS].map(|name| state_dir.join(name));
     let checked = [
         belay_journal_sqlite::check(&Location::file(&journal)).map_err(|error| StartError::journal(&journal, error))?,
         belay_tool_runner::check(&Location::file(&ledger)).map_err(|error| StartError::sqlite(&ledger, &error))?,

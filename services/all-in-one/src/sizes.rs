@@ -7,6 +7,7 @@ use std::{
 };
 
 use belay_blobs::Folder;
+use belay_service_kit::state_files;
 use belay_sqlite::{Location, StoreSize};
 
 use crate::{
@@ -47,7 +48,8 @@ pub struct Sizes {
 /// # Errors
 /// [`StartError`] when a store cannot be opened: it is of another format, is no database, or may not be read.
 pub fn measure_stores(state_dir: &Path) -> Result<Sizes, StartError> {
-    let [journal, ledger, approvals] = ["journal.db", "ledger.db", "gate.db"].map(|name| state_dir.join(name));
+    let [journal, ledger, approvals] =
+        [state_files::JOURNAL, state_files::LEDGER, state_files::APPROVALS].map(|name| state_dir.join(name));
     let sizes = [
         belay_journal_sqlite::measure(&Location::file(&journal))
             .map_err(|error| StartError::journal(&journal, error))?,

@@ -13,7 +13,7 @@ use belay_proto::stores::Service;
 use belay_service_kit::{
     Ids,
     program::{self, FolderError},
-    register, register_file,
+    register, register_file, state_files,
 };
 
 use crate::{endpoint::Endpoint, error::StartError};
@@ -121,15 +121,15 @@ impl StateDir {
     }
 
     pub(crate) fn journal(&self) -> PathBuf {
-        self.0.join("journal.db")
+        self.0.join(state_files::JOURNAL)
     }
 
     pub(crate) fn ledger(&self) -> PathBuf {
-        self.0.join("ledger.db")
+        self.0.join(state_files::LEDGER)
     }
 
     pub(crate) fn approvals(&self) -> PathBuf {
-        self.0.join("gate.db")
+        self.0.join(state_files::APPROVALS)
     }
 
     /// The folder of the executor's blobs.
@@ -208,7 +208,7 @@ pub fn made_folder(state_dir: &Path, namespace: &str, id: &str) -> PathBuf {
 /// Whether a directory is a state directory: it contains state, or a process has just begun to create some. An unreadable directory counts,
 /// so that opening it reports why.
 pub fn is_state_dir(path: &Path) -> bool {
-    ["lock", "journal.db"].iter().any(|name| path.join(name).try_exists().unwrap_or(true))
+    ["lock", state_files::JOURNAL].iter().any(|name| path.join(name).try_exists().unwrap_or(true))
 }
 
 /// The endpoint of the services that currently run on this state directory, if any.

@@ -14,10 +14,10 @@ use belay_service_kit::key_file;
 use thiserror::Error;
 
 /// The secret's file in the state directory.
-pub const SECRET_FILE: &str = "gate.key";
+pub const SECRET_FILE: &str = belay_service_kit::state_files::GATE_KEY;
 
 /// The public key's file in the state directory.
-pub const PUBLIC_FILE: &str = "gate.pub";
+pub const PUBLIC_FILE: &str = belay_service_kit::state_files::GATE_PUBLIC_KEY;
 
 /// Why the gate has no signing key. It never replaces a damaged key automatically: every runner would reject a different key.
 #[derive(Debug, Error)]

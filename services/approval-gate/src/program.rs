@@ -8,7 +8,7 @@ use belay_service_kit::{
     metrics::{self, AllMeasured, MetricsSource, StoreFiles},
     net,
     net::Reach,
-    program, shutdown,
+    program, shutdown, state_files,
     telemetry::{self, LogFormat},
 };
 use belay_sqlite::{Location, Threads};
@@ -43,7 +43,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
         keys::publish(&key, path)?;
     }
     let accepted = settings.accept_older_store.then(|| SystemClock.now_micros());
-    let location = Location { accepted, ..Location::file(settings.state_dir.join("gate.db")) };
+    let location = Location { accepted, ..Location::file(settings.state_dir.join(state_files::APPROVALS)) };
     let store = Store::open(&location, Threads::Real, || ids.next_id())?;
     let runner = ServiceChannel::new(net::connect_lazy(&settings.runner), Arc::clone(store.stores()));
     let runner = RunnerClient::new(runner, settings.runner_token.as_deref())?;
@@ -64,7 +64,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
         policy_revision = gate.policy().signed.revision,
         "The approval gate is listening"
     );
-    let store = Arc::new(StoreFiles::new("gate", settings.state_dir.join("gate.db")));
+    let store = Arc::new(StoreFiles::new("gate", settings.state_dir.join(state_files::APPROVALS)));
     let measured: AllMeasured = Arc::new([Arc::clone(&gate) as Arc<dyn MetricsSource>, Arc::clone(&store) as _]);
     let read = move || {
         let measured = Arc::clone(&measured);

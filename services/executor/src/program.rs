@@ -102,7 +102,7 @@ pub async fn serve(settings: Settings) -> Result<(), Failure> {
 }
 
 /// The file of the journal in the state directory.
-const JOURNAL: &str = "journal.db";
+const JOURNAL: &str = belay_service_kit::state_files::JOURNAL;
 
 /// The folder of blobs in the state directory.
 const BLOBS: &str = "blobs";

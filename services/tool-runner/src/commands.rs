@@ -12,6 +12,7 @@ use std::{
 use belay_network::{Credential, Profiles, UpstreamProxy};
 use belay_proto::v1::{self, write_bound::Mechanism};
 use belay_sandbox::{Limits, Mount, MountKind, Reserve, Scratch, ScratchPlace, Settings, WORKSPACE, WriteBudget};
+use belay_service_kit::state_files;
 use belay_settings::{
     ConfigError, LoadedSettings, Lookup, NetworkLimits, Place, ResolvedCommands, UsedCache, View, VisiblePath,
     toolchains::{Files as _, Host},
@@ -39,8 +40,8 @@ pub struct CommandSettings {
     network_limits: NetworkLimits,
     /// The proxy behind which hosts are reached.
     upstream_proxy: Option<UpstreamProxy>,
-    /// A directory of the runner for the certificates that commands trust; `None` if there is none.
-    certificates_in: Option<PathBuf>,
+    /// The runner's state directory; `None` if it has none.
+    state_dir: Option<PathBuf>,
 }
 
 impl Default for CommandSettings {
@@ -63,7 +64,7 @@ impl CommandSettings {
             authorities: Arc::default(),
             network_limits: NetworkLimits::default(),
             upstream_proxy: None,
-            certificates_in: None,
+            state_dir: None,
         }
     }
 
@@ -73,17 +74,17 @@ impl CommandSettings {
         Self { profiles: Arc::new(profiles), ..self }
     }
 
-    /// Sets the profiles, credentials and certificate authorities of the operator's settings. Certificates that commands trust are written to `certificates_in`,
-    /// a directory of the runner.
+    /// Sets the profiles, credentials and certificate authorities of the operator's settings. Certificates that commands trust are written below
+    /// `state_dir`, the runner's state directory.
     #[must_use]
-    fn with_network_of(self, settings: &belay_settings::Settings, certificates_in: PathBuf) -> Self {
+    fn with_network_of(self, settings: &belay_settings::Settings, state_dir: PathBuf) -> Self {
         let authorities = settings.network.authorities.iter().map(|file| file.value.clone());
         Self {
             credentials: Arc::new(Sources::new(settings.credentials.iter().map(|known| &known.value))),
             authorities: authorities.collect(),
             network_limits: settings.network.limits.clone(),
             upstream_proxy: settings.network.proxy.as_ref().map(|proxy| proxy.value.clone()),
-            certificates_in: Some(certificates_in),
+            state_dir: Some(state_dir),
             ..self.with_profiles(settings.network.profiles.clone())
         }
     }
@@ -108,9 +109,15 @@ impl CommandSettings {
         &self.authorities
     }
 
-    /// A directory of the runner for the certificates that commands trust.
-    pub(crate) fn certificates_in(&self) -> Option<&Path> {
-        self.certificates_in.as_deref()
+    /// The directory for the certificates that commands trust; `None` if the runner keeps no files.
+    pub(crate) fn certificates_in(&self) -> Option<PathBuf> {
+        self.state_dir.as_ref().map(|own| own.join("certificates"))
+    }
+
+    /// What the runner keeps in its state directory, where no other process may look.
+    pub(crate) fn closed_files(&self) -> Vec<PathBuf> {
+        let own = self.state_dir.iter();
+        own.flat_map(|own| [state_files::SEAL_KEY, state_files::LEDGER].map(|name| own.join(name))).collect()
     }
 
     /// The network profiles that commands may ask for.
@@ -140,8 +147,7 @@ impl CommandSettings {
         here.caches.retain(|cache| cache.read_from.as_deref().is_none_or(is_apart));
         loaded.refuse_visible_credentials(&here)?;
         check_network(loaded)?;
-        let certificates = own.join("certificates");
-        Ok(Self::new(here, Some(own.join("caches"))).with_network_of(&loaded.settings, certificates))
+        Ok(Self::new(here, Some(own.join("caches"))).with_network_of(&loaded.settings, own))
     }
 
     /// The settings that hold for every command. Toolchains and caches are added per command, so that one that disappears does not fail
@@ -494,6 +500,16 @@ commands:
         }
         let caches: Vec<_> = of_runner(&load("")).unwrap().here.caches.into_iter().map(|cache| cache.name).collect();
         assert_eq!(caches, ["cargo"]);
+    }
+
+    // The names by which commands are kept from a state directory are those that the services give its files.
+    #[test]
+    fn a_state_directory_is_known_by_the_names_of_its_files() {
+        let known = [&belay_workspace::STORES[..], &belay_workspace::KEYS].concat();
+        assert_eq!(known, state_files::TELLING);
+        let settings =
+            CommandSettings::default().with_network_of(&belay_settings::Settings::default(), "/state".into());
+        assert_eq!(settings.closed_files(), ["/state/seal.key", "/state/ledger.db"].map(PathBuf::from));
     }
 
     // A toolchain may lie in a workspace, whose effects can replace it with a link.

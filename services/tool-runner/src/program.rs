@@ -8,7 +8,7 @@ use belay_service_kit::{
     metrics::{self, AllMeasured, MetricsSource, StoreFiles},
     net,
     net::Reach,
-    program, shutdown,
+    program, shutdown, state_files,
     telemetry::{self, LogFormat},
 };
 use belay_settings::{ResolvedCommands, toolchains::Host};
@@ -57,12 +57,12 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     }
     let registry = tools::registry(&enforcement, &commands, &loaded)?;
     let ids = Ids::from_system();
-    let seal_key = key_file::load(&state_dir.join("seal.key"), key_file::SEAL, || ids.next_key())?;
+    let seal_key = key_file::load(&state_dir.join(state_files::SEAL_KEY), key_file::SEAL, || ids.next_key())?;
     let master_key = MasterKey::new(seal_key.key());
     let id = ids.next_id();
     let secrets = Secrets::new(loaded.redactor.clone(), master_key, registry.clone(), move || ids.next_key());
     let accepted = settings.accept_older_store.then(|| SystemClock.now_micros());
-    let location = Location { accepted, ..Location::file(state_dir.join("ledger.db")) };
+    let location = Location { accepted, ..Location::file(state_dir.join(state_files::LEDGER)) };
     let ledger = Ledger::open(&location, Threads::Real, secrets, || id)?;
     seal_key.store()?;
     let gate = ServiceChannel::new(net::connect_lazy(&settings.gate), Arc::clone(ledger.stores()));
@@ -87,7 +87,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     tracing::info!(address = %listener.address(), "The tool runner is listening");
 
     let (trigger, stop) = Shutdown::new();
-    let store = Arc::new(StoreFiles::new("ledger", state_dir.join("ledger.db")));
+    let store = Arc::new(StoreFiles::new("ledger", state_dir.join(state_files::LEDGER)));
     let measured: AllMeasured = Arc::new([Arc::clone(&calls) as Arc<dyn MetricsSource>, Arc::clone(&store) as _]);
     let read = move || {
         let measured = AllMeasured::clone(&measured);
@@ -101,7 +101,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     let serving = tokio::spawn(listener.serve(serving, access, stop));
     let outcome = tokio::select! {
         signal = shutdown::signal() => { tracing::info!(signal = signal?, "The tool runner is stopping"); Ok(()) }
-        error = calls.failed() => Err(StoppedServing { code: error.reason(), ledger: state_dir.join("ledger.db"), error }),
+        error = calls.failed() => Err(StoppedServing { code: error.reason(), ledger: state_dir.join(state_files::LEDGER), error }),
     };
     trigger.pull();
     serving.await??;

@@ -37,6 +37,8 @@ pub(crate) struct ProxyHolder {
     upstream: Option<UpstreamProxy>,
     /// The directory for the certificates that commands trust.
     certificates_in: Option<PathBuf>,
+    /// Files that no other process may read, which the proxy tries before it serves.
+    closed: Vec<PathBuf>,
     running: Mutex<Option<RunningProxy>>,
 }
 
@@ -60,9 +62,6 @@ pub(crate) struct CommandProxy {
     certificates_in: Option<PathBuf>,
 }
 
-/// What this runner keeps in its state directory, where no other process may look.
-const KEPT: [&str; 2] = ["seal.key", "ledger.db"];
-
 /// The state of a file: device, inode, size and time of modification.
 type FileState = (u64, u64, u64, i64, i64);
 
@@ -84,7 +83,8 @@ impl ProxyHolder {
             authorities: settings.authorities().to_vec(),
             budget: budget(settings.network_limits()),
             upstream: settings.upstream_proxy().cloned(),
-            certificates_in: settings.certificates_in().map(PathBuf::from),
+            certificates_in: settings.certificates_in(),
+            closed: settings.closed_files(),
             running: Mutex::new(None),
         }
     }
@@ -110,9 +110,7 @@ impl ProxyHolder {
             None => {}
         }
         let authorities = self.authorities.iter().map(|file| authority(file)).collect::<Result<Vec<_>, _>>()?;
-        let closed = self.certificates_in.iter().filter_map(|directory| directory.parent());
-        let closed = closed.flat_map(|state| KEPT.map(|name| state.join(name))).collect();
-        let settings = ProxySettings { authorities, upstream: self.upstream.clone(), closed };
+        let settings = ProxySettings { authorities, upstream: self.upstream.clone(), closed: self.closed.clone() };
         let proxy = Proxy::start(&self.executable, self.user, &settings).map_err(|error| unavailable(&error))?;
         let (certificates_in, budget) = (self.certificates_in.clone(), self.budget.clone());
         let proxy = Arc::new(CommandProxy {

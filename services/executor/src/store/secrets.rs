@@ -31,7 +31,7 @@ use crate::{
 const MAX_SNAPSHOT_BYTES: usize = 16 * 1024 * 1024;
 
 /// The file of the key that wraps the executions' keys, in the state directory.
-pub(crate) const SEAL_KEY_FILE: &str = "seal.key";
+pub(crate) const SEAL_KEY_FILE: &str = belay_service_kit::state_files::SEAL_KEY;
 
 /// Hides and seals the secrets of all executions.
 pub(crate) struct Sealer {

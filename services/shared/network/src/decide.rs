@@ -215,11 +215,7 @@ impl Profile {
     /// Whether requests inside of TLS to this host and port are read.
     pub fn reads_tls_of(&self, host: &Host, port: u16) -> bool {
         self.rules.iter().any(|rule| {
-            rule.protocol == Protocol::Https
-                && rule.credential.is_some()
-                && rule.base_url.is_none()
-                && rule.host.matches(host)
-                && rule.ports.iter().any(|ports| ports.contains(port))
+            rule.reads_tls() && rule.host.matches(host) && rule.ports.iter().any(|ports| ports.contains(port))
         })
     }
 

@@ -99,9 +99,7 @@ impl Profile {
 
     /// Whether requests inside of TLS to some host are read, because they carry a credential.
     pub fn reads_tls(&self) -> bool {
-        let is_read =
-            |rule: &Rule| rule.protocol == Protocol::Https && rule.credential.is_some() && rule.base_url.is_none();
-        self.rules.iter().any(is_read)
+        self.rules.iter().any(Rule::reads_tls)
     }
 
     /// Its rules and services, a line each, for people who are asked or want to know.
@@ -170,7 +168,11 @@ impl Profiles {
         for name in own.keys() {
             let mut collected = EffectiveList::default();
             collect(&own, name, &mut Vec::new(), &mut collected, &mut problems);
-            let EffectiveList { rules, host_services, fetch_only, .. } = collected;
+            let EffectiveList { mut rules, host_services, fetch_only, .. } = collected;
+            let reading: Vec<Rule> = rules.iter().filter(|rule| rule.reads_tls()).cloned().collect();
+            for rule in rules.iter_mut().filter(|rule| rule.protocol == Protocol::Https && rule.credential.is_none()) {
+                rule.is_read = reading.iter().any(|reading| reading.has_all_of(rule));
+            }
             let profile =
                 Profile { name: (*name).to_owned(), rules, host_services, fetch_only: fetch_only.unwrap_or(true) };
             if profile.rules.len() > MAX_RULES {

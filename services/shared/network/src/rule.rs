@@ -97,7 +97,8 @@ pub struct Rule {
     pub credential: Option<Box<Credential>>,
     /// The URL in clear text at which commands reach the host, and only there. It has one host and one port then.
     pub base_url: Option<BaseUrl>,
-    /// Whether every request is read, because the proxy makes it: see [`Profile::for_tools`].
+    /// Whether every request is read although the rule has no credential: the proxy makes it (see [`Profile::for_tools`]), or another rule of the profile has
+    /// one for the same hosts and ports.
     pub is_read: bool,
     /// Where it comes from.
     pub origin: Origin,
@@ -117,6 +118,17 @@ impl Rule {
     pub fn limits_requests(&self) -> bool {
         let of_credential = self.credential.iter().flat_map(|credential| [&credential.methods, &credential.paths]);
         [&self.methods, &self.paths].into_iter().chain(of_credential).any(|list| !list.is_empty())
+    }
+
+    /// Whether requests inside of TLS to its hosts are read for the sake of its credential.
+    pub(crate) fn reads_tls(&self) -> bool {
+        self.protocol == Protocol::Https && self.credential.is_some() && self.base_url.is_none()
+    }
+
+    /// Whether it has all hosts and ports of another one.
+    pub(crate) fn has_all_of(&self, other: &Self) -> bool {
+        let has = |ports: &Ports| self.ports.iter().any(|own| own.first <= ports.first && ports.last <= own.last);
+        self.host.contains(&other.host) && other.ports.iter().all(has)
     }
 
     /// Whether it limits requests that cannot be read.

@@ -31,6 +31,7 @@ pub mod register;
 pub mod register_file;
 mod retry;
 pub mod shutdown;
+pub mod state_files;
 pub mod status;
 pub mod stores;
 mod supervise;

@@ -10,8 +10,7 @@ use std::{
 
 use thiserror::Error;
 
-/// The files of services: a folder that contains one of these is a state directory.
-const STATE_FILES: [&str; 5] = ["journal.db", "ledger.db", "gate.db", "seal.key", "gate.key"];
+use crate::state_files;
 
 /// Creates a folder with mode 0700, or sets that mode on the existing one.
 ///
@@ -78,7 +77,7 @@ pub fn state_folder(path: &Path) -> Result<PathBuf, FolderError> {
     }
     let mode = metadata.mode() & 0o7777;
     let is_empty = || fs::read_dir(&path).map(|mut entries| entries.next().is_none());
-    let is_ours = STATE_FILES.iter().any(|name| path.join(name).is_file());
+    let is_ours = state_files::TELLING.iter().any(|name| path.join(name).is_file());
     if mode & 0o077 != 0 && !is_ours && (mode & 0o002 != 0 || !is_empty().map_err(failed)?) {
         return Err(FolderError::Shared { path, mode });
     }

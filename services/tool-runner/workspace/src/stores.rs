@@ -162,11 +162,11 @@ fn list(folder: impl AsFd) -> Result<Listing, Errno> {
     Ok(listing)
 }
 
-/// The keys in a state directory.
-const KEYS: [&str; 2] = ["seal.key", "gate.key"];
+/// The keys in a state directory, by the names that services give them.
+pub const KEYS: [&str; 2] = ["seal.key", "gate.key"];
 
 /// The stores next to them.
-const STORES: [&str; 3] = ["journal.db", "ledger.db", "gate.db"];
+pub const STORES: [&str; 3] = ["journal.db", "ledger.db", "gate.db"];
 
 /// Whether a directory is the state directory of a Belay.
 pub(crate) fn is_state_directory(folder: impl AsFd) -> Result<bool, Errno> {

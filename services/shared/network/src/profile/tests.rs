@@ -1,5 +1,5 @@
 use super::*;
-use crate::{AccessDecision, AccessRequest, Host, Traffic};
+use crate::{AccessDecision, AccessRequest, DraftCredential, Host, Traffic};
 
 fn draft(name: &str, hosts: &[&str]) -> DraftProfile {
     let rule = |host: &&str| DraftRule { host: (*host).to_owned(), ..DraftRule::default() };
@@ -177,6 +177,30 @@ fn limits_inside_tls_are_said_to_be_unenforced() {
     let profiles = Profiles::new(&[profile]).unwrap();
     let unenforced: Vec<bool> = profiles.find("p").unwrap().rules.iter().map(Rule::is_unenforced_inside_tls).collect();
     assert_eq!(unenforced, [true, false]);
+}
+
+// The requests of all rules are read where one of them has a credential.
+#[test]
+fn limits_hold_inside_tls_where_another_rule_has_a_credential() {
+    let token = Credential::new(&DraftCredential {
+        name: "token".to_owned(),
+        hosts: words(&["https://*.example.com:443", "https://*.example.com:8443"]),
+        ..DraftCredential::default()
+    });
+    let mut profile =
+        draft("p", &["a.example.com", "*.b.example.com", "a.example.com", "a.example.org", "*.example.com"]);
+    for rule in &mut profile.rules[..4] {
+        rule.methods = words(&["GET"]);
+    }
+    profile.rules[2].ports = words(&["443", "8443"]);
+    (profile.rules[4].credential, profile.rules[4].methods) = (Some("token".to_owned()), words(&["POST"]));
+    let including = DraftProfile { name: "q".to_owned(), include: words(&["p"]), ..DraftProfile::default() };
+    let profiles = Profiles::with_credentials(&[profile, including], &[token.unwrap()]).unwrap();
+    for name in ["p", "q"] {
+        let rules = &profiles.find(name).unwrap().rules;
+        let unenforced: Vec<bool> = rules.iter().map(Rule::is_unenforced_inside_tls).collect();
+        assert_eq!(unenforced, [false, false, true, true, false], "{rules:?}");
+    }
 }
 
 #[test]
