@@ -1,7 +1,8 @@
 //! The fork server: this binary executed once more, with one thread, which forks a launcher for each sandbox.
 //!
 //! Executing a large program takes longer than forking a small process: it is mapped and relocated anew. The server knows nothing of sandboxes, workspaces or
-//! calls, and a launcher begins with what the server had when it was executed. Launchers are children of the runner, not of the server, so each outlives it.
+//! calls, and a launcher begins with what the server had when it was executed. The kernel reaps launchers: nobody waits for them but by their pidfds, and one
+//! whose server was killed meanwhile is no zombie either.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -186,6 +187,7 @@ pub(crate) fn serve() -> i32 {
 
 fn serve_requests() -> io::Result<i32> {
     let one = SingleThreaded::check()?;
+    sys::leave_children_to_the_kernel();
     // Above the standard descriptors, which belong to the command.
     let runner = fcntl_dupfd_cloexec(io::stdin(), 3)?;
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
@@ -193,7 +195,7 @@ fn serve_requests() -> io::Result<i32> {
         let Ok([control, stdout, stderr]) = <[OwnedFd; GIVEN]>::try_from(given) else {
             return Err(io::Error::other("the runner has sent another number of descriptors"));
         };
-        match sys::clone(one, libc::CLONE_PARENT) {
+        match sys::clone(one, 0) {
             Ok(Side::Child) => {
                 drop(runner);
                 belay_defects::take_over(planted.as_deref());
@@ -210,6 +212,7 @@ fn serve_requests() -> io::Result<i32> {
 
 /// Becomes a launcher.
 fn begin_launcher(one: SingleThreaded, control: OwnedFd, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<i32> {
+    sys::wait_for_children();
     rustix::stdio::dup2_stdout(&stdout)?;
     rustix::stdio::dup2_stderr(&stderr)?;
     drop((stdout, stderr));

@@ -16,9 +16,9 @@ use std::{
 };
 
 use rustix::{
-    event::{PollFd, PollFlags, poll},
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid},
+    process::{Signal, pidfd_send_signal},
 };
 
 use crate::{
@@ -131,12 +131,7 @@ impl KillHandle {
 
     /// Waits until init, and with it everything in its namespace, is dead.
     fn wait_for_death(&self) -> io::Result<()> {
-        loop {
-            match poll(&mut [PollFd::new(&self.0.process, PollFlags::IN)], None) {
-                Err(Errno::INTR) => {}
-                polled => return polled.map(drop).map_err(Into::into),
-            }
-        }
+        has_ended(&self.0.process, None).map(drop)
     }
 }
 
@@ -297,16 +292,19 @@ impl Drop for RunningCommand {
     }
 }
 
-/// Launchers that were dropped before they exited. The kernel keeps a zombie until its parent waits for it.
+/// The limit of a look.
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// Launchers that were dropped before they exited, with what is released then.
 static ABANDONED: Mutex<Vec<LauncherProcess>> = Mutex::new(Vec::new());
 
-/// Reaps the abandoned launchers that have exited, and adds `more`.
-fn reap_abandoned(more: Option<LauncherProcess>) {
+/// Releases what the abandoned launchers had that have exited, and adds `more`.
+fn release_abandoned(more: Option<LauncherProcess>) {
     let mut abandoned = ABANDONED.lock().unwrap_or_else(PoisonError::into_inner);
     abandoned.extend(more);
     abandoned.retain_mut(|launched| {
-        // On an error it is not our child any more.
-        let alive = launched.process.as_ref().is_some_and(|process| matches!(reap(process, true), Ok(false)));
+        // One that cannot be watched any more is taken for ended.
+        let alive = launched.process.as_ref().is_some_and(|process| matches!(has_ended(process, Some(NOW)), Ok(false)));
         if !alive {
             launched.process = None;
             launched.release();
@@ -344,25 +342,24 @@ pub(crate) struct ReleasedOnExit {
 /// A launcher process and the resources released when it exits. When dropped, it exits on its own.
 #[derive(Debug)]
 pub(crate) struct LauncherProcess {
-    /// `None` once it is reaped. A child of this process.
+    /// `None` once its end is known.
     process: Option<ProcessEnd>,
     released: ReleasedOnExit,
 }
 
-/// Reaps a launcher that has exited: returns whether it has. With `now` it does not wait for that.
-fn reap(process: &ProcessEnd, now: bool) -> io::Result<bool> {
-    let options = if now { WaitIdOptions::EXITED | WaitIdOptions::NOHANG } else { WaitIdOptions::EXITED };
+/// Whether a process has ended. Without a limit it is waited for.
+fn has_ended(process: &ProcessEnd, limit: Option<Timespec>) -> io::Result<bool> {
     loop {
-        match waitid(WaitId::PidFd(process.as_fd()), options) {
+        match poll(&mut [PollFd::new(process, PollFlags::IN)], limit.as_ref()) {
             Err(Errno::INTR) => {}
-            reaped => return Ok(reaped?.is_some()),
+            ended => return Ok(ended? > 0),
         }
     }
 }
 
 impl LauncherProcess {
     pub(crate) fn new(pidfd: OwnedFd) -> Self {
-        reap_abandoned(None);
+        release_abandoned(None);
         Self { process: Some(ProcessEnd::new(pidfd)), released: ReleasedOnExit::default() }
     }
 
@@ -373,7 +370,7 @@ impl LauncherProcess {
 
     pub(crate) fn wait(&mut self) -> io::Result<()> {
         if let Some(process) = self.process.take() {
-            reap(&process, false)?;
+            has_ended(&process, None)?;
             self.release();
         }
         Ok(())
@@ -397,7 +394,7 @@ impl Drop for LauncherProcess {
     fn drop(&mut self) {
         if let Some(process) = self.process.take() {
             let released = std::mem::take(&mut self.released);
-            reap_abandoned(Some(Self { process: Some(process), released }));
+            release_abandoned(Some(Self { process: Some(process), released }));
         }
     }
 }

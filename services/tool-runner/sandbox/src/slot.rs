@@ -119,7 +119,7 @@ impl Slot {
     pub(crate) fn end(self) {
         let Self { control, mut launched, .. } = self;
         drop(control);
-        // If it is not our child any more, there is nothing to wait for.
+        // One that cannot be watched any more is taken for ended.
         let _ = launched.wait();
     }
 

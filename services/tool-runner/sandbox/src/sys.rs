@@ -91,6 +91,18 @@ fn usage(used: &libc::rusage) -> Usage {
     Usage { user: time(used.ru_utime), system: time(used.ru_stime), max_resident_bytes: used.ru_maxrss as u64 * 1024 }
 }
 
+/// From now on the kernel reaps the children of this process, which cannot wait for them.
+pub(crate) fn leave_children_to_the_kernel() {
+    // SAFETY: installs no handler.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+}
+
+/// From now on this process waits for its children itself.
+pub(crate) fn wait_for_children() {
+    // SAFETY: installs no handler.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 /// Kills all processes of this pid namespace except init, which has to be the caller.
 pub(crate) fn kill_all_others() {
     // SAFETY: takes no arguments.

@@ -91,7 +91,7 @@ fn digests_ids_and_names_stay() {
         "sha256:[0-9a-f]{64}",
         "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}",
         "sgp_[a-z]{3,12}",
-        "(live|sandbox|duffel_test|api_org|rdme|tk-us|fio-u)_[a-z]{3,9}(_[a-z]{3,9}){0,7}",
+        "(live|sandbox|duffel_test|api_org|rdme|tk-us|fio-u|nfp|tfp|figd|essu)_[a-z]{3,9}(_[a-z]{3,9}){0,7}",
         "[a-z]{3,9}(_[a-z]{3,9}){3,12}",
         "[A-Z]{3,9}(_[A-Z]{3,9}){3,9}",
         "[a-z]{3,8}([A-Z][a-z]{3,8}){3,8}",

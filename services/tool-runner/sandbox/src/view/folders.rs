@@ -72,7 +72,11 @@ pub(super) fn mount_all(
             .and_then(|()| attach(shown.piece.mount.as_fd(), scaffold, &lower))
             .at(Layer::View, || mounting(shown))?;
     }
-    let below = mounts_below().at(Layer::View, || "listing the mounts".to_owned())?;
+    // Only a read-only one shows what is mounted below it.
+    let below = match mounts().any(|(_, shown)| is_layer(shown) && shown.kind == MountKind::ReadOnly) {
+        true => mounts_below().at(Layer::View, || "listing the mounts".to_owned())?,
+        false => Vec::new(),
+    };
     for (n, shown) in mounts() {
         let doing = || mounting(shown);
         match shown.kind {

@@ -146,15 +146,12 @@ fn the_launchers_death_ends_it() {
     let (fixture, nap) = (Fixture::new(), nap());
     let mut running = launch(fixture.script(&format!("{}; exec sleep {nap}", family(&nap))));
     wait_until_ready(&mut running);
-    // The parent of the sleepers is init, and that of init is the launcher.
+    // Init is above the sleepers, and has the first pid of its namespace; its parent is the launcher.
     let mut pid = sleepers(&nap)[0];
-    let launcher = loop {
-        let parent: i32 = status_field(pid, "PPid").parse().unwrap();
-        if parent == std::process::id() as i32 {
-            break pid;
-        }
-        pid = parent;
-    };
+    while !status_field(pid, "NSpid").ends_with("\t1") {
+        pid = status_field(pid, "PPid").parse().unwrap();
+    }
+    let launcher: i32 = status_field(pid, "PPid").parse().unwrap();
     let watched = watch_sleepers(&nap);
     kill_process(Pid::from_raw(launcher).unwrap(), Signal::KILL).unwrap();
     wait_for_deaths(&watched);

@@ -75,7 +75,7 @@ fn output_of(launcher: &NamespaceLauncher, spec: Spec) -> (String, bool) {
     (output.stdout.text(), was_armed)
 }
 
-/// The processes of the sandboxes that wait: launchers without a command.
+/// The processes of the sandboxes that wait: launchers without a command, their inits, and the fork server.
 fn waiting_processes(parent: u32) -> Vec<i32> {
     let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
     let of = |pid: i32| fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -84,13 +84,14 @@ fn waiting_processes(parent: u32) -> Vec<i32> {
         status.lines().any(|line| line == format!("PPid:\t{parent}")) && !status.contains("State:\tZ")
     };
     let all: Vec<i32> = all.collect();
-    let children: Vec<i32> = all.iter().copied().filter(|pid| is_child(pid, &parent.to_string())).collect();
-    let inits_of =
-        |parent: &i32| -> Vec<i32> { all.iter().copied().filter(|pid| is_child(pid, &parent.to_string())).collect() };
-    // The fork server has no children: it forks its launchers as the runner's.
-    let (servers, launchers): (Vec<i32>, Vec<i32>) = children.into_iter().partition(|pid| inits_of(pid).is_empty());
-    let inits = launchers.iter().flat_map(inits_of);
-    launchers.iter().copied().chain(inits).chain(servers).collect()
+    let children_of = |parents: &[i32]| -> Vec<i32> {
+        let is_of = |pid: &i32| parents.iter().any(|parent| is_child(pid, &parent.to_string()));
+        all.iter().copied().filter(is_of).collect()
+    };
+    let servers = children_of(&[i32::try_from(parent).unwrap()]);
+    let launchers = children_of(&servers);
+    let inits = children_of(&launchers);
+    [launchers, inits, servers].concat()
 }
 
 fn watch(pids: &[i32]) -> Vec<OwnedFd> {

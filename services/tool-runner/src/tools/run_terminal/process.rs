@@ -240,7 +240,7 @@ async fn tear_down(running: RunningCommand, lane: Lane) {
     if let Some(launcher) = running.launcher_end() {
         gone(launcher).await;
     }
-    // If it is not our child any more, there is nothing to wait for.
+    // One that cannot be watched any more is taken for ended.
     let _ = lane.run(move || running.tear_down()).await;
 }
 
