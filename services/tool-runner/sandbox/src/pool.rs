@@ -114,7 +114,8 @@ impl AwaitsEnds for Shared {
 enum Work {
     Make(Kind),
     End(Vec<Slot>),
-    Stop,
+    /// No command has come for a while, or the pool is closed: these are the last.
+    Stop(Vec<Slot>),
 }
 
 impl Shared {
@@ -135,7 +136,8 @@ impl Shared {
                     Err(_) => self.state().has_ended = false,
                 },
                 Work::End(slots) => slots.into_iter().for_each(Slot::end),
-                Work::Stop => {
+                Work::Stop(slots) => {
+                    slots.into_iter().for_each(Slot::end);
                     self.server.rest();
                     return;
                 }
@@ -150,7 +152,7 @@ impl Shared {
                 return Work::End(std::mem::take(&mut state.unusable));
             }
             if state.is_closed {
-                return Work::Stop;
+                return Work::Stop(Vec::new());
             }
             if let Some(kind) = state.last.clone().filter(|_| state.has_ended) {
                 if state.waiting.iter().any(|slot| *slot.armed() != kind.armed) {
@@ -169,12 +171,9 @@ impl Shared {
                 self.changed.wait_timeout(state, self.settings.armed_for).unwrap_or_else(PoisonError::into_inner);
             state = now;
             if waited.timed_out() && !state.has_ended {
+                state.has_thread = false;
                 let State { waiting, unusable, .. } = &mut *state;
-                unusable.append(waiting);
-                if unusable.is_empty() {
-                    state.has_thread = false;
-                    return Work::Stop;
-                }
+                return Work::Stop(waiting.drain(..).chain(unusable.drain(..)).collect());
             }
         }
     }
