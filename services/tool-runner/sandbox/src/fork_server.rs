@@ -14,6 +14,7 @@ use std::{
     path::PathBuf,
     process::{Child, Stdio},
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use rustix::{
@@ -21,6 +22,7 @@ use rustix::{
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
         SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+        sockopt::{Timeout, set_socket_timeout},
     },
     process::setpgid,
 };
@@ -56,6 +58,9 @@ pub(crate) struct ForkedLauncher {
 
 /// What a launcher is given, in this order: its connection to the runner, its output, its standard error.
 const GIVEN: usize = 3;
+
+/// How long a reply may take: far longer than a fork on any machine that is not overloaded. A server that was stopped must not keep all commands.
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// The longest message, in bytes. None has more than a few numbers.
 const MAX_MESSAGE: usize = 64;
@@ -117,12 +122,12 @@ impl ForkServer {
     }
 }
 
-/// Whether an error says that the server has gone.
+/// Whether an error says that the server has gone, or does not answer.
 fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|error| [KILLED, libc::EPIPE, libc::ECONNRESET].contains(&error))
 }
 
-/// The error when the server has gone without a reply.
+/// The error when there is no reply.
 fn gone() -> io::Error {
     io::Error::from_raw_os_error(KILLED)
 }
@@ -135,9 +140,14 @@ fn fork_by(
     let socket = server.as_ref().and_then(|server| server.socket.as_ref());
     let socket = socket.ok_or_else(gone)?;
     let (control, theirs) = UnixStream::pair()?;
+    set_socket_timeout(socket, Timeout::Recv, Some(MAX_WAIT))?;
     let request = ForkRequest { planted: belay_defects::handed_on() };
     send(socket, &request, &[theirs.as_fd(), stdout, stderr])?;
-    let (reply, mut given) = receive(socket)?.ok_or_else(gone)?;
+    let received = match receive(socket) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+        received => received?,
+    };
+    let (reply, mut given) = received.ok_or_else(gone)?;
     match (reply, given.pop()) {
         (ForkReply::Forked, Some(pidfd)) => Ok(ForkedLauncher { control, pidfd }),
         (ForkReply::Forked, None) => Err(io::Error::other("the fork server has sent no process")),

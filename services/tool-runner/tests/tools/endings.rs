@@ -132,7 +132,7 @@ fn scratch_is_removed_with_the_view() {
         let own = fixture.workspace.join(".belay");
         let count = |name: &str| fs::read_dir(own.join(name)).unwrap().count();
         assert_eq!(count("views"), 0, "a view that has ended is moved away at once");
-        assert_eq!(count("trash"), 2, "and removed later");
+        assert!(count("trash") > 0, "what is small is removed later");
         fixture.clear();
         assert_eq!(count("trash"), 0);
     }

@@ -17,7 +17,7 @@ use rustix::{
 
 use crate::{
     disk::{Disk, IoContext as _, IoFailure, Rename},
-    open::{DIRECTORY, names, open_beneath, stat_entry},
+    open::{DIRECTORY, names, open_beneath, open_entry, stat_entry},
     open_error::OpenError,
     order::Order,
     overlay_format,
@@ -55,6 +55,32 @@ pub(crate) struct Inner {
     pub(crate) _lock: Lock,
 }
 
+/// The most entries of a small tree: what a command leaves that writes nothing has some thirty.
+const SMALL_ENTRIES: usize = 128;
+
+/// The most bytes in the files of a small tree.
+const SMALL_BYTES: u64 = 1 << 20;
+
+/// Whether a directory has few entries with few bytes.
+fn is_small(folder: &OwnedFd, name: &OsStr) -> Result<bool, Errno> {
+    let mut folders = vec![open_entry(folder, name, DIRECTORY)?];
+    let (mut entries, mut bytes) = (0, 0);
+    while let Some(next) = folders.pop() {
+        for name in names(&next)? {
+            entries += 1;
+            match stat_entry(&next, &name)? {
+                Some(found) if found.is_directory() => folders.push(open_entry(&next, &name, DIRECTORY)?),
+                Some(found) => bytes += found.size,
+                None => {}
+            }
+            if entries > SMALL_ENTRIES || bytes > SMALL_BYTES {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         // What cannot be removed now is removed at the next opening of the workspace.
@@ -71,10 +97,15 @@ impl Inner {
         }
     }
 
-    /// Moves a directory of ours to the trash, in one step; [`Inner::clear`] deletes it.
+    /// Moves a directory of ours to the trash, in one step. If it is small, [`Inner::clear`] deletes it. A large one is deleted now: its space is free when the
+    /// next call starts, whatever calls follow each other.
     pub(crate) fn discard_later(&self, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
-        let trash = self.move_to_trash(folder, name)?;
-        self.left().extend(trash);
+        let Some(trash) = self.move_to_trash(folder, name)? else { return Ok(()) };
+        // One that cannot be listed may be large.
+        if !is_small(&self.trash, trash.as_ref()).unwrap_or_default() {
+            return self.remove_trash(trash.as_ref());
+        }
+        self.left().push(trash);
         Ok(())
     }
 

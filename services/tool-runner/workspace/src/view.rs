@@ -361,8 +361,7 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        // Only moved away, because nobody should wait for the removal of a large tree. What cannot be moved now is swept at the next opening of the
-        // workspace, and has no effect until then.
+        // What cannot be removed now is swept at the next opening of the workspace, and has no effect until then.
         let _ = self.workspace.discard_later(&self.workspace.views, self.id.as_ref());
         self.workspace.retention().end(self.number);
     }

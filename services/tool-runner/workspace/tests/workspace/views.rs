@@ -35,6 +35,31 @@ fn a_file_is_read_from_either_layer() {
     assert!(matches!(view.read(&path("d/low/x"), 0, None), Err(ViewError::NotADirectory { .. })));
 }
 
+/// A large tree is removed before the next call starts, which may need its space.
+#[test]
+fn what_a_view_leaves_is_removed_at_once_if_it_is_large() {
+    let ground = Ground::new();
+    let workspace = ground.open();
+    let in_trash = || fs::read_dir(ground.root.join(".belay/trash")).unwrap().count();
+    let end = |write: &dyn Fn(&mut View)| {
+        let mut view = workspace.view("v").unwrap();
+        write(&mut view);
+        drop(view);
+        assert_eq!(fs::read_dir(ground.root.join(".belay/views")).unwrap().count(), 0);
+    };
+    end(&|view| view.write(&path("large"), &vec![0; 2 << 20], None).unwrap());
+    end(&|view| (0..200).for_each(|n| view.write(&path(&format!("d/{n}")), b"", None).unwrap()));
+    assert_eq!((in_trash(), workspace.has_to_clear()), (0, false));
+    end(&|view| view.write(&path("small"), b"x", None).unwrap());
+    end(&|_| {});
+    assert_eq!((in_trash(), workspace.has_to_clear()), (2, true));
+    workspace.clear().unwrap();
+    assert_eq!((in_trash(), workspace.has_to_clear()), (0, false));
+    end(&|_| {});
+    drop(workspace);
+    assert_eq!(in_trash(), 0, "the end of the workspace removes it");
+}
+
 /// S2-FR-040, B-06: writing overwrites, makes folders, keeps modes, and the workspace is the same byte for byte without a commit.
 #[test]
 fn what_is_written_stays_in_the_view() {
