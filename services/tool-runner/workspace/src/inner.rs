@@ -2,7 +2,7 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    os::fd::OwnedFd,
+    os::fd::{AsFd as _, OwnedFd},
     path::PathBuf,
     sync::{
         Mutex, MutexGuard, PoisonError,
@@ -17,12 +17,12 @@ use rustix::{
 
 use crate::{
     disk::{Disk, IoContext as _, IoFailure, Rename},
-    open::{DIRECTORY, names, open_beneath, open_entry, stat_entry},
+    open::{DIRECTORY, names, open_beneath, stat_entry},
     open_error::OpenError,
     order::Order,
     overlay_format,
     path::{OWN, RelPath},
-    remove::remove_tree,
+    remove::{open_writable, remove_tree},
     retention::Retention,
     stat::FileTime,
     stores,
@@ -61,15 +61,15 @@ const SMALL_ENTRIES: usize = 128;
 /// The most bytes in the files of a small tree.
 const SMALL_BYTES: u64 = 1 << 20;
 
-/// Whether a directory has few entries with few bytes.
-fn is_small(folder: &OwnedFd, name: &OsStr) -> Result<bool, Errno> {
-    let mut folders = vec![open_entry(folder, name, DIRECTORY)?];
+/// Whether a directory that is to be removed has few entries with few bytes. It is made accessible: overlays make directories that nobody may open.
+fn is_small(disk: &Disk, folder: &OwnedFd, name: &OsStr) -> Result<bool, Errno> {
+    let mut folders = vec![open_writable(disk, folder.as_fd(), name)?];
     let (mut entries, mut bytes) = (0, 0);
     while let Some(next) = folders.pop() {
         for name in names(&next)? {
             entries += 1;
             match stat_entry(&next, &name)? {
-                Some(found) if found.is_directory() => folders.push(open_entry(&next, &name, DIRECTORY)?),
+                Some(found) if found.is_directory() => folders.push(open_writable(disk, next.as_fd(), &name)?),
                 Some(found) => bytes += found.size,
                 None => {}
             }
@@ -101,8 +101,8 @@ impl Inner {
     /// next call starts, whatever calls follow each other.
     pub(crate) fn discard_later(&self, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
         let Some(trash) = self.move_to_trash(folder, name)? else { return Ok(()) };
-        // One that cannot be listed may be large.
-        if !is_small(&self.trash, trash.as_ref()).unwrap_or_default() {
+        // One that cannot be looked at may be large.
+        if !is_small(&self.disk, &self.trash, trash.as_ref()).unwrap_or_default() {
             return self.remove_trash(trash.as_ref());
         }
         self.left().push(trash);
