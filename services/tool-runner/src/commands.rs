@@ -114,7 +114,7 @@ impl CommandSettings {
         self.state_dir.as_ref().map(|own| own.join("certificates"))
     }
 
-    /// What the runner keeps in its state directory, where no other process may look.
+    /// Files in the runner's state directory that no other process may read.
     pub(crate) fn closed_files(&self) -> Vec<PathBuf> {
         let own = self.state_dir.iter();
         own.flat_map(|own| [state_files::SEAL_KEY, state_files::LEDGER].map(|name| own.join(name))).collect()
@@ -505,7 +505,7 @@ commands:
     // The names by which commands are kept from a state directory are those that the services give its files.
     #[test]
     fn a_state_directory_is_known_by_the_names_of_its_files() {
-        let known = [&belay_workspace::STORES[..], &belay_workspace::KEYS].concat();
+        let known = [&belay_workspace::STATE_STORES[..], &belay_workspace::STATE_KEYS].concat();
         assert_eq!(known, state_files::TELLING);
         let settings =
             CommandSettings::default().with_network_of(&belay_settings::Settings::default(), "/state".into());

@@ -1,4 +1,4 @@
-//! What the services call their files in a state directory.
+//! Names of the services' files in a state directory.
 
 /// The executor's journal.
 pub const JOURNAL: &str = "journal.db";

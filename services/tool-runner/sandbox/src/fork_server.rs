@@ -1,8 +1,8 @@
 //! The fork server: this binary executed once more, with one thread, which forks a launcher for each sandbox.
 //!
 //! Executing a large program takes longer than forking a small process: it is mapped and relocated anew. The server knows nothing of sandboxes, workspaces or
-//! calls, and a launcher begins with what the server had when it was executed. The kernel reaps launchers: nobody waits for them but by their pidfds, and one
-//! whose server was killed meanwhile is no zombie either.
+//! calls, and a launcher begins with what the server had when it was executed. The kernel reaps launchers, also those whose server was killed; the runner waits for
+//! their pidfds.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -44,8 +44,7 @@ pub(crate) struct ForkServer {
 /// A running server. Dropping it ends it; its launchers go on.
 #[derive(Debug)]
 struct ServerProcess {
-    /// `None` while it is dropped.
-    socket: Option<OwnedFd>,
+    socket: OwnedFd,
     child: Child,
 }
 
@@ -56,7 +55,7 @@ pub(crate) struct ForkedLauncher {
     pub(crate) pidfd: OwnedFd,
 }
 
-/// What a launcher is given, in this order: its connection to the runner, its output, its standard error.
+/// The number of descriptors for a launcher: its connection to the runner, its output, its standard error, in this order.
 const GIVEN: usize = 3;
 
 /// How long a reply may take: far longer than a fork on any machine that is not overloaded. A server that was stopped must not keep all commands.
@@ -90,7 +89,7 @@ impl ForkServer {
     }
 
     /// Ends the process until the next launcher is needed.
-    pub(crate) fn rest(&self) {
+    pub(crate) fn stop(&self) {
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
@@ -101,24 +100,24 @@ impl ForkServer {
     pub(crate) fn fork(&self, stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> Result<ForkedLauncher, LaunchError> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = running.is_none();
-        if running.is_none() {
-            *running = Some(ServerProcess::start(&self.executable)?);
-        }
-        let forked = match fork_by(&running, stdout, stderr) {
+        let mut forked = self.started(&mut running)?.fork(stdout, stderr);
+        if !is_new && forked.as_ref().is_err_and(is_gone) {
             // Killed since the last launch, such as by the kernel when memory ran out.
-            Err(error) if is_gone(&error) && !is_new => {
-                *running = None;
-                *running = Some(ServerProcess::start(&self.executable)?);
-                fork_by(&running, stdout, stderr)
-            }
-            forked => forked,
-        };
-        forked.map_err(|error| {
-            if is_gone(&error) {
-                *running = None;
-            }
-            LaunchError::launcher("starting a launcher", error)
-        })
+            *running = None;
+            forked = self.started(&mut running)?.fork(stdout, stderr);
+        }
+        if forked.as_ref().is_err_and(is_gone) {
+            *running = None;
+        }
+        forked.map_err(|error| LaunchError::launcher("starting a launcher", error))
+    }
+
+    /// The running server, started if there is none.
+    fn started<'a>(&self, running: &'a mut Option<ServerProcess>) -> Result<&'a ServerProcess, LaunchError> {
+        match running {
+            Some(server) => Ok(server),
+            None => Ok(running.insert(ServerProcess::start(&self.executable)?)),
+        }
     }
 }
 
@@ -127,32 +126,9 @@ fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|error| [KILLED, libc::EPIPE, libc::ECONNRESET].contains(&error))
 }
 
-/// The error when there is no reply.
+/// The error when the server does not reply.
 fn gone() -> io::Error {
     io::Error::from_raw_os_error(KILLED)
-}
-
-fn fork_by(
-    server: &Option<ServerProcess>,
-    stdout: BorrowedFd<'_>,
-    stderr: BorrowedFd<'_>,
-) -> io::Result<ForkedLauncher> {
-    let socket = server.as_ref().and_then(|server| server.socket.as_ref());
-    let socket = socket.ok_or_else(gone)?;
-    let (control, theirs) = UnixStream::pair()?;
-    set_socket_timeout(socket, Timeout::Recv, Some(MAX_WAIT))?;
-    let request = ForkRequest { planted: belay_defects::handed_on() };
-    send(socket, &request, &[theirs.as_fd(), stdout, stderr])?;
-    let received = match receive(socket) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-        received => received?,
-    };
-    let (reply, mut given) = received.ok_or_else(gone)?;
-    match (reply, given.pop()) {
-        (ForkReply::Forked, Some(pidfd)) => Ok(ForkedLauncher { control, pidfd }),
-        (ForkReply::Forked, None) => Err(io::Error::other("the fork server has sent no process")),
-        (ForkReply::Failed(error), _) => Err(io::Error::from_raw_os_error(error)),
-    }
 }
 
 impl ServerProcess {
@@ -175,14 +151,30 @@ impl ServerProcess {
             .spawn()
             .map_err(failed("executing this binary as the launcher"))?;
         drop(blocked);
-        Ok(Self { socket: Some(socket), child })
+        Ok(Self { socket, child })
+    }
+
+    fn fork(&self, stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<ForkedLauncher> {
+        let (control, theirs) = UnixStream::pair()?;
+        set_socket_timeout(&self.socket, Timeout::Recv, Some(MAX_WAIT))?;
+        let request = ForkRequest { planted: belay_defects::handed_on() };
+        send(&self.socket, &request, &[theirs.as_fd(), stdout, stderr])?;
+        let received = match receive(&self.socket) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            received => received?,
+        };
+        let (reply, mut given) = received.ok_or_else(gone)?;
+        match (reply, given.pop()) {
+            (ForkReply::Forked, Some(pidfd)) => Ok(ForkedLauncher { control, pidfd }),
+            (ForkReply::Forked, None) => Err(io::Error::other("the fork server has sent no process")),
+            (ForkReply::Failed(error), _) => Err(io::Error::from_raw_os_error(error)),
+        }
     }
 }
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // It exits when its connection is closed. One that was stopped, or is not ours, must not keep the runner.
-        self.socket = None;
+        // It has nothing to finish, and one that was stopped must not keep the runner.
         let _ = self.child.kill();
         // On an error it is not our child any more.
         let _ = self.child.wait();

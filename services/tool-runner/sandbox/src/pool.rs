@@ -138,7 +138,7 @@ impl Shared {
                 Work::End(slots) => slots.into_iter().for_each(Slot::end),
                 Work::Stop(slots) => {
                     slots.into_iter().for_each(Slot::end);
-                    self.server.rest();
+                    self.server.stop();
                     return;
                 }
             }

@@ -292,7 +292,7 @@ impl Drop for RunningCommand {
     }
 }
 
-/// The limit of a look.
+/// The time limit of a poll that does not wait.
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// Launchers that were dropped before they exited, with what is released then.

@@ -72,7 +72,7 @@ pub use order::Order;
 pub use path::{OWN, PathError, RelPath, is_own};
 pub use remove::remove_workspace;
 pub use stat::{FileKind, FileTime};
-pub use stores::{KEYS, STORES, contained_state_directory, enclosing_state_directory};
+pub use stores::{STATE_KEYS, STATE_STORES, contained_state_directory, enclosing_state_directory};
 pub use tree::{Content, Digest, Limits, Node, SpecialFile, Stop, TreeError};
 pub use view::{CACHES, Metadata, UPPER, View, WORK, is_plain};
 pub use view_error::ViewError;

@@ -155,22 +155,22 @@ fn list(folder: impl AsFd) -> Result<Listing, Errno> {
         if is_folder {
             listing.folders.push(name.to_owned());
         } else {
-            listing.has_key |= KEYS.iter().any(|key| name == *key);
-            listing.has_store |= STORES.iter().any(|store| name == *store);
+            listing.has_key |= STATE_KEYS.iter().any(|key| name == *key);
+            listing.has_store |= STATE_STORES.iter().any(|store| name == *store);
         }
     }
     Ok(listing)
 }
 
 /// The keys in a state directory, by the names that services give them.
-pub const KEYS: [&str; 2] = ["seal.key", "gate.key"];
+pub const STATE_KEYS: [&str; 2] = ["seal.key", "gate.key"];
 
 /// The stores next to them.
-pub const STORES: [&str; 3] = ["journal.db", "ledger.db", "gate.db"];
+pub const STATE_STORES: [&str; 3] = ["journal.db", "ledger.db", "gate.db"];
 
 /// Whether a directory is the state directory of a Belay.
 pub(crate) fn is_state_directory(folder: impl AsFd) -> Result<bool, Errno> {
-    Ok(holds_any(&folder, &KEYS)? && holds_any(&folder, &STORES)?)
+    Ok(holds_any(&folder, &STATE_KEYS)? && holds_any(&folder, &STATE_STORES)?)
 }
 
 fn holds_any(folder: impl AsFd, names: &[&str]) -> Result<bool, Errno> {
