@@ -3,6 +3,7 @@
 //! Each function takes a stored approval and returns its next state. Only [`decide`] records a person's approval. It requires the person's
 //! authenticated principal and the digest of what they saw, so no text, timeout or service can approve in their place.
 
+use belay_defects::{Defect, is_planted};
 use belay_proto::v1::{Approval, Decision, Reveal, approval::State, approval_need::Kind};
 use belay_service_kit::Principal;
 use thiserror::Error;
@@ -39,6 +40,10 @@ pub(crate) enum Refusal {
     IsForm,
     #[error("This asks for a decision and not for an answer: approve it, deny it or skip it.")]
     NoForm,
+    #[error(
+        "Another executor owns the execution now: fencing token {token} is older than {newest}. Nothing was changed."
+    )]
+    Fenced { token: i64, newest: i64 },
 }
 
 fn already(state: State, by: &str) -> String {
@@ -114,6 +119,18 @@ pub(crate) fn answer(form: &Approval, by: &str, subject_digest: &str, now: i64) 
     match form.state() {
         State::Pending => Ok(resolved(form, State::Answered, by, "", now)),
         state => Err(Refusal::AlreadyDecided { state, by: form.decided_by.clone() }),
+    }
+}
+
+/// Checks that no newer executor has said anything of an approval: `newest` is the highest fencing token that came with a request about it.
+///
+/// # Errors
+/// [`Refusal::Fenced`].
+pub(crate) fn admit(newest: i64, token: i64) -> Result<(), Refusal> {
+    if token < newest && !is_planted(Defect::GateTakesReplaced) {
+        Err(Refusal::Fenced { token, newest })
+    } else {
+        Ok(())
     }
 }
 

@@ -252,9 +252,11 @@ impl From<Refusal> for Status {
             Refusal::Revealed => (reasons::TOO_MANY_REVEALS, Code::ResourceExhausted),
             Refusal::IsForm => (reasons::FORM_NEEDS_ANSWER, Code::FailedPrecondition),
             Refusal::NoForm => (reasons::NO_FORM, Code::FailedPrecondition),
+            Refusal::Fenced { .. } => (reasons::FENCED, Code::FailedPrecondition),
         };
         let error = status::error(code, reason, refusal.to_string());
         match refusal {
+            Refusal::Fenced { newest, .. } => error.with("newest", newest),
             Refusal::AlreadyDecided { state, by } => error.with("state", state.as_str_name()).with("decided_by", by),
             _ => error,
         }
@@ -313,8 +315,8 @@ pub(crate) mod tests {
             ..Approval::default()
         };
         let rendered = ApprovalContent::Preview(Default::default());
-        let new = NewApproval { basic, namespace: "default".into(), subject: Vec::new(), rendered };
-        gate.store.create(new).await.unwrap()
+        let new = NewApproval { basic, namespace: "default".into(), fence: 0, subject: Vec::new(), rendered };
+        gate.store.create(new).await.unwrap().unwrap()
     }
 
     async fn state(gate: &Gate, approval: &Approval) -> State {

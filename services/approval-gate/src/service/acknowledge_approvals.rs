@@ -18,6 +18,6 @@ pub(super) async fn acknowledge_approvals(
         }
         names.iter().try_for_each(|name| check_approval(field, name))?;
     }
-    gate.store.acknowledge(request).await.map_err(|error| unwritable(&error))?;
+    gate.store.acknowledge(request).await.map_err(|error| unwritable(&error))??;
     Ok(gate_v1::AcknowledgeApprovalsResponse {})
 }

@@ -44,12 +44,22 @@ pub(super) async fn create_approval(
     let name = approval_of(&call.namespace, &request.call, &request.subject_digest);
     if let Some(there) = gate.store.get(&name).await.map_err(|error| unreadable(&error))? {
         let there = the_same(there, &request)?;
-        return match (there.kind(), there.state()) {
-            (_, State::Answered) => ask_if_lost(gate, there).await,
+        let asks_again = match (there.kind(), there.state()) {
+            (_, State::Answered) => is_answer_lost(gate, &there).await?,
             // The executor has lost with its journal that it had cancelled the form.
-            (v1::approval_need::Kind::Form, State::Cancelled) => ask_again(gate, there).await,
-            _ => Ok(there),
+            (v1::approval_need::Kind::Form, State::Cancelled) => true,
+            _ => false,
         };
+        let revision = asks_again.then_some(there.revision);
+        let attached = gate.store.attach(&name, request.fencing_token, revision).await;
+        let attached = attached.map_err(|error| unwritable(&error))??.ok_or_else(|| no_approval(&name))?;
+        if asks_again && attached.state() == State::Pending {
+            tracing::warn!(
+                approval = name,
+                "The executor asks for a form whose end it has lost; a person is asked again"
+            );
+        }
+        return Ok(attached);
     }
 
     if request.approval_mode() != v1::ApprovalMode::Auto {
@@ -72,8 +82,9 @@ pub(super) async fn create_approval(
     let mut basic = asked(gate, name, &request, trace.as_ref(), &subject);
     preview::hide_texts(&gate.redactor, &mut basic);
     let rendered = ApprovalContent::Preview(preview);
-    let new = NewApproval { basic, namespace: call.namespace, subject: bytes, rendered };
-    let kept = gate.store.create(new).await.map_err(|error| unwritable(&error))?;
+    let fence = request.fencing_token;
+    let new = NewApproval { basic, namespace: call.namespace, fence, subject: bytes, rendered };
+    let kept = gate.store.create(new).await.map_err(|error| unwritable(&error))??;
     the_same(kept, &request)
 }
 
@@ -110,30 +121,19 @@ async fn create_form(
     let new = NewApproval {
         basic,
         namespace: call.namespace,
+        fence: request.fencing_token,
         subject: request.form.clone(),
         rendered: ApprovalContent::Form(rendered),
     };
-    let kept = gate.store.create(new).await.map_err(|error| unwritable(&error))?;
+    let kept = gate.store.create(new).await.map_err(|error| unwritable(&error))??;
     the_same(kept, &request)
 }
 
-/// Asks an answered form again when its answer is gone: the executor acknowledged it and asks nevertheless, so it has lost the answer with its
-/// journal; or the gate can no longer open it.
-async fn ask_if_lost(gate: &Gate, form: Approval) -> Result<Approval, Status> {
+/// Whether the answer to a form is gone: the executor acknowledged it and asks nevertheless, so it has lost the answer with its journal; or the gate
+/// can no longer open it.
+async fn is_answer_lost(gate: &Gate, form: &Approval) -> Result<bool, Status> {
     let sealed = gate.store.sealed_answer(&form.name).await.map_err(|error| unreadable(&error))?;
-    if sealed.is_some_and(|sealed| gate.answer_key.open(&form.name, &sealed).is_some()) {
-        return Ok(form);
-    }
-    tracing::warn!(
-        approval = form.name,
-        "The executor asks for an answer that is no longer kept; a person is asked again"
-    );
-    ask_again(gate, form).await
-}
-
-async fn ask_again(gate: &Gate, form: Approval) -> Result<Approval, Status> {
-    let asked = gate.store.ask_again(&form.name, form.revision).await.map_err(|error| unwritable(&error))?;
-    asked.ok_or_else(|| no_approval(&form.name))
+    Ok(sealed.is_none_or(|sealed| gate.answer_key.open(&form.name, &sealed).is_none()))
 }
 
 fn trace_message(trace: &TraceContext) -> v1::TraceContext {

@@ -26,7 +26,7 @@ use thiserror::Error;
 use tokio::sync::watch;
 
 use crate::{
-    decide::Refusal,
+    decide::{self, Refusal},
     feed::{ChangeFeed, Head},
 };
 
@@ -184,9 +184,10 @@ impl Store {
     }
 
     /// Stores a new approval, or returns the existing one with its name.
-    pub(crate) async fn create(&self, new: NewApproval) -> Result<Approval, StoreFailure> {
+    pub(crate) async fn create(&self, new: NewApproval) -> Result<Result<Approval, Refusal>, StoreFailure> {
         match self.writer.commit(Op::Create(Box::new(new))).await? {
-            Reply::Approval(Some(approval)) => Ok(approval),
+            Reply::Approval(Some(approval)) => Ok(Ok(approval)),
+            Reply::Refused(refusal) => Ok(Err(refusal)),
             other => Err(unexpected(other)),
         }
     }
@@ -199,7 +200,18 @@ impl Store {
         request: Option<RequestId>,
         change: impl FnOnce(&Approval) -> Result<Option<Approval>, Refusal> + Send + 'static,
     ) -> Result<Result<Option<Approval>, Refusal>, StoreFailure> {
-        self.change_with(name, now, request, None, Box::new(change)).await
+        self.change_with(name, now, request, None, None, Box::new(change)).await
+    }
+
+    /// Cancels an approval for the executor with this fencing token. Returns `None` when no approval has this name.
+    pub(crate) async fn cancel(
+        &self,
+        name: &str,
+        now: i64,
+        fence: i64,
+    ) -> Result<Result<Option<Approval>, Refusal>, StoreFailure> {
+        let cancel = |approval: &Approval| Ok(decide::cancel(approval));
+        self.change_with(name, now, None, None, Some(fence), Box::new(cancel)).await
     }
 
     /// The same for the answer to a form, which is stored with the change.
@@ -211,7 +223,7 @@ impl Store {
         sealed: Vec<u8>,
         change: impl FnOnce(&Approval) -> Result<Option<Approval>, Refusal> + Send + 'static,
     ) -> Result<Result<Option<Approval>, Refusal>, StoreFailure> {
-        self.change_with(name, now, request, Some(sealed), Box::new(change)).await
+        self.change_with(name, now, request, Some(sealed), None, Box::new(change)).await
     }
 
     async fn change_with(
@@ -220,19 +232,27 @@ impl Store {
         now: i64,
         request: Option<RequestId>,
         answer: Option<Vec<u8>>,
+        fence: Option<i64>,
         change: Change,
     ) -> Result<Result<Option<Approval>, Refusal>, StoreFailure> {
-        match self.writer.commit(Op::Change { name: name.to_owned(), now, request, answer, change }).await? {
-            Reply::Approval(approval) => Ok(Ok(approval)),
-            Reply::Refused(refusal) => Ok(Err(refusal)),
-            other => Err(unexpected(other)),
-        }
+        self.try_change(Op::Change { name: name.to_owned(), now, request, answer, fence, change }).await
     }
 
-    /// Asks an answered form again, unless it has changed since this revision. Returns its current state.
-    pub(crate) async fn ask_again(&self, name: &str, revision: i64) -> Result<Option<Approval>, StoreFailure> {
-        match self.writer.commit(Op::AskAgain { name: name.to_owned(), revision }).await? {
-            Reply::Approval(approval) => Ok(approval),
+    /// Returns the current state of an approval for which an executor asks that has this fencing token; `None` when there is none. A form that was
+    /// answered or cancelled is asked again with `asks_again`, its revision, unless it has changed since.
+    pub(crate) async fn attach(
+        &self,
+        name: &str,
+        fence: i64,
+        asks_again: Option<i64>,
+    ) -> Result<Result<Option<Approval>, Refusal>, StoreFailure> {
+        self.try_change(Op::Attach { name: name.to_owned(), fence, asks_again }).await
+    }
+
+    async fn try_change(&self, op: Op) -> Result<Result<Option<Approval>, Refusal>, StoreFailure> {
+        match self.writer.commit(op).await? {
+            Reply::Approval(approval) => Ok(Ok(approval)),
+            Reply::Refused(refusal) => Ok(Err(refusal)),
             other => Err(unexpected(other)),
         }
     }
@@ -248,8 +268,16 @@ impl Store {
         self.writer.commit(Op::Lapse { now }).await.map(drop)
     }
 
-    pub(crate) async fn acknowledge(&self, names: gate_v1::AcknowledgeApprovalsRequest) -> Result<(), StoreFailure> {
-        self.writer.commit(Op::Acknowledge(names)).await.map(drop)
+    /// Stores which decisions an executor has stored or used.
+    pub(crate) async fn acknowledge(
+        &self,
+        names: gate_v1::AcknowledgeApprovalsRequest,
+    ) -> Result<Result<(), Refusal>, StoreFailure> {
+        match self.writer.commit(Op::Acknowledge(names)).await? {
+            Reply::Done => Ok(Ok(())),
+            Reply::Refused(refusal) => Ok(Err(refusal)),
+            other => Err(unexpected(other)),
+        }
     }
 
     /// Stores a grant, unless there is one already; returns the stored one.

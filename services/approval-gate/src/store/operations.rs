@@ -14,6 +14,8 @@ pub(crate) struct NewApproval {
     /// In BASIC view; the store assigns its revision.
     pub(crate) basic: Approval,
     pub(crate) namespace: String,
+    /// The fencing token of the executor that asks.
+    pub(crate) fence: i64,
     pub(crate) subject: Vec<u8>,
     pub(crate) rendered: ApprovalContent,
 }
@@ -50,12 +52,15 @@ pub(super) enum Op {
         request: Option<RequestId>,
         /// The sealed answer that the change stores.
         answer: Option<Vec<u8>>,
+        /// The fencing token of the executor whose change this is; `None` for a person's.
+        fence: Option<i64>,
         change: Change,
     },
-    /// Asks a form again that has this revision.
-    AskAgain {
+    /// Asks for an approval that exists; a form that has this revision is asked again.
+    Attach {
         name: String,
-        revision: i64,
+        fence: i64,
+        asks_again: Option<i64>,
     },
     Lapse {
         now: i64,

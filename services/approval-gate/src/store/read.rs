@@ -99,6 +99,11 @@ pub(super) fn head(connection: &Connection) -> Result<Head, SqliteError> {
     Ok(Head { revision, next_expiry })
 }
 
+/// The highest fencing token of the requests about the approval with this key.
+pub(super) fn fence(connection: &Connection, key: i64) -> Result<i64, SqliteError> {
+    Ok(connection.prepare_cached("SELECT fence FROM approval WHERE key = ?1")?.query_row([key], |row| row.get(0))?)
+}
+
 /// How many approvals are pending.
 pub(super) fn count_open(connection: &Connection) -> Result<usize, SqliteError> {
     let mut statement = connection.prepare_cached("SELECT count(*) FROM approval WHERE state = 1")?;

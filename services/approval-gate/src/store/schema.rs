@@ -8,8 +8,8 @@ use prost::Message as _;
 pub(super) const SCHEMA: Schema = Schema {
     // "BLYG"
     application_id: 0x424C_5947,
-    format: 10,
-    earlier_lacks: "which networks approvals are about",
+    format: 11,
+    earlier_lacks: "which executor spoke of an approval last",
     create: "
         CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), store_id TEXT NOT NULL, last_revision INTEGER NOT NULL, sum INTEGER NOT NULL DEFAULT 0) STRICT;
         CREATE TABLE approval (
@@ -22,6 +22,8 @@ pub(super) const SCHEMA: Schema = Schema {
             revision   INTEGER NOT NULL UNIQUE,
             expires    INTEGER,
             delivered  INTEGER NOT NULL,
+            -- The highest fencing token of the requests about it.
+            fence      INTEGER NOT NULL,
             basic      BLOB NOT NULL,
             -- The request that decided it, if that had an id: the caller and the id, and the digest of the request.
             request    TEXT UNIQUE,
@@ -68,6 +70,7 @@ pub(super) const APPROVAL: Table = Table {
         "revision",
         "expires",
         "delivered",
+        "fence",
         "basic",
         "request",
         "request_digest",

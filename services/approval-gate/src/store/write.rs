@@ -78,8 +78,8 @@ impl BatchWriter<'_> {
 
     fn try_perform(&mut self, op: Op) -> Result<Reply, SqliteError> {
         match op {
-            Op::Create(new) => self.create(*new).map(|approval| Reply::Approval(Some(approval))),
-            Op::Change { name, now, request, answer, change } => {
+            Op::Create(new) => self.create(*new),
+            Op::Change { name, now, request, answer, fence, change } => {
                 if let Some(request) = &request
                     && let Some((digest, decided)) = read::of_request(&self.transaction, &request.id)?
                 {
@@ -91,6 +91,11 @@ impl BatchWriter<'_> {
                     });
                 }
                 let Some((key, approval)) = self.current(&name, now)? else { return Ok(Reply::Approval(None)) };
+                if let Some(token) = fence
+                    && let Err(refusal) = self.admit(key, token)?
+                {
+                    return Ok(Reply::Refused(refusal));
+                }
                 match change(&approval) {
                     Err(refusal) => Ok(Reply::Refused(refusal)),
                     Ok(None) => Ok(Reply::Approval(Some(approval))),
@@ -115,18 +120,38 @@ impl BatchWriter<'_> {
                 }
                 Ok(Reply::Done)
             }
-            Op::AskAgain { name, revision } => self.ask_again(&name, revision).map(Reply::Approval),
-            Op::Acknowledge(names) => self.acknowledge(names).map(|()| Reply::Done),
+            Op::Attach { name, fence, asks_again } => self.attach(&name, fence, asks_again),
+            Op::Acknowledge(names) => self.acknowledge(names),
             Op::Grant { approval, grant, renews } => self.keep_grant(&approval, &grant, renews).map(Reply::Grant),
             Op::Policy(policy) => self.keep_policy(&policy).map(|()| Reply::Done),
             Op::Forget(executions) => self.forget(&executions).map(|()| Reply::Done),
         }
     }
 
-    fn create(&mut self, new: NewApproval) -> Result<Approval, SqliteError> {
-        let NewApproval { mut basic, namespace, subject, rendered } = new;
-        if let Some((_, there)) = read::find(&self.transaction, &basic.name)? {
-            return Ok(there);
+    /// Checks the fencing token of a request about the approval with this key, and keeps it.
+    fn admit(&self, key: i64, token: i64) -> Result<Result<(), Refusal>, SqliteError> {
+        let admitted = decide::admit(read::fence(&self.transaction, key)?, token);
+        if admitted.is_ok() {
+            self.raise_fence(key, token)?;
+        }
+        Ok(admitted)
+    }
+
+    fn raise_fence(&self, key: i64, token: i64) -> Result<(), SqliteError> {
+        let raise = "UPDATE approval SET fence = ?2 WHERE key = ?1 AND fence < ?2";
+        if self.transaction.prepare_cached(raise)?.execute(params![key, token])? > 0 {
+            self.transaction.prepare_cached(&APPROVAL.stamp("key = ?1"))?.execute([key])?;
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, new: NewApproval) -> Result<Reply, SqliteError> {
+        let NewApproval { mut basic, namespace, fence, subject, rendered } = new;
+        if let Some((key, there)) = read::find(&self.transaction, &basic.name)? {
+            return Ok(match self.admit(key, fence)? {
+                Ok(()) => Reply::Approval(Some(there)),
+                Err(refusal) => Reply::Refused(refusal),
+            });
         }
         self.revision += 1;
         basic.revision = self.revision;
@@ -134,8 +159,8 @@ impl BatchWriter<'_> {
         let expires = basic.expire_time.as_ref().map(belay_proto::micros);
         self.transaction
             .prepare_cached(
-                "INSERT INTO approval (name, namespace, id, execution, state, revision, expires, delivered, basic)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8)",
+                "INSERT INTO approval (name, namespace, id, execution, state, revision, expires, delivered, fence, basic)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8, ?9)",
             )?
             .execute(params![
                 basic.name,
@@ -145,6 +170,7 @@ impl BatchWriter<'_> {
                 basic.state,
                 basic.revision,
                 expires,
+                fence,
                 basic.encode_to_vec()
             ])?;
         let key = self.transaction.last_insert_rowid();
@@ -155,7 +181,7 @@ impl BatchWriter<'_> {
         };
         self.transaction.prepare_cached(&BODY.insert())?.execute(params![key, subject, rendered])?;
         self.changes.push(basic.clone());
-        Ok(basic)
+        Ok(Reply::Approval(Some(basic)))
     }
 
     /// An approval at a time: expired, if it is due by then.
@@ -186,7 +212,20 @@ impl BatchWriter<'_> {
     }
 
     /// Skips approvals that do not exist or cannot be acknowledged in their state: executors acknowledge more than once.
-    fn acknowledge(&mut self, names: gate_v1::AcknowledgeApprovalsRequest) -> Result<(), SqliteError> {
+    fn acknowledge(&mut self, names: gate_v1::AcknowledgeApprovalsRequest) -> Result<Reply, SqliteError> {
+        // All are looked at before any is changed: an operation that is refused shares its transaction with others.
+        let mut known = Vec::new();
+        for name in names.delivered.iter().chain(&names.consumed).chain(&names.stale) {
+            if let Some(Some((key, _))) = read::intact(read::find(&self.transaction, name))? {
+                if let Err(refusal) = decide::admit(read::fence(&self.transaction, key)?, names.fencing_token) {
+                    return Ok(Reply::Refused(refusal));
+                }
+                known.push(key);
+            }
+        }
+        for key in known {
+            self.raise_fence(key, names.fencing_token)?;
+        }
         let used = names.consumed.iter().map(|name| (name, State::Consumed));
         let stale = names.stale.iter().map(|name| (name, State::Stale));
         for (name, state) in used.chain(stale) {
@@ -206,7 +245,7 @@ impl BatchWriter<'_> {
                 self.forget_answer(name)?;
             }
         }
-        Ok(())
+        Ok(Reply::Done)
     }
 
     /// Deletes the answer to a form, if there is one.
@@ -216,16 +255,20 @@ impl BatchWriter<'_> {
         Ok(())
     }
 
-    fn ask_again(&mut self, name: &str, revision: i64) -> Result<Option<Approval>, SqliteError> {
-        let Some((key, approval)) = read::find(&self.transaction, name)? else { return Ok(None) };
-        let Some(pending) = decide::ask_again(&approval).filter(|_| approval.revision == revision) else {
-            return Ok(Some(approval));
+    fn attach(&mut self, name: &str, fence: i64, asks_again: Option<i64>) -> Result<Reply, SqliteError> {
+        let Some((key, approval)) = read::find(&self.transaction, name)? else { return Ok(Reply::Approval(None)) };
+        if let Err(refusal) = self.admit(key, fence)? {
+            return Ok(Reply::Refused(refusal));
+        }
+        let is_meant = asks_again == Some(approval.revision);
+        let Some(pending) = decide::ask_again(&approval).filter(|_| is_meant) else {
+            return Ok(Reply::Approval(Some(approval)));
         };
         self.forget_answer(name)?;
         // The request that answered it has to be possible again.
         let undo = "UPDATE approval SET delivered = 0, request = NULL, request_digest = NULL WHERE key = ?1";
         self.transaction.prepare_cached(undo)?.execute([key])?;
-        self.save(key, pending).map(Some)
+        self.save(key, pending).map(|approval| Reply::Approval(Some(approval)))
     }
 
     fn keep_grant(&self, name: &str, grant: &runner_v1::Grant, renews: bool) -> Result<runner_v1::Grant, SqliteError> {

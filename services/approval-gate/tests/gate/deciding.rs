@@ -237,7 +237,7 @@ fn a_pending_approval_can_be_cancelled_and_a_decided_one_cannot() {
         let cancel = async |name: &str| {
             executor
                 .services()
-                .cancel_approval(gate_v1::CancelApprovalRequest { name: name.into() })
+                .cancel_approval(gate_v1::CancelApprovalRequest { name: name.into(), ..Default::default() })
                 .await
                 .unwrap()
                 .into_inner()
@@ -248,7 +248,7 @@ fn a_pending_approval_can_be_cancelled_and_a_decided_one_cannot() {
         assert_eq!(cancel(&closed.name).await, State::Approved);
         let late = decide(&world.person, &open, Decision::Approve).await;
         assert_eq!(refusal(late), (Code::FailedPrecondition, "ALREADY_DECIDED".into()));
-        let request = gate_v1::CancelApprovalRequest { name: closed.name };
+        let request = gate_v1::CancelApprovalRequest { name: closed.name, ..Default::default() };
         assert_eq!(
             refusal(world.person.services().cancel_approval(request).await),
             (Code::PermissionDenied, "NOT_A_SERVICE".into())

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use belay_defects::{Defect, assert_attack_needs};
 use belay_grant::digest_of;
 use belay_proto::{
     gate_v1::{self, watch_decisions_response::Content},
@@ -14,6 +15,11 @@ use tonic_types::StatusExt as _;
 
 use crate::support::*;
 
+/// The refusal of what an executor asks that another has replaced.
+fn fenced() -> (Code, String) {
+    (Code::FailedPrecondition, "FENCED".to_owned())
+}
+
 fn form_with(schema: Value) -> gate_v1::CreateApprovalRequest {
     // `serde_json` sorts the members, as canonical JSON does.
     let form = json!({"title": "Which version?", "description": "Say it.", "schema": schema}).to_string().into_bytes();
@@ -23,7 +29,7 @@ fn form_with(schema: Value) -> gate_v1::CreateApprovalRequest {
         requested_by: "person:planner".into(),
         approval_mode: v1::ApprovalMode::Wait.into(),
         form,
-        request_reason: String::new(),
+        ..Default::default()
     }
 }
 
@@ -62,9 +68,19 @@ impl World {
     }
 
     async fn acknowledge(&self, approval: &Approval) {
-        let delivered = vec![approval.name.clone()];
-        let request = gate_v1::AcknowledgeApprovalsRequest { delivered, ..Default::default() };
-        self.executor.services().acknowledge_approvals(request).await.unwrap();
+        self.acknowledge_as(0, &[approval]).await.unwrap();
+    }
+
+    /// Creates the form for the executor with this fencing token.
+    async fn create_as(&self, fencing_token: i64, form: gate_v1::CreateApprovalRequest) -> Result<Approval, Status> {
+        self.create(gate_v1::CreateApprovalRequest { fencing_token, ..form }).await
+    }
+
+    /// Acknowledges the decisions of these approvals for the executor with this fencing token.
+    async fn acknowledge_as(&self, fencing_token: i64, approvals: &[&Approval]) -> Result<(), Status> {
+        let delivered = approvals.iter().map(|approval| approval.name.clone()).collect();
+        let request = gate_v1::AcknowledgeApprovalsRequest { delivered, fencing_token, ..Default::default() };
+        self.executor.services().acknowledge_approvals(request).await.map(drop)
     }
 
     /// How many answers the store has.
@@ -196,7 +212,7 @@ fn who_may_decide_may_answer_also_what_they_started() {
         let answered = answer(&world.person, &approval, value(), "").await;
         assert_eq!(refusal(answered), (Code::FailedPrecondition, "NO_FORM".into()));
         let cancelled = world.create(form_with(json!({}))).await.unwrap();
-        let cancel = gate_v1::CancelApprovalRequest { name: cancelled.name.clone() };
+        let cancel = gate_v1::CancelApprovalRequest { name: cancelled.name.clone(), ..Default::default() };
         world.executor.services().cancel_approval(cancel).await.unwrap();
         assert_eq!(refusal(answer(&world.person, &cancelled, value(), "").await).1, "ALREADY_DECIDED");
     });
@@ -217,6 +233,54 @@ fn an_answer_is_kept_sealed_until_it_is_acknowledged() {
         assert_eq!(world.answer_rows(), 0);
         let same = answer(&world.person, &asked, json!({"version": "7.7.7777777"}), "a").await.unwrap();
         assert_eq!(same.state(), State::Answered, "the repetition of the request changes nothing");
+    });
+}
+
+/// B-08: an executor that another has replaced does not have a person asked again for the answer that the other has stored.
+#[test]
+fn an_executor_that_was_replaced_asks_nobody_again() {
+    assert_attack_needs(Defect::GateTakesReplaced, "a person is asked again", || {
+        world("", async |world| {
+            let asked = world.create_as(7, form()).await.unwrap();
+            answer(&world.person, &asked, json!({"version": "1"}), "a").await.unwrap();
+            world.acknowledge_as(8, &[&asked]).await.unwrap();
+            let again = world.create_as(7, form()).await;
+            if world.get(&asked.name).await.state() == State::Pending {
+                return Err("a person is asked again".to_owned());
+            }
+            assert_eq!(
+                again.as_ref().unwrap_err().message(),
+                "Another executor owns the execution now: fencing token 7 is older than 8. Nothing was changed."
+            );
+            assert_eq!(refusal(again), fenced());
+            Ok(())
+        })
+    });
+}
+
+/// B-08: nor does it withdraw what the other waits for, or take for stored what the other has not.
+#[test]
+fn an_executor_that_was_replaced_changes_nothing() {
+    world("", async |world| {
+        let cancel = async |approval: &Approval, fencing_token| {
+            let request = gate_v1::CancelApprovalRequest { name: approval.name.clone(), fencing_token };
+            world.executor.services().cancel_approval(request).await
+        };
+        let asked = world.create_as(7, form()).await.unwrap();
+        assert_eq!(world.create_as(8, form()).await.unwrap(), asked, "the other needs it");
+        assert_eq!(refusal(cancel(&asked, 7).await), fenced());
+        assert_eq!(refusal(cancel(&asked, 0).await), fenced(), "one without a token is older than all");
+        assert_eq!(world.get(&asked.name).await.state(), State::Pending);
+
+        answer(&world.person, &asked, json!({"version": "1"}), "a").await.unwrap();
+        let only_its_own = world.create_as(7, form_with(json!({"type": "integer"}))).await.unwrap();
+        answer(&world.person, &only_its_own, json!(3), "b").await.unwrap();
+        assert_eq!(refusal(world.acknowledge_as(7, &[&only_its_own, &asked]).await), fenced());
+        assert_eq!(world.answer_rows(), 2, "all or none");
+        world.acknowledge_as(7, &[&only_its_own]).await.unwrap();
+        world.acknowledge_as(9, &[&only_its_own, &asked]).await.unwrap();
+        assert_eq!(world.answer_rows(), 0);
+        assert_eq!(refusal(world.acknowledge_as(8, &[&asked]).await), fenced());
     });
 }
 

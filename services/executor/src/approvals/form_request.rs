@@ -10,14 +10,19 @@ use tokio::sync::mpsc;
 use tonic::{Code, Status};
 
 use crate::{
-    approvals::gate::GateError,
+    approvals::gate::{self, GateError},
     owned::registry::ExecutionRegistry,
     runners::operation::{Busy, OperationHandle, ReportFault, Update},
 };
 
-/// The gate's request for a form of an execution that waits for a person. The same form is the same request: the gate derives its name from the
-/// wait's name and the digest.
-pub(crate) fn create_request(wait: String, form: &Form, requested_by: String) -> gate_v1::CreateApprovalRequest {
+/// The request of the executor with this fencing token to the gate, for a form of an execution that waits for a person. The same form is the same
+/// request: the gate derives its name from the wait's name and the digest.
+pub(crate) fn create_request(
+    wait: String,
+    form: &Form,
+    requested_by: String,
+    fencing_token: i64,
+) -> gate_v1::CreateApprovalRequest {
     gate_v1::CreateApprovalRequest {
         call: wait,
         subject_digest: form.subject_digest.clone(),
@@ -25,6 +30,7 @@ pub(crate) fn create_request(wait: String, form: &Form, requested_by: String) ->
         approval_mode: v1::ApprovalMode::Wait.into(),
         form: form.subject().as_str().as_bytes().to_vec(),
         request_reason: String::new(),
+        fencing_token,
     }
 }
 
@@ -64,6 +70,9 @@ impl FormRequest {
                 Err(GateError::Unavailable(status)) => {
                     tracing::debug!(wait = self.request.call, %status, "The approval gate does not answer, asking again");
                     Update::GateUnavailable
+                }
+                Err(GateError::Refused(status)) if gate::is_fenced(&status) => {
+                    return drop(self.updates.send(Update::Fenced));
                 }
                 Err(GateError::Refused(status)) if is_about_the_form(&status) => {
                     return drop(self.updates.send(Update::FormRefused(self.key, status.message().to_owned())));

@@ -90,9 +90,9 @@ impl Gate {
         Ok(self.client.clone().get_grant(request).await.map_err(gate_error)?.into_inner())
     }
 
-    /// Cancels a pending approval.
-    pub(crate) async fn cancel(&self, name: String) -> Result<(), GateError> {
-        let request = self.with_timeout(gate_v1::CancelApprovalRequest { name });
+    /// Cancels a pending approval, for the executor with this fencing token.
+    pub(crate) async fn cancel(&self, name: String, fencing_token: i64) -> Result<(), GateError> {
+        let request = self.with_timeout(gate_v1::CancelApprovalRequest { name, fencing_token });
         self.client.clone().cancel_approval(request).await.map(drop).map_err(gate_error)
     }
 
@@ -158,6 +158,11 @@ pub(crate) fn has_lost_decision(status: &Status) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether the gate refuses because another executor has replaced this one.
+pub(crate) fn is_fenced(status: &Status) -> bool {
+    status::reason(status).as_deref() == Some(reasons::FENCED)
 }
 
 /// A reply from which nothing follows: the gate is asked again.

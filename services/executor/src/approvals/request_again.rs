@@ -9,7 +9,10 @@ use belay_telemetry::TraceContext;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::{
-    approvals::{form_request::is_about_the_form, gate::GateError},
+    approvals::{
+        form_request::is_about_the_form,
+        gate::{self, GateError},
+    },
     owned::registry::ExecutionRegistry,
     runners::operation::{OperationHandle, ReportFault, Update},
 };
@@ -46,6 +49,9 @@ impl RequestAgain {
                         // An error means that the driver has ended. The answer to a form comes with the decisions.
                         drop(updates.send(Update::ApprovalRequested(key, Box::new(approval))));
                         break;
+                    }
+                    Err(GateError::Refused(status)) if gate::is_fenced(&status) => {
+                        return drop(updates.send(Update::Fenced));
                     }
                     Err(GateError::Refused(status)) if !request.form.is_empty() && is_about_the_form(&status) => {
                         drop(updates.send(Update::FormRefused(key, status.message().to_owned())));

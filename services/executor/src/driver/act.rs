@@ -213,8 +213,9 @@ impl Driver {
                 approval_mode: wire::approval_mode_to(self.execution.created().approval_mode).into(),
                 form: Vec::new(),
                 request_reason: self.request_reason(key.step),
+                fencing_token: self.registry.fence,
             },
-            (None, Some(form)) => create_request(call, form, requested_by),
+            (None, Some(form)) => create_request(call, form, requested_by, self.registry.fence),
             (None, None) => return None,
         };
         Some((key, request, self.trace.call(&id)))

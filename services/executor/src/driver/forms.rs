@@ -16,7 +16,7 @@ impl Driver {
     /// The request for a form's answer; `None` when the operation is no form.
     pub(super) fn form_request(&self, key: OperationKey, name: &str) -> Option<FormRequest> {
         let form = self.execution.operation(key)?.wait()?.form()?;
-        let request = create_request(name.to_owned(), form, self.execution.principal().to_owned());
+        let request = create_request(name.to_owned(), form, self.execution.principal().to_owned(), self.registry.fence);
         let trace = self.trace.call(&self.execution.operation_id(key));
         let (registry, updates) = (Arc::clone(&self.registry), self.update_sender.clone());
         Some(FormRequest { registry, key, request, trace, updates })

@@ -1,7 +1,7 @@
 //! Whether this process still owns the executions in the store.
 //!
-//! The store and the runner refuse what a replaced owner writes, by its fence. What else it could change has no fence: the files of blobs, and what the
-//! gate asks people. It asks the store before it changes any of these because of what it takes for the state of an execution.
+//! The store, the runner and the gate refuse what a replaced owner writes, by its fence. The files of blobs have none, and the gate knows a fence from
+//! the first request on that came with it. So this process asks the store before it removes files, and before it withdraws what the gate asks people.
 
 use std::sync::Arc;
 
@@ -17,6 +17,11 @@ pub(crate) struct Ownership {
 impl Ownership {
     pub(crate) fn new(reader: Arc<dyn JournalReader>, token: i64) -> Self {
         Self { reader, token }
+    }
+
+    /// The fencing token of this process.
+    pub(crate) fn token(&self) -> i64 {
+        self.token
     }
 
     /// Whether no other process has opened the store since. A store that cannot be read shows nothing: `false`.

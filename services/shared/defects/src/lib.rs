@@ -113,6 +113,8 @@ pub enum Defect {
     RunnersOpenFiles,
     /// A test of the sandbox that was lost counts as one that has failed: no command runs until the runner is started again.
     LostTestIsFinal,
+    /// The gate does what an executor asks that another has replaced: a person is asked again for an answer that the other has.
+    GateTakesReplaced,
 }
 
 /// Whether a defect is planted: in this process, or for this thread.

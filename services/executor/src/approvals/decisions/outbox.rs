@@ -3,7 +3,8 @@
 //! Notices are not stored. What they say follows from the journal: which approvals and forms nothing waits for, by `compare`; how a decision was
 //! used, by `outcome`, when the gate sends it again. So a notice that is lost with the process, or that finds the queue full, is found out again.
 //!
-//! An executor that another has replaced sends none: what it takes for superfluous, the other may be waiting for.
+//! An executor that another has replaced sends none, and the gate refuses those that it sent before it knew: what it takes for superfluous, the other
+//! may be waiting for.
 
 use std::sync::Arc;
 
@@ -20,30 +21,32 @@ const BATCH: usize = 1_000;
 
 /// Sends what is queued, until the service stops.
 pub(crate) async fn run(notices: Arc<QueueReceiver<GateNotice>>, gate: Gate, ids: Arc<Ids>, ownership: Ownership) {
+    let fencing_token = ownership.token();
     let (gate, sender) = (&gate, &Sender { ids, ownership });
     let (mut notices, mut batch) = (notices.messages().await, Vec::new());
     while notices.take(&mut batch, BATCH).await {
-        let mut acknowledged = gate_v1::AcknowledgeApprovalsRequest::default();
+        let nothing = gate_v1::AcknowledgeApprovalsRequest { fencing_token, ..Default::default() };
+        let mut acknowledged = nothing.clone();
         for notice in batch.drain(..) {
             match notice {
                 GateNotice::Delivered(name) => acknowledged.delivered.push(name),
                 GateNotice::Consumed(name) => acknowledged.consumed.push(name),
                 GateNotice::Stale(name) => acknowledged.stale.push(name),
-                GateNotice::Cancel(name) => sender.until_accepted(|| gate.cancel(name.clone())).await,
+                GateNotice::Cancel(name) => sender.until_accepted(|| gate.cancel(name.clone(), fencing_token)).await,
                 GateNotice::Withdraw { execution, call } => {
-                    sender.until_accepted(|| withdraw(gate, &execution, &call)).await;
+                    sender.until_accepted(|| withdraw(gate, &execution, &call, fencing_token)).await;
                 }
             }
         }
-        if acknowledged != gate_v1::AcknowledgeApprovalsRequest::default() {
+        if acknowledged != nothing {
             sender.until_accepted(|| gate.acknowledge(acknowledged.clone())).await;
         }
     }
 }
 
-async fn withdraw(gate: &Gate, execution: &str, call: &str) -> Result<(), GateError> {
+async fn withdraw(gate: &Gate, execution: &str, call: &str, fencing_token: i64) -> Result<(), GateError> {
     for name in gate.pending_for_call(execution, call).await? {
-        gate.cancel(name).await?;
+        gate.cancel(name, fencing_token).await?;
     }
     Ok(())
 }

@@ -26,11 +26,13 @@ impl ToolCallOperation {
                 approval_mode: wire::approval_mode_to(self.mode).into(),
                 form: Vec::new(),
                 request_reason: self.request_reason.clone(),
+                fencing_token: self.fence.token,
             };
             match self.registry.gate.create(request, &self.trace).await {
                 Ok(approval) => return Ok(Update::ApprovalRequested(self.key, Box::new(approval))),
                 Err(GateError::Unavailable(status)) => self.gate_unavailable(&status).await?,
                 Err(GateError::Busy(status)) => self.busy(Busy::Gate, &status).await?,
+                Err(GateError::Refused(status)) if gate::is_fenced(&status) => return Ok(Update::Fenced),
                 // The gate reports that the runner holds a different subject; the runner is authoritative.
                 Err(GateError::Refused(status)) => match self.call_again().await? {
                     CallReply::Ended(end) => return Ok(self.ended(end)),

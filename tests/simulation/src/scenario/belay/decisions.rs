@@ -97,12 +97,7 @@ fn approvals(evidence: &Evidence<'_>, gone: &BTreeMap<String, Deletion>, calls: 
             }
             continue;
         };
-        // By an executor that was replaced: see `saw_approval`.
-        let asked_again = |before| {
-            evidence.observed.replaces_executors()
-                && now.kind() == v1::approval_need::Kind::Form
-                && matches!(before, approval::State::Answered | approval::State::Cancelled)
-        };
+        let asked_again = |before| evidence.observed.may_be_asked_again(now.kind(), before);
         for (revision, shown) in &asked.shown {
             let may_become = may_become(shown.state(), now.state()) || asked_again(shown.state());
             if *revision > now.revision || !may_become {

@@ -128,11 +128,6 @@ impl Observations {
         Self { checker, gate_remembers, journal_remembers, damaged, taken, backup, has_reader, ..Self::default() }
     }
 
-    /// Whether an executor may be replaced without noticing it.
-    pub(in super::super) fn replaces_executors(&self) -> bool {
-        self.replaces_executors
-    }
-
     /// The same, of a run in which an executor may be replaced without noticing it.
     #[must_use]
     pub(in super::super) fn of_replaced_executors(self, replaces_executors: bool) -> Self {
@@ -260,12 +255,7 @@ impl Observations {
         }
         let mut observed = self.state();
         let asked = observed.approvals.entry(name.clone()).or_default();
-        // An executor that has lost the answer with its journal, or that it had cancelled the form, asks again. So does one that was replaced and does not
-        // know that its successor has withdrawn the form, or has recorded its answer: both have one store, by whose position the gate would tell them apart. It is withdrawn again.
-        let is_form = approval.kind() == v1::approval_need::Kind::Form;
-        let may_be_lost = !self.journal_remembers || self.replaces_executors && is_form;
-        let is_asked_again =
-            |before| may_be_lost && matches!(before, approval::State::Answered | approval::State::Cancelled);
+        let is_asked_again = |before| self.may_be_asked_again(approval.kind(), before);
         let may_become = |before, after| may_become(before, after) || is_asked_again(before);
         let later = asked.shown.range(revision + 1..).find(|(_, later)| !may_become(state, later.state()));
         let earlier = asked.shown.range(..revision).find(|(_, earlier)| !may_become(earlier.state(), state));
@@ -277,6 +267,18 @@ impl Observations {
         }
         if before.is_some_and(|before| before != approval) {
             self.violation(format_args!("{name} was another at revision {revision}, which is gone"));
+        }
+    }
+
+    /// Whether an executor may ask for an approval again that was in this state. One that has lost the answer with its journal does, or that it had cancelled
+    /// the form. So does the successor of one that withdrew the form while it was replaced.
+    pub(in super::super) fn may_be_asked_again(&self, kind: v1::approval_need::Kind, before: approval::State) -> bool {
+        match before {
+            approval::State::Answered => !self.journal_remembers,
+            approval::State::Cancelled => {
+                !self.journal_remembers || self.replaces_executors && kind == v1::approval_need::Kind::Form
+            }
+            _ => false,
         }
     }
 
