@@ -43,7 +43,7 @@ fn read(root: &Path, below: &Path, content: &mut Content) {
     }
 }
 
-/// Waits until Belay keeps nothing in a workspace: replaced files are removed after the caller of a commit has its response.
+/// Waits until Belay keeps nothing in a workspace: replaced files, and what a command has left, are removed after the caller has its response.
 ///
 /// # Panics
 /// When something is left after a minute.

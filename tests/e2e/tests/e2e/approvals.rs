@@ -98,7 +98,7 @@ fn a_deletion_waits_for_a_person() {
     assert!(ended.talk.contains("it is still needed"), "the reason goes back: {}", ended.talk);
     assert!(ended.talk.ends_with("code: APPROVAL_DENIED (belay explain APPROVAL_DENIED)\n"), "{}", ended.talk);
     scene.assert_untouched();
-    assert!(left_in(&home.path("w")).is_empty());
+    wait_until_cleared(&home.path("w"));
 
     let (run, approval) = scene.waiting("skipped");
     assert_eq!(home.run(["approvals", "skip", approval.as_str()]).code, 0);

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use belay_e2e::{
     Person, Runner, Service, Services,
     client::retry,
-    folder::{Content, cleared, content, left_in},
+    folder::{Content, cleared, content},
     runner::{reason, request},
 };
 use belay_grant::{Grant, Scope, SigningKey, key_id};
@@ -72,6 +72,7 @@ impl Scene {
             approval_mode: v1::ApprovalMode::Wait.into(),
             form: Vec::new(),
             request_reason: "as planned".into(),
+            fencing_token: 0,
         };
         retry(|| async { self.gate().create_approval(request.clone()).await }).await.unwrap()
     }
@@ -208,7 +209,7 @@ async fn a_discarded_effect_cannot_be_brought_back() {
     let late = scene.commit("1.1", Some(grant)).await.unwrap();
     assert_eq!(late.state(), State::Denied, "it has ended");
     scene.assert_untouched();
-    assert_eq!(left_in(&scene.workspace), Vec::<PathBuf>::new());
+    cleared(&scene.workspace).await;
 }
 
 /// B-05: callers at the endpoint for services create approvals and never decide, and people get no grants.
@@ -351,7 +352,7 @@ async fn a_command_that_does_not_complete_leaves_nothing() {
     assert_eq!(cancelled.state(), State::Cancelled);
     assert!(!is_running("sleep\x0086413"), "when the answer is there, no process is");
     scene.assert_untouched();
-    assert_eq!(left_in(&scene.workspace), Vec::<PathBuf>::new());
+    cleared(&scene.workspace).await;
 }
 
 /// Whether a process with these words in its command line runs, as far as /proc tells.
