@@ -79,6 +79,20 @@ impl Questions {
     /// # Errors
     /// [`QuestionRefusal`].
     pub fn ask(&self, form: Form, timeout: Option<Duration>) -> Result<oneshot::Receiver<Reply>, QuestionRefusal> {
+        let timeout = timeout.map(belay_proto::duration);
+        self.put(ToolCallQuestion { form: Some(form), timeout, ..ToolCallQuestion::default() })
+    }
+
+    /// Asks with a form whose answer may hold for the execution: by its member `for`.
+    ///
+    /// # Errors
+    /// [`QuestionRefusal`].
+    pub fn ask_for_execution(&self, form: Form) -> Result<oneshot::Receiver<Reply>, QuestionRefusal> {
+        let form = Some(form);
+        self.put(ToolCallQuestion { form, may_hold_for_execution: true, ..ToolCallQuestion::default() })
+    }
+
+    fn put(&self, question: ToolCallQuestion) -> Result<oneshot::Receiver<Reply>, QuestionRefusal> {
         let mut state = self.state();
         if state.is_over {
             return Err(QuestionRefusal::Over);
@@ -91,11 +105,7 @@ impl Questions {
         }
         state.asked += 1;
         let number = state.asked;
-        let message = ToolCallQuestion {
-            id: format!("{}-{number}", self.0.run),
-            form: Some(form),
-            timeout: timeout.map(belay_proto::duration),
-        };
+        let message = ToolCallQuestion { id: format!("{}-{number}", self.0.run), ..question };
         let (reply, replied) = oneshot::channel();
         state.open.insert(number, OpenQuestion { message, reply });
         state.open_since.get_or_insert_with(Instant::now);

@@ -277,6 +277,9 @@ fn what(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<(Style, St
             wait_ended::Cause::Signalled => (Style::Plain, "its signal came".to_owned()),
             wait_ended::Cause::TimedOut => (Style::Bad, "nothing came in time".to_owned()),
             wait_ended::Cause::Answered => (Style::Good, format!("answered{}", by(event))),
+            wait_ended::Cause::Held => {
+                (Style::Good, format!("answered for the execution before, by event {}", wait.answer_sequence))
+            }
             wait_ended::Cause::Declined => declined(event, wait),
             wait_ended::Cause::Refused => (Style::Bad, format!("the gate refuses to ask: {}", clean(&wait.reason))),
             wait_ended::Cause::Cancelled => (Style::Warn, "stopped waiting".to_owned()),

@@ -53,10 +53,11 @@ pub use decision::Decision;
 pub use event::{
     Actor, Allotment, ApprovalMode, Body, BudgetLevel, BudgetReport, CachedFrom, CallIntent, Child, ChildEnd,
     CommittedFile, Created, CredentialUse, EscalationRetry, Event, ExecutionEvent, FileType, Finished, Form,
-    MAX_OPEN_QUESTIONS, MAX_QUESTIONS, NetworkConnection, NetworkRoute, NetworkUse, OperationEnd, OperationEvent,
-    OperationId, OperationReport, PlanUpdated, Progress, QuestionReply, Receipt, RecoveryClass, Resolution, Retried,
-    RetryChange, RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, StepLayers, StepOutput, Subject,
-    ToolCallEnd, ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, Work, Workspace, WriteBound, WriteMechanism,
+    MAX_HELD_ANSWERS, MAX_OPEN_QUESTIONS, MAX_QUESTIONS, NetworkConnection, NetworkRoute, NetworkUse, OperationEnd,
+    OperationEvent, OperationId, OperationReport, PlanUpdated, Progress, QuestionReply, Receipt, RecoveryClass,
+    Resolution, Retried, RetryChange, RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, StepLayers,
+    StepOutput, Subject, ToolCallEnd, ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, Work, Workspace, WriteBound,
+    WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
 pub use limits::{LimitMove, limit_moves};

@@ -90,12 +90,13 @@ impl Driver {
         true
     }
 
-    /// Withdraws the forms whose waits ended without a person. Called before the operations of these events are aborted.
+    /// Withdraws the forms whose waits ended without a decision about them. Called before the operations of these events are aborted.
     pub(super) fn withdraw_forms(&mut self, events: &[Event]) {
         for event in events {
             let Body::Operation {
                 id: wait,
-                event: OperationEvent::Ended(OperationEnd::Wait(WaitEnd::TimedOut | WaitEnd::Cancelled)),
+                event:
+                    OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Held { .. } | WaitEnd::TimedOut | WaitEnd::Cancelled)),
             } = &event.body
             else {
                 continue;

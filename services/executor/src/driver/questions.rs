@@ -30,11 +30,11 @@ impl Driver {
             // An error means that it ends in another way.
             events.extend(self.execution.record(self.now(), None, forgotten).ok());
         }
-        for runner_v1::ToolCallQuestion { id, form, timeout } in asked {
+        for runner_v1::ToolCallQuestion { id, form, timeout, may_hold_for_execution } in asked {
             let now = self.now();
             let until = timeout.and_then(|timeout| belay_proto::to_duration(&timeout));
-            let body = form_of(form)
-                .map(|form| self.execution.ask(call, &id, form, until.map(|until| now.saturating_add(until))));
+            let until = until.map(|until| now.saturating_add(until));
+            let body = form_of(form).map(|form| self.execution.ask(call, &id, form, until, may_hold_for_execution));
             let problem = match body {
                 Ok(None) => None,
                 Ok(Some(body)) => match self.execution.record(now, None, body) {

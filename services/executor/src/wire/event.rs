@@ -20,7 +20,7 @@ use super::{
 };
 
 /// The version of the events' meaning that this version writes.
-pub(crate) const VERSION: u32 = 11;
+pub(crate) const VERSION: u32 = 12;
 
 /// The oldest version that this version reads. Those before it were never released, and had what only services need in the events themselves.
 pub(crate) const OLDEST_VERSION: u32 = 5;

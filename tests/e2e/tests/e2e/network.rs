@@ -321,7 +321,7 @@ fn a_person_is_asked_about_a_host_while_the_command_waits() {
     };
     let question = asked("allowed");
     let shown = home.run(["approvals", "show", &question]);
-    assert!(shown.out.contains("as often as it likes; no other call does"), "{shown:?}");
+    assert!(shown.out.contains("as often as it likes, and no other call does"), "{shown:?}");
     assert_eq!(service.lines(), 0, "it waits");
     let answered = home.run(["approvals", "answer", &question, "--value", r#"{"approve": true}"#]);
     assert_eq!(answered.code, 0, "{answered:?}");
@@ -335,6 +335,89 @@ fn a_person_is_asked_about_a_host_while_the_command_waits() {
     assert_eq!(service.lines(), 1);
     let status = denied["steps"][0]["output"]["stdout"].as_str().unwrap();
     assert!(status.starts_with("HTTP/1.1 403 ") && status.contains("a person has refused it"), "{denied}");
+    server.signal(Signal::TERM);
+    server.end();
+}
+
+/// A person who allows a host for the whole execution is asked once, also where an executor is killed in between; another execution asks anew.
+#[test]
+fn a_host_that_is_allowed_for_the_execution_is_asked_about_once() {
+    let service = Service::start();
+    let home = home(&service, false);
+    let port = service.address.port();
+    home.file(
+        "config.yaml",
+        format!(
+            "network: {{profiles: {{local: {{rules: [{{host: localhost, ports: [{port}], protocol: tcp, private_addresses: true, ask: true}}]}}}}}}"
+        ),
+    );
+    let says = |what: &str, after: Option<&str>| {
+        let script = format!(
+            "exec 3<>/dev/tcp/127.77.0.1/21080 && printf 'CONNECT localhost:{port} HTTP/1.1\\r\\n\\r\\n' >&3 && read -r status <&3 && echo \"$status\" && read -r empty <&3 && echo {what} >&3 && read -r answer <&3 && echo \"$answer\""
+        );
+        serde_json::json!({"id": what, "tool": "run_terminal", "network": "local", "depends_on": Vec::from_iter(after), "arguments": {"command": ["bash", "-c", script]}})
+    };
+    let wait = serde_json::json!({"id": "wait", "depends_on": ["two"], "wait": {"signal": "go"}});
+    let plan = serde_json::json!({"id": "p", "steps": [says("one", None), says("two", Some("one")), wait, says("three", Some("wait"))]});
+    let plan = home.file("asks.json", plan.to_string());
+    let mut server = home.serve_with(&["--config", "config.yaml", "--policy", "allows.yaml"]);
+    let start = |id: &str, plan: &str| {
+        let started = home.run(["run", plan, "--detach", "--id", id, "--approve", "prompt"]);
+        assert_eq!(started.code, 0, "{started:?}");
+    };
+    let pending = |all: &Value| {
+        let all = all["approvals"].as_array().cloned().unwrap_or_default();
+        all.into_iter().find(|one| one["state"] == "STATE_PENDING")
+    };
+    let first = || {
+        let listed = home.json_until(&["approvals", "list"], |all| pending(all).is_some());
+        pending(&listed).unwrap()["name"].as_str().unwrap().rsplit('/').next().unwrap().to_owned()
+    };
+    start("once", &plan);
+    let question = first();
+    let shown = home.run(["approvals", "show", &question]);
+    assert!(shown.out.contains("to every later call of this execution"), "{shown:?}");
+    let answer = r#"{"approve": true, "for": "execution"}"#;
+    let answered = home.run(["approvals", "answer", &question, "--value", answer]);
+    assert_eq!(answered.code, 0, "{answered:?}");
+    home.json_until(&["executions", "get", "once"], |execution| execution["steps"][1]["state"] == "STATE_COMPLETED");
+    assert_eq!((service.lines(), pending(&home.json(&["approvals", "list"]).1)), (2, None));
+
+    server.signal(Signal::KILL);
+    server.end();
+    server = home.serve_with(&["--config", "config.yaml", "--policy", "allows.yaml"]);
+    assert_eq!(home.run(["executions", "signal", "once", "go"]).code, 0);
+    home.json_until(&["executions", "get", "once"], |execution| execution["state"] == "STATE_COMPLETED");
+    assert_eq!(service.lines(), 3);
+    let events = home.events("once");
+    let answers: Vec<_> = events.iter().filter(|event| event["waitEnded"]["cause"] == "CAUSE_ANSWERED").collect();
+    let held: Vec<_> = events.iter().filter(|event| event["waitEnded"]["cause"] == "CAUSE_HELD").collect();
+    assert_eq!((answers.len(), held.len()), (1, 2), "{events:?}");
+    for held in held {
+        assert_eq!(held["waitEnded"]["answerSequence"], answers[0]["sequence"], "{held}");
+    }
+    let listed = home.run(["executions", "events", "once"]);
+    assert!(listed.out.contains("answered for the execution before"), "{listed:?}");
+
+    start("another", &plan);
+    assert_ne!(first(), question, "it asks anew");
+    assert_eq!(service.lines(), 3);
+    assert_eq!(home.run(["executions", "cancel", "another", "--kill"]).code, 0);
+
+    // What two calls ask at once has one answer.
+    let both = serde_json::json!({"id": "p", "parallelism": 2, "steps": [says("four", None), says("five", None)]});
+    start("both", &home.file("both.json", both.to_string()));
+    let of_both = |all: &Value, state: &str| {
+        let all = all["approvals"].as_array().cloned().unwrap_or_default();
+        let is_one = |one: &&Value| one["execution"].as_str().unwrap().ends_with("/both") && one["state"] == state;
+        all.iter().filter(is_one).count()
+    };
+    home.json_until(&["approvals", "list"], |all| of_both(all, "STATE_PENDING") == 2);
+    assert_eq!(home.run(["approvals", "answer", &first(), "--value", answer]).code, 0);
+    home.json_until(&["executions", "get", "both"], |execution| execution["state"] == "STATE_COMPLETED");
+    assert_eq!(service.lines(), 5);
+    let withdrawn = |all: &Value| (of_both(all, "STATE_ANSWERED"), of_both(all, "STATE_CANCELLED")) == (1, 1);
+    home.json_until(&["approvals", "list"], withdrawn);
     server.signal(Signal::TERM);
     server.end();
 }

@@ -121,6 +121,9 @@ impl Execution {
         if let Some(withdrawn) = steps::question::withdrawn(self) {
             return vec![withdrawn];
         }
+        if let Some(held) = steps::question::held(self) {
+            return vec![held];
+        }
         if let Some(&step) = self.index.to_resolve.first() {
             // Without an event something is to be looked up first.
             return self.resolve_step(step, now, blobs).into_iter().collect();

@@ -22,8 +22,9 @@ pub use self::{
         CallIntent, CommittedFile, CredentialUse, FileType, NetworkConnection, NetworkRoute, NetworkUse, Receipt,
         StepLayers, ToolCallEnd, ToolCallRequest, WriteBound, WriteMechanism,
     },
-    wait::{Form, MAX_OPEN_QUESTIONS, MAX_QUESTIONS, QuestionReply, WaitCondition, WaitEnd},
+    wait::{Form, MAX_HELD_ANSWERS, MAX_OPEN_QUESTIONS, MAX_QUESTIONS, QuestionReply, WaitCondition, WaitEnd},
 };
+pub(crate) use wait::holds_for_execution;
 
 use serde::{Deserialize, Serialize};
 use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};

@@ -39,6 +39,8 @@ pub enum WaitCondition {
         form: Arc<Form>,
         /// When the question's own time limit ends the wait; `None` means no limit.
         until: Option<Timestamp>,
+        /// Whether an answer may hold for the execution; see [`holds_for_execution`].
+        may_hold: bool,
     },
 }
 
@@ -132,6 +134,11 @@ pub enum WaitEnd {
         /// The answer.
         answer: Json,
     },
+    /// An answer to the same form of an earlier call holds for the execution.
+    Held {
+        /// The sequence number of the event with the answer.
+        sequence: u64,
+    },
     /// Nobody will answer the form. The event's actor declined it, or the execution's approval mode when there is none.
     Declined {
         /// Whether the step fails (denied) or is skipped.
@@ -150,6 +157,14 @@ pub enum WaitEnd {
     Cancelled,
 }
 
+/// The most answers that hold for an execution. Further ones hold for their calls alone.
+pub const MAX_HELD_ANSWERS: usize = 1_000;
+
+/// Whether a person has given an answer for all calls of the execution that ask the same: its member `for` is `execution`.
+pub(crate) fn holds_for_execution(answer: &Json) -> bool {
+    answer.value().get("for").is_some_and(|scope| scope == "execution")
+}
+
 /// The most questions of a call that are open at once. The tool runner refuses more.
 pub const MAX_OPEN_QUESTIONS: usize = 10;
 
@@ -163,6 +178,7 @@ impl WaitEnd {
             Self::Elapsed => "elapsed",
             Self::Signalled { .. } => "signalled",
             Self::Answered { .. } => "answered",
+            Self::Held { .. } => "held",
             Self::Declined { .. } => "declined",
             Self::Refused { .. } => "refused",
             Self::TimedOut => "timed out",

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{Account, Requests, Signals, StepKey};
-use crate::{Created, Failure, Payload, Timestamp, Totals};
+use crate::{Created, Failure, Json, Payload, Timestamp, Totals};
 
 /// The part of an execution that its events alone determine, besides its state, its steps and its operations: a snapshot has it as it
 /// is, in the order of these fields.
@@ -39,6 +39,8 @@ pub struct ExecutionProgress {
     pub(crate) requests: Requests,
     /// Signals that no step has taken yet.
     pub(crate) signals: Signals,
+    /// The answers of persons that hold for the execution.
+    pub(crate) held_answers: HeldAnswers,
     /// The ledger that the last intent names.
     pub(crate) ledger_id: String,
     pub(crate) first_failure: Option<Failure>,
@@ -74,6 +76,7 @@ impl ExecutionProgress {
             compensation: None,
             requests: Requests::default(),
             signals: Signals::default(),
+            held_answers: HeldAnswers::new(),
             ledger_id: String::new(),
             first_failure: None,
             totals: Totals { total: steps, ..Totals::default() },
@@ -84,6 +87,9 @@ impl ExecutionProgress {
         }
     }
 }
+
+/// Answers by the digest of their form, each with the sequence number of its event.
+pub(crate) type HeldAnswers = BTreeMap<String, (u64, Json)>;
 
 /// Whether an execution waits for its limits or holds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

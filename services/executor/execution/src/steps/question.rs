@@ -2,13 +2,14 @@
 //!
 //! A question is an operation of its own beside the call that asks, and a wait: it is asked and answered as the form of a step is. It ends with an answer, when
 //! nobody will answer, when its time limit runs out, or when the call does not wait for it any more: it has ended, or runs anew. The step does not wait, and
-//! nothing but the call learns what became of it.
+//! nothing but the call learns what became of it. An answer that a person has given for the execution ends the same question of every later call, too.
 
 use std::sync::Arc;
 
 use crate::{
-    Actor, Body, Execution, Form, MAX_OPEN_QUESTIONS, MAX_QUESTIONS, OperationEnd, OperationEvent, OperationId,
-    OperationKey, Phase, QuestionReply, Timestamp, Violation, WaitCondition, WaitEnd, Work,
+    Actor, Body, Execution, Form, MAX_HELD_ANSWERS, MAX_OPEN_QUESTIONS, MAX_QUESTIONS, OperationEnd, OperationEvent,
+    OperationId, OperationKey, Phase, QuestionReply, Timestamp, Violation, WaitCondition, WaitEnd, Work,
+    event::holds_for_execution,
     steps::wait::{insert, may_decline},
 };
 
@@ -60,15 +61,27 @@ pub(super) fn ended(
 ) -> Result<(), Violation> {
     let operation = execution.in_flight(id)?;
     let key = operation.key;
-    let Some(WaitCondition::Question { call, question, until, .. }) = operation.wait() else {
+    let Some(WaitCondition::Question { call, question, form, until, may_hold }) = operation.wait() else {
         return Err(Violation::NotAQuestion(id.clone()));
     };
     let (asking, question, until) = (OperationKey { number: *call, ..key }, Arc::clone(question), *until);
+    let (form, may_hold) = (Arc::clone(form), *may_hold);
     let approval = operation.requested_answer().map(str::to_owned);
     let continues = runs(execution, asking) && execution.stop.is_none();
     let reply = match end {
         WaitEnd::Answered { answer } if continues && actor.is_some() && approval.is_some() => {
+            let held = &mut execution.progress.held_answers;
+            if may_hold && holds_for_execution(answer) && held.len() < MAX_HELD_ANSWERS {
+                let sequence = execution.progress.last_sequence + 1;
+                held.entry(form.subject_digest.clone()).or_insert_with(|| (sequence, answer.clone()));
+            }
             Some(QuestionReply::Answered(answer.clone()))
+        }
+        WaitEnd::Held { sequence } if continues && may_hold && actor.is_none() => {
+            match execution.held_answers.get(&form.subject_digest) {
+                Some((of, answer)) if of == sequence => Some(QuestionReply::Answered(answer.clone())),
+                _ => return Err(Violation::OtherEnd { operation: id.clone(), end: end.word() }),
+            }
         }
         WaitEnd::Declined { decision, reason }
             if continues && may_decline(execution, actor, approval.as_deref(), *decision) =>
@@ -87,6 +100,23 @@ pub(super) fn ended(
         execution.update_operation(asking, |call| drop(call.replies.insert(question, reply)));
     }
     execution.drop_operation(key, time)
+}
+
+/// The end of the first question whose answer is given: a person has answered the same one of another call for the execution.
+pub(crate) fn held(execution: &Execution) -> Option<Body> {
+    if execution.held_answers.is_empty() || execution.stop.is_some() {
+        return None;
+    }
+    let (key, sequence) = execution.index.questions.iter().copied().find_map(|key| {
+        let WaitCondition::Question { form, may_hold: true, .. } = execution.operations.get(key)?.wait()? else {
+            return None;
+        };
+        execution.held_answers.get(&form.subject_digest).map(|(sequence, _)| (key, *sequence))
+    })?;
+    Some(Body::Operation {
+        id: execution.operation_id(key),
+        event: OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Held { sequence })),
+    })
 }
 
 /// The end of the first question whose call does not run any more.
@@ -121,15 +151,22 @@ fn is_known(execution: &Execution, call: OperationKey, question: &str) -> bool {
 }
 
 impl Execution {
-    /// The event with which a call that runs asks a question; `None` when it has asked it before.
-    pub fn ask(&self, call: OperationKey, question: &str, form: Form, until: Option<Timestamp>) -> Option<Body> {
+    /// The event with which a call that runs asks a question; `None` when it has asked it before. `may_hold`: whether an answer may hold for the execution.
+    pub fn ask(
+        &self,
+        call: OperationKey,
+        question: &str,
+        form: Form,
+        until: Option<Timestamp>,
+        may_hold: bool,
+    ) -> Option<Body> {
         if is_known(self, call, question) {
             return None;
         }
         // The step's time limit holds for its calls' questions as for its own.
         let until = until.into_iter().chain(self.step_deadline(call.step)).min();
         let (question, form) = (question.into(), form.into());
-        let condition = WaitCondition::Question { call: call.number, question, form, until };
+        let condition = WaitCondition::Question { call: call.number, question, form, until, may_hold };
         let wait = self.operation_id(self.next_operation(call.step));
         Some(Body::Operation { id: wait, event: OperationEvent::Requested(Work::Wait(condition)) })
     }
@@ -176,7 +213,7 @@ mod tests {
     }
 
     fn asks(execution: &mut Execution, question: usize, until: Option<Timestamp>) -> Result<(), String> {
-        let body = execution.ask(key(execution, 1), &question.to_string(), form("t"), until).expect("it is new");
+        let body = execution.ask(key(execution, 1), &question.to_string(), form("t"), until, false).expect("it is new");
         execution.record(NOW, None, body).map(drop).map_err(|error| error.to_string())
     }
 
@@ -220,7 +257,10 @@ mod tests {
         let wanted =
             [(1, RequiredAction::Dispatch), (2, RequiredAction::RequestApproval), (3, RequiredAction::RequestApproval)];
         assert_eq!(required(&execution), wanted);
-        assert!(execution.ask(key(&execution, 1), "2", form("t"), None).is_none(), "the runner repeats what is open");
+        assert!(
+            execution.ask(key(&execution, 1), "2", form("t"), None, false).is_none(),
+            "the runner repeats what is open"
+        );
         assert!(!execution.is_parked(), "the call runs");
 
         requested(&mut execution, 3);
@@ -228,7 +268,7 @@ mod tests {
         let asking = key(&execution, 1);
         assert_eq!(execution.reply_to(asking, "2"), Some(&QuestionReply::Answered(Json::from_text("7"))));
         assert_eq!(execution.reply_to(asking, "1"), None);
-        assert!(execution.ask(asking, "2", form("t"), None).is_none(), "nor when it has its reply");
+        assert!(execution.ask(asking, "2", form("t"), None, false).is_none(), "nor when it has its reply");
         let mut refused = execution.clone();
         assert!(
             end(&mut refused, 2, WaitEnd::Answered { answer: Json::from_text("7") }, Some("ann")).is_err(),
@@ -255,7 +295,7 @@ mod tests {
         assert!(asks(&mut execution.clone(), 11, None).is_err(), "too many are open");
         let condition = |call, question: &str| {
             let (question, form) = (question.into(), form("t").into());
-            WaitCondition::Question { call, question, form, until: None }
+            WaitCondition::Question { call, question, form, until: None, may_hold: false }
         };
         let of = |execution: &mut Execution, call_number, question: &str, number| {
             let event = OperationEvent::Requested(Work::Wait(condition(call_number, question)));
@@ -315,7 +355,7 @@ mod tests {
             execution.record(NOW, None, body).unwrap();
         }
         assert_eq!(execution.reply_to(asking, "1"), None);
-        let body = execution.ask(asking, "another", form("t"), None).unwrap();
+        let body = execution.ask(asking, "another", form("t"), None, false).unwrap();
         execution.record(NOW, None, body).unwrap();
         assert!(advance(&mut execution, NOW).is_empty());
     }
@@ -337,5 +377,118 @@ mod tests {
             .unwrap();
         advance(&mut execution, NOW);
         assert_eq!(execution.calls_for_purpose(key(&execution, 4)), 2);
+    }
+
+    /// The number of an operation of step `b`, and of one of `a`.
+    fn of(step: &str, number: u32) -> OperationId {
+        OperationId { step: step.into(), attempt: 1, number }
+    }
+
+    /// Has the call of a step ask a form whose answer may hold for the execution.
+    fn asks_for_execution(execution: &mut Execution, step: &str, question: &str, title: &str) {
+        let asking = execution.operation_key(&of(step, 1)).unwrap();
+        let body = execution.ask(asking, question, form(title), None, true).unwrap();
+        execution.record(NOW, None, body).unwrap();
+    }
+
+    fn answer(execution: &mut Execution, wait: OperationId, title: &str, answer: &str) -> Event {
+        let (approval, subject_digest) = (format!("f-{}-{}", wait.step, wait.number), form(title).subject_digest);
+        let asked = OperationEvent::Asked { approval, subject_digest };
+        execution.record(NOW, None, Body::Operation { id: wait.clone(), event: asked }).unwrap();
+        let end = OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Answered { answer: Json::from_text(answer) }));
+        execution.record(NOW, Some(Actor::new("ann")), Body::Operation { id: wait, event: end }).unwrap()
+    }
+
+    fn held_by(events: &[Event]) -> Vec<(OperationId, u64, bool)> {
+        let of_event = |event: &Event| match &event.body {
+            Body::Operation { id, event: OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Held { sequence })) } => {
+                Some((id.clone(), *sequence, event.actor.is_none()))
+            }
+            _ => None,
+        };
+        events.iter().filter_map(of_event).collect()
+    }
+
+    const TWO_STEPS: &str = "id: p\nparallelism: 2\nsteps: [{id: a, tool: t}, {id: b, tool: t, depends_on: []}]";
+    const FOR_EXECUTION: &str = r#"{"approve":true,"for":"execution"}"#;
+
+    /// B-32: a person who has answered for the execution is not asked again, whichever of its calls asks, and only about the same.
+    #[test]
+    fn an_answer_for_the_execution_is_that_to_every_later_call() {
+        let mut execution = started(TWO_STEPS, NOW);
+        asks_for_execution(&mut execution, "a", "q1", "t");
+        asks_for_execution(&mut execution, "b", "q2", "t");
+        let answered = answer(&mut execution, of("a", 2), "t", FOR_EXECUTION);
+        let open = advance(&mut execution, NOW);
+        assert_eq!(held_by(&open), [(of("b", 2), answered.sequence, true)], "the same one that was open");
+        let asking = execution.operation_key(&of("b", 1)).unwrap();
+        let reply = QuestionReply::Answered(Json::from_text(FOR_EXECUTION));
+        assert_eq!(execution.reply_to(asking, "q2"), Some(&reply));
+
+        // Also after a restart that began with a snapshot.
+        let body = ExecutionEvent::Created(Box::new(execution.created().clone())).into();
+        let first = Event { sequence: 1, time: NOW, actor: None, body };
+        let mut execution = Execution::restore(first, &execution.snapshot().unwrap()).unwrap();
+        asks_for_execution(&mut execution, "b", "q3", "t");
+        assert_eq!(held_by(&advance(&mut execution, NOW)), [(of("b", 3), answered.sequence, true)]);
+        asks_for_execution(&mut execution, "b", "q4", "u");
+        assert_eq!(advance(&mut execution, NOW), [], "another form is asked");
+        let asking = execution.operation_key(&of("b", 1)).unwrap();
+        let alone = execution.ask(asking, "q5", form("t"), None, false).unwrap();
+        execution.record(NOW, None, alone).unwrap();
+        assert_eq!(advance(&mut execution, NOW), [], "and one whose answer is for its call alone");
+    }
+
+    /// What a person has said about one call holds for no other.
+    #[test]
+    fn an_answer_for_a_call_holds_for_no_other() {
+        for said in
+            ["true", r#"{"approve":true}"#, r#"{"approve":true,"for":"call"}"#, r#"["execution"]"#, "\"execution\""]
+        {
+            let mut execution = started(TWO_STEPS, NOW);
+            asks_for_execution(&mut execution, "a", "q1", "t");
+            answer(&mut execution, of("a", 2), "t", said);
+            asks_for_execution(&mut execution, "b", "q2", "t");
+            assert_eq!(held_by(&advance(&mut execution, NOW)), [], "{said}");
+        }
+        // The call that asks decides whether an answer may hold.
+        let mut execution = started(TWO_STEPS, NOW);
+        asks(&mut execution, 1, None).unwrap();
+        answer(&mut execution, of("a", 2), "t", FOR_EXECUTION);
+        asks_for_execution(&mut execution, "b", "q2", "t");
+        assert_eq!(held_by(&advance(&mut execution, NOW)), []);
+    }
+
+    /// A log in which an answer holds that nobody has given is refused.
+    #[test]
+    fn only_an_answer_that_was_given_holds() {
+        let mut execution = started(TWO_STEPS, NOW);
+        asks_for_execution(&mut execution, "b", "q1", "t");
+        let held = |execution: &Execution, sequence, actor: Option<&str>| {
+            let event = OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Held { sequence }));
+            let body = Body::Operation { id: of("b", 2), event };
+            execution.clone().record(NOW, actor.map(Actor::new), body).is_ok()
+        };
+        assert!(!held(&execution, 3, None), "nobody has answered");
+        asks_for_execution(&mut execution, "a", "q2", "t");
+        let answered = answer(&mut execution, of("a", 2), "t", FOR_EXECUTION);
+        assert!(held(&execution, answered.sequence, None));
+        assert!(!held(&execution, answered.sequence - 1, None), "another event");
+        assert!(!held(&execution, answered.sequence, Some("ann")), "nobody answers that");
+        execution.record(NOW, None, Body::Operation { id: of("b", 1), event: completed() }).unwrap();
+        assert!(!held(&execution, answered.sequence, None), "the call has ended");
+    }
+
+    /// Answers beyond the limit hold for their calls.
+    #[test]
+    fn answers_that_hold_are_bounded() {
+        let mut execution = started(TWO_STEPS, NOW);
+        let held = &mut execution.progress.held_answers;
+        held.extend((0..MAX_HELD_ANSWERS).map(|n| (n.to_string(), (1, Json::from_text("1")))));
+        asks_for_execution(&mut execution, "a", "q1", "t");
+        answer(&mut execution, of("a", 2), "t", FOR_EXECUTION);
+        let asking = execution.operation_key(&of("a", 1)).unwrap();
+        assert!(execution.reply_to(asking, "q1").is_some());
+        assert_eq!(execution.held_answers.len(), MAX_HELD_ANSWERS);
     }
 }

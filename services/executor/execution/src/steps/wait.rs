@@ -328,6 +328,10 @@ pub(super) fn words_ended(wait: &OperationId, end: &WaitEnd, has_actor: bool) ->
         WaitEnd::Elapsed => ended(Standard, Info, "its time has come", "ELAPSED"),
         WaitEnd::Signalled { .. } => ended(Standard, Info, "its signal came", "SIGNALLED"),
         WaitEnd::Answered { .. } => ended(Minimal, Info, "a principal answered the form", "ANSWERED"),
+        WaitEnd::Held { sequence } => {
+            let what = format!("a principal has answered the same form for the execution, with event {sequence}");
+            ended(Minimal, Info, &what, "HELD")
+        }
         WaitEnd::Declined { decision, reason } => {
             let who = if has_actor { "a principal" } else { "the execution's approval mode" };
             let said = ended(Minimal, Warn, &words::because(&format!("{who} declined the form"), reason), "DECLINED");
@@ -363,6 +367,10 @@ pub(super) fn output(end: &WaitEnd) -> Option<StepOutput> {
         WaitEnd::Elapsed => Some(StepOutput::Value(Json::from_text("null").into())),
         WaitEnd::Answered { answer } => Some(StepOutput::Value(answer.clone().into())),
         WaitEnd::Signalled { sequence } => Some(StepOutput::OfSignal { sequence: *sequence }),
-        WaitEnd::Declined { .. } | WaitEnd::Refused { .. } | WaitEnd::TimedOut | WaitEnd::Cancelled => None,
+        WaitEnd::Held { .. }
+        | WaitEnd::Declined { .. }
+        | WaitEnd::Refused { .. }
+        | WaitEnd::TimedOut
+        | WaitEnd::Cancelled => None,
     }
 }

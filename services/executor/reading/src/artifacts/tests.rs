@@ -276,7 +276,7 @@ fn the_answer_to_a_question_is_no_output_of_the_step() {
     story.call_ended("s", 1, vec![]);
     let question = OperationId { step: "s".into(), attempt: 1, number: 3 };
     let form = Form::new("t".to_owned(), String::new(), &serde_json::json!({})).into();
-    let asked = WaitCondition::Question { call: 2, question: "q".into(), form, until: None };
+    let asked = WaitCondition::Question { call: 2, question: "q".into(), form, until: None, may_hold: false };
     let answered = WaitEnd::Answered { answer: Json::from_text("true") };
     for event in [OperationEvent::Requested(Work::Wait(asked)), OperationEvent::Ended(OperationEnd::Wait(answered))] {
         story.record(Body::Operation { id: question.clone(), event });

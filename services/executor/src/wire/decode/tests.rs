@@ -352,7 +352,9 @@ fn events_come_back_as_they_were() {
             question: "q-3".into(),
             form: Arc::new(Form::new("t".into(), "d".into(), &serde_json::json!({}))),
             until: Some(time),
+            may_hold: true,
         }))),
+        operation(OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Held { sequence: 7 }))),
         operation(OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Answered { answer: result() }))),
         operation(OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Declined {
             decision: Decision::Skipped,

@@ -131,11 +131,20 @@ impl Story {
 
     /// The first call of a step asks.
     fn ask(&mut self, step: &str, title: &str) {
+        self.ask_with(step, title, false);
+    }
+
+    /// The same; an answer may hold for the execution.
+    fn ask_for_execution(&mut self, step: &str, title: &str) {
+        self.ask_with(step, title, true);
+    }
+
+    fn ask_with(&mut self, step: &str, title: &str, may_hold: bool) {
         let call = OperationId { step: step.into(), attempt: 1, number: 1 };
         let key = self.execution.operation_key(&call).unwrap();
         let form = Form::new(title.into(), "d".into(), &serde_json::json!({"type": "boolean"}));
         let number = self.execution.operations().filter(|operation| operation.key.step == key.step).count();
-        let body = self.execution.ask(key, &format!("q-{number}"), form, None).unwrap();
+        let body = self.execution.ask(key, &format!("q-{number}-{}", title.len()), form, None, may_hold).unwrap();
         self.record(None, body);
     }
 
@@ -184,6 +193,15 @@ fn story() -> Vec<Event> {
     story.ask("good", "Or later?");
     let given = WaitEnd::Answered { answer: Json::from_text("true") };
     story.answer_as("good", 2, given);
+    story.ask_for_execution("good", "This host?");
+    story.answer_as("good", 4, WaitEnd::Answered { answer: Json::from_text(r#"{"for":"execution"}"#) });
+    story.ask_for_execution("flaky", "This host?");
+    story.advance(0);
+    let last = &story.events.last().unwrap().body;
+    assert!(matches!(
+        last,
+        Body::Operation { event: OperationEvent::Ended(OperationEnd::Wait(WaitEnd::Held { .. })), .. }
+    ));
     story.end("good", 1, completed("9007199254740993"));
     let (transient, receipt) = (failure(ErrorClass::Transient, reasons::TOOL_FAILED), Receipt::default());
     story.end("flaky", 1, ToolCallEnd::Failed { failure: transient, receipt });

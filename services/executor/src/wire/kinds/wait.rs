@@ -23,18 +23,23 @@ pub(super) fn started_message(condition: &WaitCondition) -> v1::WaitStarted {
         subject_digest: form.map(|form| form.subject_digest.clone()).unwrap_or_default(),
         asking_call: i32::try_from(condition.question().map_or(0, |(call, _)| call)).unwrap_or(i32::MAX),
         question: condition.question().map(|(_, question)| question.to_string()).unwrap_or_default(),
+        may_hold_for_execution: matches!(condition, WaitCondition::Question { may_hold: true, .. }),
     }
 }
 
 pub(in crate::wire) fn started_from(message: v1::WaitStarted) -> Result<WaitCondition, Unread> {
-    let v1::WaitStarted { signal, until_time, form, subject_digest, asking_call, question } = message;
+    let v1::WaitStarted { signal, until_time, form, subject_digest, asking_call, question, may_hold_for_execution } =
+        message;
     let until = until_time.as_ref().map(timestamp);
     Ok(match (form, signal.is_empty()) {
         (Some(v1::Form { title, description, schema }), _) => {
             let form = Arc::new(Form { title, description, schema: Json::from_text(schema), subject_digest });
             match (u32::try_from(asking_call), question.is_empty()) {
                 (Ok(0), true) => WaitCondition::Form { form, until },
-                (Ok(call @ 1..), false) => WaitCondition::Question { call, question: question.into(), form, until },
+                (Ok(call @ 1..), false) => {
+                    let (question, may_hold) = (question.into(), may_hold_for_execution);
+                    WaitCondition::Question { call, question, form, until, may_hold }
+                }
                 _ => return Err(Unread::Lacks("the call that asks, or its question")),
             }
         }
@@ -52,6 +57,10 @@ pub(super) fn ended_message(end: &WaitEnd) -> v1::WaitEnded {
             v1::WaitEnded { signal_sequence, ..by(Cause::Signalled) }
         }
         WaitEnd::Answered { answer } => v1::WaitEnded { answer: Some(inline(answer)), ..by(Cause::Answered) },
+        WaitEnd::Held { sequence } => {
+            let answer_sequence = i64::try_from(*sequence).unwrap_or(i64::MAX);
+            v1::WaitEnded { answer_sequence, ..by(Cause::Held) }
+        }
         WaitEnd::Declined { decision, reason } => {
             v1::WaitEnded { decision: decision_to(*decision).into(), reason: reason.clone(), ..by(Cause::Declined) }
         }
@@ -68,6 +77,10 @@ pub(in crate::wire) fn ended_from(message: v1::WaitEnded) -> Result<WaitEnd, Unr
         Cause::Elapsed => WaitEnd::Elapsed,
         Cause::Signalled => WaitEnd::Signalled { sequence },
         Cause::Answered => WaitEnd::Answered { answer: json(message.answer, "the answer to a form")? },
+        Cause::Held => {
+            let sequence = u64::try_from(message.answer_sequence).ok().filter(|sequence| *sequence > 0);
+            WaitEnd::Held { sequence: sequence.ok_or(Unread::Lacks("the number of its answer"))? }
+        }
         Cause::Declined => {
             let decision = decided_from(known(message.decision, "the decision about a form")?);
             WaitEnd::Declined { decision: decision.ok_or(Unread::Lacks("its decision"))?, reason: message.reason }

@@ -66,6 +66,7 @@ fn the_audit_log_names_states_reasons_and_causes_as_the_contract_does() {
         WaitEnd::Elapsed,
         WaitEnd::Signalled { sequence: 1 },
         WaitEnd::Answered { answer: Json::from_text("1") },
+        WaitEnd::Held { sequence: 3 },
         WaitEnd::Declined { decision: belay_execution::Decision::Denied, reason: String::new() },
         WaitEnd::Refused { message: String::new() },
         WaitEnd::TimedOut,

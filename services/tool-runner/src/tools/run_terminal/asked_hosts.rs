@@ -7,7 +7,10 @@ use belay_proxy::{AskedHosts, HostAnswer, HostQuestion};
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use serde_json::Value;
 
-use super::ask::{APPROVAL, Asker};
+use super::ask::Asker;
+
+/// The schema of the answer: a consent or a refusal, for this call or for all calls of the execution that ask the same.
+const ANSWER: &str = r#"{"type":"object","required":["approve"],"additionalProperties":false,"properties":{"approve":{"type":"boolean","title":"Approve?"},"for":{"title":"For this call, or for the whole execution?","enum":["call","execution"],"default":"call"}}}"#;
 
 /// Passes questions on, and their answers back, until the network of the command is closed.
 pub(super) async fn serve(asker: Asker, profile: Arc<str>, mut asked: AskedHosts) {
@@ -23,7 +26,7 @@ pub(super) async fn serve(asker: Asker, profile: Arc<str>, mut asked: AskedHosts
                 }
                 let number = question.number;
                 let asking = match &permit {
-                    Some(_) => asker.questions.ask(form(&profile, &question), None).map_err(|why| why.to_string()),
+                    Some(_) => asker.questions.ask_for_execution(form(&profile, &question)).map_err(|why| why.to_string()),
                     None => Err(format!(
                         "{} calls wait for answers already (`commands.asking_calls`)",
                         asker.most_calls
@@ -50,9 +53,10 @@ fn form(profile: &str, HostQuestion { host, port, rule, .. }: &HostQuestion) -> 
     Form {
         title: format!("May the command reach {host}:{port}?"),
         description: format!(
-            "Its network profile `{profile}` has the rule `{rule}`. If you approve, this call reaches {host}:{port} as often as it likes; no other call does."
+            "Its network profile `{profile}` has the rule `{rule}`. If you approve, this call reaches {host}:{port} as often as it likes, and no other call does. \
+             With `for: execution` your answer is also that to every later call of this execution that asks the same."
         ),
-        schema: APPROVAL.to_owned(),
+        schema: ANSWER.to_owned(),
     }
 }
 

@@ -139,9 +139,13 @@ fn forms(evidence: &Evidence<'_>) -> Violations {
                         Cause::Answered => taken != Some(given.as_str()),
                         // The answer came when nobody needed it any more.
                         Cause::TimedOut | Cause::Cancelled => false,
-                        Cause::Declined | Cause::Refused | Cause::Unspecified | Cause::Elapsed | Cause::Signalled => {
-                            true
-                        }
+                        // No call asks for the execution here.
+                        Cause::Held
+                        | Cause::Declined
+                        | Cause::Refused
+                        | Cause::Unspecified
+                        | Cause::Elapsed
+                        | Cause::Signalled => true,
                     };
                     if is_lost {
                         violations.push(format!("{wait} was answered {given}, and ended by {ended:?}"));

@@ -354,7 +354,12 @@ impl Fold {
                     Cause::Elapsed => trace::count("waits ended by their time"),
                     Cause::Signalled => trace::count("waits ended by a signal"),
                     Cause::Answered => trace::count("waits ended by an answer"),
-                    Cause::Declined | Cause::Refused | Cause::TimedOut | Cause::Cancelled | Cause::Unspecified => {}
+                    Cause::Held
+                    | Cause::Declined
+                    | Cause::Refused
+                    | Cause::TimedOut
+                    | Cause::Cancelled
+                    | Cause::Unspecified => {}
                 }
                 step.output = match ended.cause() {
                     Cause::Elapsed => Some(json("null")),
@@ -362,7 +367,12 @@ impl Fold {
                         format!("event {} takes a signal that nobody sent, or that was taken before", event.sequence)
                     })?),
                     Cause::Answered => ended.answer.clone(),
-                    Cause::Unspecified | Cause::Declined | Cause::Refused | Cause::TimedOut | Cause::Cancelled => None,
+                    Cause::Held
+                    | Cause::Unspecified
+                    | Cause::Declined
+                    | Cause::Refused
+                    | Cause::TimedOut
+                    | Cause::Cancelled => None,
                 };
             }
             (Kind::ChildStarted(_), Some(index)) => self.picture.steps[index].set_state(S::Running),

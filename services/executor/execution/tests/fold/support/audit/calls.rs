@@ -122,6 +122,7 @@ impl Audit {
                         assert!(asked && event.actor.is_some() && self.stop.is_none(), "{id} was not asked");
                         self.effects.insert(step);
                     }
+                    WaitEnd::Held { .. } => panic!("{id} is no question of a call"),
                     WaitEnd::Declined { decision, .. } => {
                         assert!(condition.form().is_some() && self.stop.is_none());
                         // A person declines what they were asked, and the mode what nobody is asked.
