@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_network::{HostPattern, Profile, Profiles};
+use belay_network::{Host, HostPattern, Profile, Profiles, Rule};
 
 /// The reason why a call cannot have the network that it asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,9 +68,25 @@ pub(crate) fn hosts(profile: &Profile) -> Vec<String> {
     hosts
 }
 
+/// The names of the credentials that the rules of a profile have: each once, in their order. `asked`: the only hosts that are asked; empty for all of the profile.
+pub(crate) fn credentials(profile: &Profile, asked: &[String]) -> Vec<String> {
+    let may_be_asked = |rule: &&Rule| {
+        // What is no name of a host is an address, which no pattern excludes.
+        let meets = |host: &String| Host::parse(host).map_or(true, |host| rule.host.matches(&host));
+        asked.is_empty() || asked.iter().any(meets)
+    };
+    let mut names: Vec<String> = Vec::new();
+    for credential in profile.rules.iter().filter(may_be_asked).filter_map(|rule| rule.credential.as_deref()) {
+        if !names.contains(&credential.name) {
+            names.push(credential.name.clone());
+        }
+    }
+    names
+}
+
 #[cfg(test)]
 mod tests {
-    use belay_network::{DraftProfile, DraftRule};
+    use belay_network::{Credential, DraftCredential, DraftProfile, DraftRule};
 
     use super::*;
 
@@ -95,6 +111,39 @@ mod tests {
             problem.contains("`cii`") && problem.contains("ci, git-https, loopback, none, registries"),
             "{problem}"
         );
+    }
+
+    /// B-33: a tool that asks one host uses what is for that host.
+    #[test]
+    fn a_policy_sees_each_credential_that_may_be_used() {
+        let credential = |name: &str, host: &str| {
+            let hosts = vec![format!("https://{host}")];
+            Credential::new(&DraftCredential { name: name.to_owned(), hosts, ..DraftCredential::default() }).unwrap()
+        };
+        let rule = |host: &str, credential: &str| DraftRule {
+            host: host.to_owned(),
+            credential: Some(credential.to_owned()),
+            ..DraftRule::default()
+        };
+        let draft = DraftProfile {
+            name: "ci".to_owned(),
+            rules: vec![
+                rule("b.example.com", "second"),
+                rule("a.example.com", "first"),
+                DraftRule { methods: vec!["GET".to_owned()], ..rule("b.example.com", "second") },
+                DraftRule { host: "c.example.com".to_owned(), ..DraftRule::default() },
+            ],
+            ..DraftProfile::default()
+        };
+        let all = [credential("first", "a.example.com"), credential("second", "b.example.com")];
+        let profiles = Profiles::with_credentials(&[draft], &all).unwrap();
+        let of = |asked: &[&str]| {
+            let asked: Vec<String> = asked.iter().map(|host| (*host).to_owned()).collect();
+            credentials(profiles.find("ci").unwrap(), &asked)
+        };
+        assert_eq!(of(&[]), ["second", "first"]);
+        assert_eq!((of(&["a.example.com"]), of(&["c.example.com"])), (vec!["first".to_owned()], Vec::new()));
+        assert_eq!(of(&["not a host"]), ["second", "first"]);
     }
 
     #[test]

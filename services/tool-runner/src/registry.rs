@@ -95,6 +95,8 @@ pub struct CallIntent {
     pub hosts: Vec<String>,
     /// The name of the network profile that the call asks for; `None` for its own loopback alone.
     pub network: Option<String>,
+    /// The names of the credentials that it would use: those whose values its program gets, and those that the rules of the profile have.
+    pub credentials: Vec<String>,
 }
 
 impl CallIntent {
@@ -109,6 +111,7 @@ impl CallIntent {
             environment: &self.environment,
             paths: &self.paths,
             network: self.network.as_deref().map(|profile| NetworkAccess { profile, hosts: &self.hosts }),
+            credentials: &self.credentials,
         }
     }
 }

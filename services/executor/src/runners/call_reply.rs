@@ -263,10 +263,15 @@ fn bounded(mut receipt: Receipt) -> Receipt {
 }
 
 fn bytes_of(
-    CallIntent { command, program, working_directory, environment, paths, hosts, network, is_cut: _ }: &CallIntent,
+    CallIntent { command, program, working_directory, environment, paths, hosts, network, credentials, is_cut: _ }: &CallIntent,
 ) -> usize {
-    let words =
-        command.iter().chain([program, working_directory, network]).chain(environment).chain(paths).chain(hosts);
+    let words = command
+        .iter()
+        .chain([program, working_directory, network])
+        .chain(environment)
+        .chain(paths)
+        .chain(hosts)
+        .chain(credentials);
     words.map(|word| word.len() + 4).sum()
 }
 

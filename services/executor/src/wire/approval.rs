@@ -160,13 +160,15 @@ pub(crate) fn receipt_to(receipt: &Receipt) -> v1::Receipt {
 }
 
 fn intent_to(intent: CallIntent) -> v1::CallIntent {
-    let CallIntent { command, program, working_directory, environment, paths, is_cut, hosts, network } = intent;
-    v1::CallIntent { command, program, working_directory, environment, paths, is_cut, hosts, network }
+    let CallIntent { command, program, working_directory, environment, paths, is_cut, hosts, network, credentials } =
+        intent;
+    v1::CallIntent { command, program, working_directory, environment, paths, is_cut, hosts, network, credentials }
 }
 
 fn intent_from(intent: v1::CallIntent) -> CallIntent {
-    let v1::CallIntent { command, program, working_directory, environment, paths, is_cut, hosts, network } = intent;
-    CallIntent { command, program, working_directory, environment, paths, is_cut, hosts, network }
+    let v1::CallIntent { command, program, working_directory, environment, paths, is_cut, hosts, network, credentials } =
+        intent;
+    CallIntent { command, program, working_directory, environment, paths, is_cut, hosts, network, credentials }
 }
 
 /// The use of a network profile.

@@ -108,13 +108,16 @@ impl Policy {
     fn rule_for_network(&self, step: &str, intent: &Intent<'_>, network: NetworkAccess<'_>) -> Option<String> {
         let program = intent.program.map(|program| format!(", programs: [{}]", quoted(&literal(program))));
         let variables: Vec<String> = intent.environment.iter().map(|name| quoted(&literal(name))).collect();
+        let credentials: Vec<String> = intent.credentials.iter().map(|name| quoted(name)).collect();
         let rule = format!(
-            "{{id: {}, on: intent, tools: [{}]{}{}, networks: [{}], decide: auto}}",
+            "{{id: {}, on: intent, tools: [{}]{}{}, networks: [{}]{}, decide: auto}}",
             self.id(step, 0),
             quoted(intent.tool),
             program.unwrap_or_default(),
             if variables.is_empty() { String::new() } else { format!(", env: [{}]", variables.join(", ")) },
             quoted(network.profile),
+            // Another credential that the operator binds to the profile is asked about again.
+            if credentials.is_empty() { String::new() } else { format!(", credentials: [{}]", credentials.join(", ")) },
         );
         (rule.len() <= MAX_RULE).then_some(rule)
     }

@@ -10,7 +10,7 @@ use crate::document::Document;
 pub(crate) const MAX_BYTES: usize = 1024 * 1024;
 
 /// The version of the bytes.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 6;
 
 /// The bytes as values, in canonical order.
 #[derive(Serialize, Deserialize)]

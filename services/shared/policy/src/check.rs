@@ -168,6 +168,7 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
             ("env", rule.env.is_empty()),
             ("networks", rule.networks.is_empty()),
             ("hosts", rule.hosts.is_empty()),
+            ("credentials", rule.credentials.is_empty()),
         ][..],
         &[("changes", rule.changes.is_empty()), ("flags", rule.flags.is_empty())][..],
     );
@@ -201,6 +202,7 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
         ("env", &rule.env),
         ("networks", &rule.networks),
         ("hosts", &rule.hosts),
+        ("credentials", &rule.credentials),
         ("paths", &rule.paths),
         ("flags", &rule.flags),
     ];
@@ -217,7 +219,7 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
     }
 }
 
-/// Whether this may be the name of a network profile, as settings and plans take it: at most 64 characters.
+/// Whether this may be the name of a network profile or of a credential, as settings and plans take it: at most 64 characters.
 fn is_name(entry: &str) -> bool {
     entry.len() <= 64
         && entry.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -241,6 +243,10 @@ pub(crate) fn bad_entry(list: &str, entry: &str) -> Option<String> {
         }
         "networks" if !is_name(entry) => Some(
             "must be the name of a network profile: 1 to 64 letters, digits, `-`, `_` and `.`, without wildcards"
+                .to_owned(),
+        ),
+        "credentials" if !is_name(entry) => Some(
+            "must be the name of a credential of the settings: 1 to 64 letters, digits, `-`, `_` and `.`, without wildcards"
                 .to_owned(),
         ),
         "hosts" if entry.contains(|c: char| c.is_ascii_uppercase() || c == '/' || c.is_whitespace()) => Some(

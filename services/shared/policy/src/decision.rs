@@ -99,6 +99,8 @@ pub struct Intent<'a> {
     pub paths: &'a [String],
     /// The network that a command would have; `None` for its own loopback alone, and for other tools.
     pub network: Option<NetworkAccess<'a>>,
+    /// The names of the credentials that it would use: those that the rules of its network profile have, and those whose values its program gets.
+    pub credentials: &'a [String],
 }
 
 /// The network that a command asks for.

@@ -75,17 +75,20 @@ pub(crate) struct Rule {
     /// A call that matches the rule must have the workspace to itself, whatever the rule decides.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) exclusive: bool,
-    /// Names of network profiles. A rule with these or with hosts decides about the network of commands and about nothing else.
+    /// Names of network profiles. A rule with these, with hosts or with credentials decides about the network of commands and about nothing else.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) networks: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) hosts: Vec<String>,
+    /// Names of credentials of the settings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) credentials: Vec<String>,
 }
 
 impl Rule {
     /// Whether it decides about the network of commands.
     pub(crate) fn is_about_network(&self) -> bool {
-        !(self.networks.is_empty() && self.hosts.is_empty())
+        !(self.networks.is_empty() && self.hosts.is_empty() && self.credentials.is_empty())
     }
 }
 
@@ -104,6 +107,8 @@ pub(crate) struct Example {
     pub(crate) network: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hosts: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) credentials: Option<Vec<String>>,
 }
 
 impl Default for Document {

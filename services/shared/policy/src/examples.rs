@@ -3,9 +3,10 @@
 use globset::GlobMatcher;
 
 use crate::{
+    NetworkAccess,
     document::{Example, Rule},
     patterns::{Separator, glob, plain},
-    rules::{base_name, directory_name, fits_environment, fits_network, names, spellings},
+    rules::{base_name, directory_name, fits_credentials, fits_environment, fits_network, names, spellings},
 };
 
 /// The examples that a rule fails, by field. Its globs have already been checked.
@@ -18,7 +19,8 @@ pub(crate) fn failing(rule: &Rule) -> Vec<(String, String)> {
     for (name, list, wanted) in [("match", &rule.matching, true), ("not_match", &rule.not_match, false)] {
         for (index, example) in list.iter().enumerate() {
             let why = if *example == Example::default() {
-                "is empty: give it a tool, command, path, change, flags, cwd, env, network or hosts".to_owned()
+                "is empty: give it a tool, command, path, change, flags, cwd, env, network, hosts or credentials"
+                    .to_owned()
             } else if tried.matches(example) != wanted {
                 let does = if wanted { "does not match this example" } else { "matches this example, and should not" };
                 format!("the rule `{}` {does}: correct the rule or the example", rule.id)
@@ -83,8 +85,10 @@ impl<'a> CompiledRule<'a> {
             && example.network.as_ref().is_none_or(|network| names(&rule.networks, network))
             && example.hosts.as_ref().is_none_or(|hosts| {
                 let meets = |host: &str| self.hosts.iter().any(|glob| glob.is_match(host));
-                fits_network(rule, rule.networks.first().map_or("", String::as_str), hosts, meets)
+                let profile = rule.networks.first().map_or("", String::as_str);
+                fits_network(rule, NetworkAccess { profile, hosts }, meets)
             })
+            && example.credentials.as_ref().is_none_or(|credentials| fits_credentials(rule, credentials))
             && example.path.as_ref().is_none_or(|path| any(&self.paths, &plain(path)))
             && example.change.is_none_or(|change| rule.changes.is_empty() || rule.changes.contains(&change))
             && example

@@ -17,7 +17,7 @@ use crate::{
     policy::Section,
     protect,
     quote::plain_or_quoted,
-    rules::{fits_change, fits_environment, fits_network, names},
+    rules::{fits_change, fits_credentials, fits_environment, fits_network, names},
 };
 
 /// The one tool that touches nothing at all.
@@ -57,11 +57,16 @@ impl Policy {
         Decision { exclusive, ..self.decision(answer, None) }
     }
 
-    /// The verdict of rules and settings on the network that a call asks for; `None` when it asks for none.
+    /// The verdict of rules and settings on the network that a call asks for, and on the credentials that it would use; `None` when it asks for no network and no
+    /// rule is about its credentials.
     pub(crate) fn judged_network(&self, intent: &Intent<'_>) -> Option<SourcedVerdict<'static>> {
-        let network = intent.network?;
+        let network = intent.network;
+        if network.is_none() && intent.credentials.is_empty() {
+            return None;
+        }
         let (rules, document) = (&self.intents, &*self.document);
-        let hosts: HashMap<&str, Hits> = network.hosts.iter().map(|host| (host.as_str(), rules.host(host))).collect();
+        let named = network.map_or(&[][..], |network| network.hosts);
+        let hosts: HashMap<&str, Hits> = named.iter().map(|host| (host.as_str(), rules.host(host))).collect();
         let fits = self.fits_but_paths(intent);
         let mut hits = rules.new_hits();
         intent.paths.iter().for_each(|path| rules.path(&plain(path), &mut hits));
@@ -70,14 +75,19 @@ impl Policy {
             rule.is_about_network()
                 && fits(*index, *place)
                 && (rule.paths.is_empty() || hits.met(*index))
-                && fits_network(rule, network.profile, network.hosts, |host| hosts[host].met(*index))
+                && fits_credentials(rule, intent.credentials)
+                && match network {
+                    Some(network) => fits_network(rule, network, |host| hosts[host].met(*index)),
+                    None => rule.networks.is_empty() && rule.hosts.is_empty(),
+                }
         });
         let ruled = strictest(matching.map(|(_, place)| (document.rules[place].decide, Source::Rule(place))));
-        Some(ruled.unwrap_or_else(|| match document.network {
+        let by_setting = network.map(|_| match document.network {
             Setting::Auto => (Verdict::Auto, Source::BuiltIn(built_in::NETWORK, NETWORKS[0])),
             Setting::Prompt => (Verdict::Prompt, Source::BuiltIn(built_in::NETWORK, NETWORKS[1])),
             Setting::Deny => (Verdict::Deny, Source::BuiltIn(built_in::NETWORK, NETWORKS[2])),
-        }))
+        });
+        ruled.or(by_setting)
     }
 
     /// Whether the conditions of a rule match that depend neither on paths nor on a network: by the rule's index among those on intents, and its place.

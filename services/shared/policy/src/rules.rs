@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::{
-    ChangeFact, Verdict,
+    ChangeFact, NetworkAccess, Verdict,
     document::{Phase, Rule},
     patterns::{Hits, Patterns, PatternsBuilder, Separator, glob, plain},
     protect,
@@ -154,15 +154,29 @@ pub(crate) fn fits_environment(rule: &Rule, environment: &[String], meets: impl 
 /// Whether a rule's conditions on the network match; `meets` returns whether the rule names a host.
 ///
 /// A rule that allows must have every host of the profile. A rule that prompts or denies matches if it has any of them.
-pub(crate) fn fits_network(rule: &Rule, profile: &str, hosts: &[String], meets: impl Fn(&str) -> bool) -> bool {
-    names(&rule.networks, profile)
+pub(crate) fn fits_network(rule: &Rule, network: NetworkAccess<'_>, meets: impl Fn(&str) -> bool) -> bool {
+    names(&rule.networks, network.profile)
         && match rule.decide {
             _ if rule.hosts.is_empty() => true,
-            Verdict::Auto => hosts.iter().all(|host| meets(host) && has_all_of(&rule.hosts, host)),
+            Verdict::Auto => network.hosts.iter().all(|host| meets(host) && has_all_of(&rule.hosts, host)),
             Verdict::Preview | Verdict::Prompt | Verdict::Deny => {
-                hosts.iter().any(|host| meets(host) || may_share(&rule.hosts, host))
+                network.hosts.iter().any(|host| meets(host) || may_share(&rule.hosts, host))
             }
         }
+}
+
+/// Whether a rule's condition on credentials matches those of a call.
+///
+/// A rule that allows must have all of them, and matches no call without: its author has thought of one that has them. A rule that prompts or denies matches if it
+/// has any of them.
+pub(crate) fn fits_credentials(rule: &Rule, credentials: &[String]) -> bool {
+    match rule.decide {
+        _ if rule.credentials.is_empty() => true,
+        Verdict::Auto => !credentials.is_empty() && credentials.iter().all(|name| rule.credentials.contains(name)),
+        Verdict::Preview | Verdict::Prompt | Verdict::Deny => {
+            credentials.iter().any(|name| rule.credentials.contains(name))
+        }
+    }
 }
 
 /// Whether one of the globs has every host that a profile's pattern opens: for `*.example.com` a glob that happens to match this text is not enough, such as

@@ -120,6 +120,11 @@ pub(super) fn judge_intent(
     if let Some(profile) = network {
         intent.network = Some(profile.name.clone());
         // A tool that asks one host names it.
+        for name in network_profiles::credentials(profile, &intent.hosts) {
+            if !intent.credentials.contains(&name) {
+                intent.credentials.push(name);
+            }
+        }
         if intent.hosts.is_empty() {
             intent.hosts = network_profiles::hosts(profile);
         }

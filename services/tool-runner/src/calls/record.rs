@@ -148,7 +148,7 @@ const MAX_INTENT_BYTES: usize = 64 * 1024;
 
 /// The intent that a policy has judged, for the receipt; `None` when the call names nothing that a policy sees.
 pub(super) fn intent(operation: &CallIntent) -> Option<v1::CallIntent> {
-    let CallIntent { command, program, environment, working_directory, paths, hosts, network } = operation;
+    let CallIntent { command, program, environment, working_directory, paths, hosts, network, credentials } = operation;
     let root = if working_directory == "." { "" } else { working_directory };
     let program = program.clone().unwrap_or_default();
     if command.is_empty() && environment.is_empty() && paths.is_empty() && hosts.is_empty() {
@@ -166,10 +166,20 @@ pub(super) fn intent(operation: &CallIntent) -> Option<v1::CallIntent> {
         is_cut |= taken.len() < words.len();
         taken
     };
-    let (environment, hosts) = (bounded(environment), bounded(hosts));
+    let (environment, hosts, credentials) = (bounded(environment), bounded(hosts), bounded(credentials));
     let (paths, command) = (bounded(paths), bounded(command));
     let (working_directory, network) = (root.to_owned(), network.clone().unwrap_or_default());
-    Some(v1::CallIntent { command, program, working_directory, environment, paths, is_cut, hosts, network })
+    Some(v1::CallIntent {
+        command,
+        program,
+        working_directory,
+        environment,
+        paths,
+        is_cut,
+        hosts,
+        network,
+        credentials,
+    })
 }
 
 /// The failure of a call that timed out. It names the field of the plan that sets the limit.
@@ -204,9 +214,20 @@ mod tests {
             paths: vec!["a".into()],
             hosts: vec!["example.org".into()],
             network: Some("ci".into()),
+            credentials: vec!["forge".into()],
         };
-        let v1::CallIntent { command, program, working_directory, environment, paths, is_cut, hosts, network } =
-            intent(&operation).unwrap();
+        let v1::CallIntent {
+            command,
+            program,
+            working_directory,
+            environment,
+            paths,
+            is_cut,
+            hosts,
+            network,
+            credentials,
+        } = intent(&operation).unwrap();
+        assert_eq!(credentials, operation.credentials);
         assert_eq!((command, program.as_str(), working_directory.as_str()), (vec!["git".to_owned()], "git", ""));
         assert_eq!((environment, paths, is_cut), (operation.environment.clone(), operation.paths.clone(), true));
         assert_eq!((&hosts, Some(network)), (&operation.hosts, operation.network.clone()));

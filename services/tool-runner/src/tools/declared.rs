@@ -277,7 +277,7 @@ impl Tool for DeclaredTool {
         let properties = declared.parameters["properties"].as_object();
         let of_paths = properties.into_iter().flatten().filter(|(name, _)| self.0.is_path(name));
         let paths = of_paths.filter_map(|(name, _)| self.0.value(arguments, name)?.as_str().map(judged)).collect();
-        CallIntent { paths, ..terminal.intent(&command) }
+        CallIntent { paths, credentials: declared.reveals.clone(), ..terminal.intent(&command) }
     }
 
     fn check_planned(&self, _arguments: &Value) -> Vec<PlannedProblem> {

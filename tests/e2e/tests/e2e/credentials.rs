@@ -230,6 +230,51 @@ fn an_approval_is_for_the_credential_that_the_person_has_seen() {
     server.end();
 }
 
+/// B-33: the policy decides who may use a credential, apart from the hosts that are reached: a call under a profile that has it, and a tool that gets its value.
+#[test]
+fn the_policy_decides_about_a_credential() {
+    let registry = TlsHost::start();
+    let home = home(&registry);
+    let settings = fs::read_to_string(home.path("config.yaml")).unwrap();
+    let tool = "tools: {sign: {command: [env], recovery: manual, reveals: [model]}}";
+    home.file("config.yaml", format!("{settings}{tool}\n"));
+    let allows = fs::read_to_string(home.path("allows.yaml")).unwrap();
+    let with_rules = |rules: &str| home.file("rules.yaml", allows.replace('}', &format!(", rules: [{rules}]}}")));
+    let run = |plan: &str, id: &str, denied: bool| {
+        let ended = home.run([
+            "run",
+            plan,
+            "--config",
+            "config.yaml",
+            "--policy",
+            "rules.yaml",
+            "--id",
+            id,
+            "--approve",
+            "fail",
+        ]);
+        assert_eq!(ended.code == 0, !denied, "{ended:?}");
+        if denied {
+            let shown = format!("{}{}", ended.out, ended.talk);
+            assert!(shown.contains("not-as-model") && !shown.contains(VALUE), "{ended:?}");
+        }
+    };
+    let asks = plan(&home, "asks.yaml", "model", ASK_MODEL);
+    let signs = home.file("signs.yaml", "{id: p, steps: [{id: a, tool: sign}]}");
+    let other = plan(&home, "other.yaml", "registry", "true");
+    with_rules("{id: not-as-model, on: intent, credentials: [model], decide: deny}");
+    run(&asks, "denied", true);
+    run(&signs, "unsigned", true);
+    assert!(registry.received().is_empty(), "nothing was sent");
+    run(&other, "other", false);
+    with_rules("{id: as-model, on: intent, credentials: [model], decide: auto}");
+    run(&asks, "allowed", false);
+    assert_eq!(registry.received().len(), 1);
+    let events = home.events("allowed");
+    let intent = events.iter().find_map(|event| event["toolCallCompleted"]["receipt"]["intent"].as_object()).unwrap();
+    assert_eq!((&intent["network"], &intent["credentials"]), (&"model".into(), &serde_json::json!(["model"])));
+}
+
 /// A tool that its operator trusts with the value gets it, in its variable alone, and a person is told before.
 #[test]
 fn a_tool_that_its_operator_names_gets_the_value_and_nobody_else_sees_it() {

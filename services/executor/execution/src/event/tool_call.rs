@@ -234,6 +234,8 @@ pub struct CallIntent {
     pub hosts: Vec<String>,
     /// The network profile that the call asked for; empty for its own loopback alone.
     pub network: String,
+    /// The names of the credentials that it would use.
+    pub credentials: Vec<String>,
 }
 
 /// The change of a call to one path, as it was committed.

@@ -86,6 +86,7 @@ fn events_come_back_as_they_were() {
             is_cut: true,
             hosts: vec!["example.org".into()],
             network: "registries".into(),
+            credentials: vec!["forge".into()],
         }),
         network: Some(NetworkUse {
             profile: "registries".into(),

@@ -28,8 +28,7 @@ const SECTION: &str = "preset file_write file_delete terminal_commands network a
 const PRESETS: &[(&str, &[&str])] =
     &[("default", &[]), ("allow-list", &["dotnet", "npm", "yarn", "git", "make", "cargo", "go", "python", "node"])];
 /// The keys of a rule.
-const RULE: &str =
-    "id on tools programs arguments cwd env networks hosts paths changes flags decide exclusive reason match not_match";
+const RULE: &str = "id on tools programs arguments cwd env networks hosts credentials paths changes flags decide exclusive reason match not_match";
 
 /// The result of reading.
 pub(super) struct PolicyReading {
@@ -163,6 +162,7 @@ impl ReadPolicy for Reader {
             exclusive: false,
             networks: Vec::new(),
             hosts: Vec::new(),
+            credentials: Vec::new(),
         };
         let (mut matching, mut not_match) = (None, None);
         self.map(node, field, |reader, key, field, node| {
@@ -176,6 +176,7 @@ impl ReadPolicy for Reader {
                 "env" => rule.env = reader.non_empty_list(node, field, Self::text),
                 "networks" => rule.networks = reader.non_empty_list(node, field, Self::text),
                 "hosts" => rule.hosts = reader.non_empty_list(node, field, Self::text),
+                "credentials" => rule.credentials = reader.non_empty_list(node, field, Self::text),
                 "paths" => rule.paths = reader.non_empty_list(node, field, Self::text),
                 "changes" => {
                     rule.changes =
@@ -236,7 +237,8 @@ impl ReadPolicy for Reader {
                 "env" => example.env = Some(reader.list(node, field, Self::text)),
                 "network" => example.network = reader.text(node, field),
                 "hosts" => example.hosts = Some(reader.list(node, field, Self::text)),
-                _ => return Err("tool command path change flags cwd env network hosts"),
+                "credentials" => example.credentials = Some(reader.list(node, field, Self::text)),
+                _ => return Err("tool command path change flags cwd env network hosts credentials"),
             }
             Ok(())
         });

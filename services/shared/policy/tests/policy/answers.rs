@@ -26,6 +26,7 @@ fn the_preset() {
         environment: &[],
         paths: &[],
         network: None,
+        credentials: &[],
     });
     assert_eq!(brief(&noop), (Auto, "noop"));
     assert_eq!(preset.min_tier(), Tier::A);

@@ -21,7 +21,7 @@ namespaces:
 ";
 
 const PRESET: &str = concat!(
-    r#"{"v":5,"revision":7,"policy":{"file_write":"auto","file_delete":"prompt","terminal_commands":"prompt","#,
+    r#"{"v":6,"revision":7,"policy":{"file_write":"auto","file_delete":"prompt","terminal_commands":"prompt","#,
     r#""non_interactive_policy":"fail","sandbox":{"min_tier":"A"},"#,
     r#""approvals":{"expire_after":null,"separate_duties":false},"protect":true,"rules":[],"allowed_commands":null,"network":"prompt"},"namespaces":{}}"#,
 );
@@ -72,7 +72,7 @@ fn another_spelling_is_refused() {
     for spelling in [
         format!("{PRESET}\n"),
         format!(" {PRESET}"),
-        at(r#""v":5,"#, r#""v": 5,"#),
+        at(r#""v":6,"#, r#""v": 6,"#),
         at(r#""protect":true,"rules":[]"#, r#""rules":[],"protect":true"#),
         at(r#""expire_after":null,"#, ""),
         at(r#""auto""#, r#""\u0061uto""#),
@@ -84,7 +84,7 @@ fn another_spelling_is_refused() {
         "{}".into(),
         PRESET.to_uppercase(),
         PRESET[..PRESET.len() - 1].into(),
-        at(r#""v":5,"#, r#""v":5,"v":5,"#),
+        at(r#""v":6,"#, r#""v":6,"v":6,"#),
         at(r#""revision":7,"#, r#""revision":7,"revision":8,"#),
         at(r#""revision":7,"#, r#""revision":7.0,"#),
         at(r#""revision":7,"#, r#""revision":9223372036854775808,"#),
@@ -106,7 +106,7 @@ fn another_spelling_is_refused() {
 #[test]
 fn an_invalid_policy_in_canonical_form_is_refused() {
     let at = |from: &str, to: &str| PRESET.replacen(from, to, 1);
-    assert_eq!(RevisedPolicies::from_bytes(at(r#""v":5"#, r#""v":6"#).as_bytes()), Err(InvalidPolicy::Version(6)));
+    assert_eq!(RevisedPolicies::from_bytes(at(r#""v":6"#, r#""v":7"#).as_bytes()), Err(InvalidPolicy::Version(7)));
     assert_eq!(RevisedPolicies::from_bytes(br#"{"v":1,"rest":"unknown"}"#), Err(InvalidPolicy::Version(1)));
     for revision in ["0", "-1"] {
         let found = RevisedPolicies::from_bytes(at(r#""revision":7"#, &format!("\"revision\":{revision}")).as_bytes());

@@ -38,6 +38,61 @@ fn a_network_requires_approval_until_the_setting_or_a_rule_allows_it() {
     }
 }
 
+/// B-33: who may act as whom is decided apart from where: a rule about a credential matches the profiles that have it.
+#[test]
+fn a_rule_about_a_credential_matches_the_profiles_that_have_it() {
+    for (rules, credentials, verdict, rule) in [
+        ("{id: c, on: intent, credentials: [forge], decide: prompt}", &["forge"][..], Prompt, "c"),
+        ("{id: c, on: intent, credentials: [forge, other], decide: deny}", &["model", "forge"], Deny, "c"),
+        ("{id: c, on: intent, credentials: [forge], decide: deny}", &["model"], Auto, "network"),
+        ("{id: c, on: intent, credentials: [forge], decide: deny}", &[], Auto, "network"),
+        ("{id: c, on: intent, credentials: [forge], networks: [other], decide: deny}", &["forge"], Auto, "network"),
+        (
+            "{id: c, on: intent, credentials: [forge], hosts: [x.example.com], decide: deny}",
+            &["forge"],
+            Auto,
+            "network",
+        ),
+    ] {
+        let text = format!("{{network: auto, file_delete: auto, terminal_commands: auto, rules: [{rules}]}}");
+        let (decision, _) = with_credentials(&policy(&text), "git push", "ci", &["forge.example.com"], credentials);
+        assert_eq!(brief(&decision), (verdict, rule), "{rules} {credentials:?}");
+    }
+    // A program that gets the value of a credential needs no network for that.
+    for (rules, verdict, rule) in [
+        ("{id: c, on: intent, credentials: [forge], decide: deny}", Deny, "c"),
+        ("{id: c, on: intent, credentials: [other], decide: deny}", Auto, "terminal_commands"),
+        ("{id: c, on: intent, credentials: [forge], networks: [ci], decide: deny}", Auto, "terminal_commands"),
+        ("{id: c, on: intent, credentials: [forge], hosts: ['*'], decide: deny}", Auto, "terminal_commands"),
+        ("{id: c, on: intent, credentials: [forge], decide: auto}", Auto, "c"),
+    ] {
+        let text = format!("{{network: deny, file_delete: auto, terminal_commands: auto, rules: [{rules}]}}");
+        let decision = revealed(&policy(&text), "sign it", &["forge"]);
+        assert_eq!(brief(&decision), (verdict, rule), "{rules}");
+    }
+    // To allow, a rule names every credential of the profile, and one that names credentials opens no profile without.
+    for (credentials, allowed) in
+        [(&["forge"][..], true), (&["forge", "model"], true), (&["forge", "root"], false), (&[], false)]
+    {
+        let text = "{terminal_commands: auto, rules: [{id: c, on: intent, credentials: [forge, model], decide: auto}]}";
+        let (decision, _) = with_credentials(&policy(text), "git push", "ci", &["forge.example.com"], credentials);
+        assert_eq!(decision.verdict < Prompt, allowed, "{credentials:?}");
+    }
+}
+
+/// A rule that is suggested for a profile with credentials names them: another one that the operator binds later is asked about.
+#[test]
+fn a_suggested_rule_allows_these_credentials() {
+    let text = "network: prompt\nrules:\n";
+    let hosts = ["forge.example.com"];
+    let (_, entries) = with_credentials(&policy("network: prompt"), "git push", "ci", &hosts, &["forge"]);
+    assert!(entries[0].contains("credentials: [\"forge\"]"), "{entries:?}");
+    let after = with_entries(text, &entries);
+    let verdict = |credentials: &[&str]| with_credentials(&after, "git push", "ci", &hosts, credentials).0.verdict;
+    assert!(verdict(&["forge"]) < Prompt);
+    assert!(verdict(&["forge", "root"]) >= Prompt && verdict(&["root"]) >= Prompt);
+}
+
 /// A profile opens more hosts than its patterns have characters: a rule is compared with what they open.
 #[test]
 fn hosts_are_compared_with_what_a_profile_opens() {
@@ -96,6 +151,7 @@ fn a_request_is_decided_about_as_its_network_is() {
             environment: &[],
             paths: &[],
             network: Some(NetworkAccess { profile: "ci", hosts: &texts(&["a.example.com"]) }),
+            credentials: &[],
         });
         assert_eq!(brief(&decision), (verdict, rule), "{text}");
     }
@@ -133,6 +189,9 @@ fn rules_about_networks_have_examples_and_are_checked() {
     let tried = "rules: [{id: net, on: intent, networks: [registries], hosts: ['*.npmjs.org'], decide: auto, \
                  match: [{network: registries, hosts: [registry.npmjs.org]}], not_match: [{network: other}, {hosts: [pypi.org]}]}]";
     drop(policy(tried));
+    drop(policy(
+        "rules: [{id: c, on: intent, credentials: [a, b], decide: auto, match: [{credentials: [a]}], not_match: [{credentials: [c]}, {credentials: []}]}]",
+    ));
     for (text, expected) in [
         (
             "rules: [{id: n, on: intent, networks: [a], decide: preview}]",
@@ -160,6 +219,23 @@ fn rules_about_networks_have_examples_and_are_checked() {
         (
             "rules: [{id: n, on: intent, hosts: ['example.com:443'], decide: deny}]",
             "rules[0].hosts[0]: must be the name of a host without a port",
+        ),
+        (
+            "rules: [{id: n, on: effect, credentials: [a], decide: deny}]",
+            "rules[0].credentials: belongs to rules `on: intent`",
+        ),
+        (
+            "rules: [{id: n, on: intent, credentials: ['*'], decide: deny}]",
+            "rules[0].credentials[0]: must be the name of a credential",
+        ),
+        ("rules: [{id: n, on: intent, credentials: [], decide: deny}]", "rules[0].credentials"),
+        (
+            "rules: [{id: n, on: intent, credentials: [a], decide: preview}]",
+            "rules[0].decide: what a command does on a network",
+        ),
+        (
+            "rules: [{id: n, on: intent, credentials: [a], decide: auto, match: [{credentials: [a, b]}]}]",
+            "rules[0].match[0]: the rule `n` does not match this example",
         ),
         ("network: maybe", "network: "),
         ("rules: [{id: network, on: intent, decide: deny}]", "rules[0].id: `network` is the id of a built-in rule"),

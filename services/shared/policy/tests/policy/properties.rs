@@ -267,6 +267,7 @@ proptest! {
             tool: tool(kind), kind, command: &command, program: command.first().map(String::as_str), working_directory: &directory,
             environment: &variables, paths: &paths,
             network: None,
+            credentials: &[],
         };
         let decision = before.intent(&asked);
         let entries = before.rules_for_intent("s", &asked);

@@ -258,7 +258,7 @@ fn an_example_that_fails_refuses_the_policy_and_names_the_rule() {
             "tools: [t]",
             "match: [t, {}]",
             "match[1]",
-            "is empty: give it a tool, command, path, change, flags, cwd, env, network or hosts",
+            "is empty: give it a tool, command, path, change, flags, cwd, env, network, hosts or credentials",
         ),
     ] {
         let text = format!(

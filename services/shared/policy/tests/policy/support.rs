@@ -56,6 +56,7 @@ pub(crate) fn intent(policy: &Policy, kind: ToolKind, command: &str, paths: &[&s
         environment: &[],
         paths: &texts(paths),
         network: None,
+        credentials: &[],
     };
     policy.intent(&intent)
 }
@@ -108,14 +109,42 @@ pub(crate) fn command_in(policy: &Policy, words: &str, directory: &str, environm
         environment: &environment,
         paths: &[],
         network: None,
+        credentials: &[],
     };
     policy.intent(&intent)
 }
 
 /// A command that asks for a network profile with these hosts.
 pub(crate) fn connected(policy: &Policy, words: &str, profile: &str, hosts: &[&str]) -> (Decision, Vec<String>) {
+    with_credentials(policy, words, profile, hosts, &[])
+}
+
+/// A command without a network whose program gets the values of these credentials.
+pub(crate) fn revealed(policy: &Policy, words: &str, credentials: &[&str]) -> Decision {
     let command: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-    let hosts = texts(hosts);
+    policy.intent(&Intent {
+        tool: tool(Terminal),
+        kind: Terminal,
+        command: &command,
+        program: command.first().map(String::as_str),
+        working_directory: "",
+        environment: &[],
+        paths: &[],
+        network: None,
+        credentials: &texts(credentials),
+    })
+}
+
+/// The same with a profile whose rules have these credentials.
+pub(crate) fn with_credentials(
+    policy: &Policy,
+    words: &str,
+    profile: &str,
+    hosts: &[&str],
+    credentials: &[&str],
+) -> (Decision, Vec<String>) {
+    let command: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+    let (hosts, credentials) = (texts(hosts), texts(credentials));
     let intent = Intent {
         tool: tool(Terminal),
         kind: Terminal,
@@ -125,6 +154,7 @@ pub(crate) fn connected(policy: &Policy, words: &str, profile: &str, hosts: &[&s
         environment: &[],
         paths: &[],
         network: Some(NetworkAccess { profile, hosts: &hosts }),
+        credentials: &credentials,
     };
     (policy.intent(&intent), policy.rules_for_intent("s", &intent))
 }
