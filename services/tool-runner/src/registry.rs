@@ -278,6 +278,12 @@ pub trait Tool: Send + Sync + 'static {
         if asked.is_some() { Err(NetworkProblem::NoCommand) } else { Ok(None) }
     }
 
+    /// Whether its calls have the network profile of their plan where their step names none: it runs a command or makes requests, and its operator has said
+    /// nothing of its network.
+    fn takes_network(&self) -> bool {
+        false
+    }
+
     /// The recovery of a call with these arguments, as JSON, under whatever network; `None` for that of the specification and of the network.
     fn recovery_of(&self, _arguments: &str) -> Option<Recovery> {
         None
@@ -425,6 +431,7 @@ fn describe(RegisteredTool { spec, tool, .. }: &RegisteredTool) -> v1::Tool {
         result_schema: spec.result.into(),
         recovery: recovery.to_proto().into(),
         default_timeout: Some(belay_proto::duration(spec.default_timeout)),
+        takes_network: tool.takes_network(),
         annotations: Some(v1::ToolAnnotations {
             read_only: Some(recovery == Recovery::ReadOnly),
             destructive: Some(spec.annotations.destructive),

@@ -41,9 +41,10 @@ pub(super) fn heading(plan: &Plan) -> Line {
         .map(|limit| format!(", at most {}", time::short(time::duration(limit))))
         .unwrap_or_default();
     let budget = plan.budget.as_ref().map(|budget| format!(", {}", words::budget_limits(budget))).unwrap_or_default();
+    let network = if plan.network.is_empty() { String::new() } else { format!(", network {}", clean(&plan.network)) };
     Line::new("plan ")
         .and(Style::Strong, &plan.id)
-        .and(Style::Plain, format!(": {}, {pace}{stop}{limit}{budget}", words::steps(plan.steps.len())))
+        .and(Style::Plain, format!(": {}, {pace}{stop}{limit}{budget}{network}", words::steps(plan.steps.len())))
 }
 
 /// The row of a step: its call, after which others, and under which conditions.
@@ -186,6 +187,7 @@ mod tests {
             ],
             stop_on_error: true,
             timeout: Some(pbjson_types::Duration { seconds: 90, nanos: 0 }),
+            network: "ci".to_owned(),
             ..Default::default()
         };
         let text = |most| preview(&plan, most).iter().map(|line| line.render(false)).collect::<Vec<_>>();
@@ -193,7 +195,7 @@ mod tests {
         assert_eq!(
             text(9),
             [
-                "plan p: 6 steps, one at a time, stops on an error, at most 1m 30s",
+                "plan p: 6 steps, one at a time, stops on an error, at most 1m 30s, network ci",
                 "  a  read a",
                 "  b  read a  after a, up to 3 attempts",
                 "  c  read a  after b, for each of ${b.result}, else noop, undone by delete_file, alone with db",

@@ -105,6 +105,7 @@ mod tests {
 
     fn tool() -> Tool {
         Tool {
+            takes_network: false,
             name: "read_file".to_owned(),
             aliases: vec!["cat".to_owned()],
             description: "Reads a file. All of it.".to_owned(),

@@ -9,6 +9,7 @@ use crate::{
 /// An execution of this plan, in YAML, after its first decisions. Its tools are `t`, and `run_terminal`, which is recovered otherwise.
 pub(crate) fn started(plan: &str, now: Timestamp) -> Execution {
     let facts = |tool: &str, recovery| ToolFacts {
+        takes_network: tool == "run_terminal",
         used_as: tool.into(),
         tool: tool.into(),
         recovery,

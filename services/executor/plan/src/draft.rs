@@ -61,6 +61,9 @@ pub struct PlanDraft {
     /// The programs that its commands may start, of those that the policy allows; `None`: all of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_commands: Option<Vec<String>>,
+    /// The network profile of calls whose step names none, where their tool takes one; `None` for their own loopback alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
     /// The most that the calls of all its steps may use; `None` means no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,

@@ -35,6 +35,7 @@ pub struct Plan {
     pub(crate) resources: BTreeMap<String, u32>,
     pub(crate) audit_level: Option<AuditLevel>,
     pub(crate) allowed_commands: Option<Vec<String>>,
+    pub(crate) network: Option<String>,
     pub(crate) budget: Option<Budget>,
     pub(crate) limits: Vec<ExecutionLimit>,
     pub(crate) labels: BTreeMap<String, String>,
@@ -134,6 +135,11 @@ impl Plan {
     /// The programs that its commands may start, of those that the policy allows; `None`: all of these.
     pub fn allowed_commands(&self) -> Option<&[String]> {
         self.allowed_commands.as_deref()
+    }
+
+    /// The network profile of calls whose step names none, where their tool takes one; `None` for their own loopback alone.
+    pub fn network(&self) -> Option<&str> {
+        self.network.as_deref()
     }
 
     /// The labels of its executions, beside those that a start gives.

@@ -140,6 +140,7 @@ fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut V
             default_timeout: tool.default_timeout.as_ref().and_then(belay_proto::to_duration).unwrap_or_default(),
             secret_arguments: secret_arguments.to_vec(),
             secret_result: secret_result.to_vec(),
+            takes_network: tool.takes_network,
         });
     }
     let Some(arguments) = call.arguments else { return Vec::new() };

@@ -123,6 +123,11 @@ impl Catalogue {
         Some(FoundTool { tool, schema, path_arguments, secret_arguments, secret_result })
     }
 
+    /// Whether the calls of a tool have the network profile of the plan.
+    pub(crate) fn takes_network(&self, name: &str) -> bool {
+        self.find(name).is_some_and(|found| found.tool.takes_network)
+    }
+
     /// Every name of a tool, the canonical ones first.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let aliases = self.tools.iter().flat_map(|tool| &tool.aliases);

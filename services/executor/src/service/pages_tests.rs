@@ -173,6 +173,7 @@ fn events(steps: usize, file: impl Fn(usize) -> CommittedFile) -> (Vec<Transitio
     };
     let plan = format!("{{id: p, steps: [{}]}}", (0..steps).map(step).collect::<Vec<_>>().join(", "));
     let tool = ToolFacts {
+        takes_network: false,
         used_as: "t".into(),
         tool: "t".into(),
         recovery: RecoveryClass::Transactional,

@@ -22,7 +22,9 @@ pub(super) async fn planned_calls(
     plan: &Plan,
     inputs: &Json,
 ) -> Vec<v1::PlannedCall> {
-    let mut calls = of_plan(plan, inputs);
+    let catalogue = registry.runner.catalogue(false).await.ok();
+    let takes_network = |tool: &str| catalogue.as_ref().is_some_and(|catalogue| catalogue.takes_network(tool));
+    let mut calls = of_plan(plan, inputs, &takes_network);
     let planned = |call: &v1::PlannedCall| runner_v1::PlannedCall {
         tool: call.tool.clone(),
         arguments: call.arguments.clone(),
@@ -40,7 +42,7 @@ pub(super) async fn planned_calls(
 }
 
 /// The calls of a plan, without decisions.
-fn of_plan(plan: &Plan, inputs: &Json) -> Vec<v1::PlannedCall> {
+fn of_plan(plan: &Plan, inputs: &Json, takes_network: &dyn Fn(&str) -> bool) -> Vec<v1::PlannedCall> {
     let message = wire::plan_message(plan);
     let ids: Vec<String> = message.steps.iter().map(|step| step.id.clone()).collect();
     let (values, mut room, mut calls) = (inputs.value(), MAX_VALUES_BYTES, Vec::new());
@@ -60,7 +62,7 @@ fn of_plan(plan: &Plan, inputs: &Json) -> Vec<v1::PlannedCall> {
                 arguments: Some(v1::Payload::of_json(arguments.to_string())),
                 has_templates,
                 decision: None,
-                network: call.network.unwrap_or_default().to_owned(),
+                network: call.network_asked(takes_network(call.tool)).unwrap_or_default().to_owned(),
             });
         }
         Vec::new()
@@ -95,7 +97,7 @@ steps:
       steps: [{id: d, tool: noop, arguments: {output: '${inputs.topic}'}}]
 ";
         let plan = Plan::parse(Format::Yaml, text).unwrap();
-        let found: Vec<_> = of_plan(&plan, &Json::from_text(r#"{"topic": "tests"}"#))
+        let found: Vec<_> = of_plan(&plan, &Json::from_text(r#"{"topic": "tests"}"#), &|_| false)
             .into_iter()
             .map(|call| {
                 let arguments = call.arguments.as_ref().and_then(v1::Payload::as_json).unwrap_or_default();
@@ -107,8 +109,10 @@ steps:
             (step.to_owned(), field.to_owned(), arguments, has_templates)
         };
         let large = format!(r#"{{"topic": "{}"}}"#, "x".repeat(MAX_VALUES_BYTES / 2));
-        let sizes =
-            of_plan(&plan, &Json::from_text(large.as_str())).into_iter().map(|call| call.encoded_len()).sum::<usize>();
+        let sizes = of_plan(&plan, &Json::from_text(large.as_str()), &|_| false)
+            .into_iter()
+            .map(|call| call.encoded_len())
+            .sum::<usize>();
         assert!(sizes > MAX_VALUES_BYTES / 2 && sizes < MAX_VALUES_BYTES, "one of three fits: {sizes}");
         assert_eq!(
             found,

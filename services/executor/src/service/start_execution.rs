@@ -73,6 +73,8 @@ struct ForeseenProblems {
 /// Lets the runner check every call that can be read, whatever else is wrong with the plan.
 async fn foreseen(registry: &ExecutionRegistry, source: &Source) -> ForeseenProblems {
     let (mut calls, mut planned) = (Vec::new(), Vec::new());
+    let catalogue = registry.runner.catalogue(false).await.ok();
+    let takes_network = |tool: &str| catalogue.as_ref().is_some_and(|catalogue| catalogue.takes_network(tool));
     let collect = |of_plan: PlanPart<'_>| {
         if let PlanPart::Call(call) = of_plan
             && let Some(arguments) = call.arguments
@@ -81,7 +83,7 @@ async fn foreseen(registry: &ExecutionRegistry, source: &Source) -> ForeseenProb
             calls.push((key_of(&call), arguments.reference_paths()));
             let arguments = v1::payload::Content::Json(arguments.source().to_string());
             let arguments = Some(v1::Payload { content: Some(arguments) });
-            let network = call.network.unwrap_or_default().to_owned();
+            let network = call.network_asked(takes_network(call.tool)).unwrap_or_default().to_owned();
             let is_own = matches!(call.place, CallPlace::Own | CallPlace::Listed(_));
             planned.push(runner_v1::PlannedCall { tool: call.tool.to_owned(), arguments, network, is_own });
         }

@@ -159,6 +159,7 @@ mod tests {
 
     fn tools() -> Vec<ToolFacts> {
         vec![ToolFacts {
+            takes_network: false,
             used_as: "login".into(),
             tool: "login".into(),
             recovery: RecoveryClass::ReadOnly,

@@ -243,6 +243,7 @@ fn tools_from(tools: Vec<runner_v1::ToolFacts>, sequence: i64) -> Result<Vec<Too
             default_timeout: duration(facts.default_timeout),
             secret_arguments: facts.secret_arguments,
             secret_result: facts.secret_result,
+            takes_network: facts.takes_network,
         })
     };
     tools.into_iter().map(tool).collect()

@@ -211,6 +211,7 @@ fn facts(facts: &ToolFacts) -> runner_v1::ToolFacts {
         default_timeout: Some(belay_proto::duration(facts.default_timeout)),
         secret_arguments: facts.secret_arguments.clone(),
         secret_result: facts.secret_result.clone(),
+        takes_network: facts.takes_network,
     }
 }
 

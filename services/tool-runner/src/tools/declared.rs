@@ -310,6 +310,10 @@ impl Tool for DeclaredTool {
         self.0.terminal.kept_caches(namespace, workspace)
     }
 
+    fn takes_network(&self) -> bool {
+        self.0.declared.network.is_none()
+    }
+
     fn network(&self, asked: Option<&str>) -> Result<Option<Arc<Profile>>, NetworkProblem> {
         // A step may ask for another profile than the operator's default: the policy decides about either.
         self.0.terminal.network(asked.or(self.0.declared.network.as_deref()))

@@ -232,6 +232,10 @@ impl Tool for FetchUrl {
         planned_url(arguments).into_iter().collect()
     }
 
+    fn takes_network(&self) -> bool {
+        true
+    }
+
     fn network(&self, asked: Option<&str>) -> Result<Option<Arc<Profile>>, NetworkProblem> {
         self.host.network(asked)
     }

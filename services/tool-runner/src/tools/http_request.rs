@@ -213,6 +213,10 @@ impl Tool for HttpRequest {
         planned_url(arguments).into_iter().chain(refused).collect()
     }
 
+    fn takes_network(&self) -> bool {
+        true
+    }
+
     fn network(&self, asked: Option<&str>) -> Result<Option<Arc<Profile>>, NetworkProblem> {
         self.host.network(asked)
     }

@@ -198,6 +198,10 @@ impl Tool for RunTerminal {
         self.settings.kept_folders(namespace, workspace)
     }
 
+    fn takes_network(&self) -> bool {
+        true
+    }
+
     fn network(&self, asked: Option<&str>) -> Result<Option<Arc<Profile>>, NetworkProblem> {
         asked.map_or(Ok(None), |name| network_profiles::find(self.settings.profiles(), name))
     }

@@ -145,7 +145,9 @@ fn a_step_takes_the_network_of_its_tool_away() {
     let command = serde_json::json!(["bash", "-c", service.say("tool")]);
     home.file(
         "config.yaml",
-        format!("{config}\ntools: {{says: {{network: local, command: {command}, output: text}}}}\n"),
+        format!(
+            "{config}\ntools: {{says: {{network: local, command: {command}, output: text}}, closed: {{network: none, command: {command}}}}}\n"
+        ),
     );
     let run = |network: &str| {
         let plan =
@@ -157,6 +159,13 @@ fn a_step_takes_the_network_of_its_tool_away() {
     for closed in ["none", "loopback"] {
         let kept = run(&format!("network: {closed},"));
         assert_eq!((kept.code, service.lines()), (30, 1), "{closed}: {kept:?}");
+    }
+    // What the operator has said of a tool comes before what a plan says of all its steps.
+    for (of_plan, tool, code, lines) in [("none", "says", 0, 2), ("local", "closed", 30, 2)] {
+        let text = format!("{{id: p, network: {of_plan}, steps: [{{id: a, tool: {tool}, arguments: {{}}}}]}}");
+        let plan = home.file("of-plan.yaml", text);
+        let ended = home.run(["run", &plan, "--config", "config.yaml", "--approve", "auto"]);
+        assert_eq!((ended.code, service.lines()), (code, lines), "{of_plan} {tool}: {ended:?}");
     }
 }
 
@@ -288,6 +297,59 @@ fn nothing_opens_when_the_proxy_is_killed() {
         "allows.yaml",
     ]);
     assert_eq!((next.code, service.lines()), (0, 2), "{next:?}");
+}
+
+/// B-32: a plan names the network of its commands once. Steps and the plans of steps have it unless they name another, and what runs no command does not.
+#[test]
+fn the_network_of_a_plan_is_that_of_its_commands() {
+    let service = Service::start();
+    let home = home(&service, false);
+    let command = |id: &str, network: Option<&str>, script: String| {
+        let arguments = serde_json::json!({"command": ["bash", "-c", script]});
+        let mut step = serde_json::json!({"id": id, "tool": "run_terminal", "arguments": arguments});
+        if let Some(network) = network {
+            step["network"] = network.into();
+        }
+        step
+    };
+    let tries_not = format!("({}) 2>/dev/null && echo LEAK || true", service.say("closed"));
+    let check = serde_json::json!([{"command": ["bash", "-c", tries_not]}]);
+    let mut own = command("own", None, service.say("own"));
+    own["preconditions"] = check;
+    let inner = serde_json::json!({"id": "i", "steps": [command("inner", None, service.say("inner"))]});
+    let steps = serde_json::json!([
+        own,
+        {"id": "file", "tool": "write_file", "arguments": {"path": "kept", "content": "x"}},
+        command("closed", Some("none"), tries_not),
+        {"id": "plan", "plan": inner},
+    ]);
+    let plan = serde_json::json!({"id": "p", "network": "local", "steps": steps});
+    let plan = home.file("plan.json", plan.to_string());
+    let run = |more: &[&str]| {
+        let all = [&["run", plan.as_str(), "--config", "config.yaml", "--policy", "allows.yaml"], more].concat();
+        home.run(all)
+    };
+    let planned = run(&["--dry-run", "-o", "json"]);
+    let planned: Value = serde_json::from_str(&planned.out).unwrap();
+    let networks =
+        planned["plannedCalls"].as_array().unwrap().iter().map(|call| call["network"].as_str().unwrap_or_default());
+    assert_eq!(networks.filter(|network| *network == "local").count(), 2, "{planned}");
+    let done = run(&["--id", "once"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(service.lines(), 2, "{done:?}");
+    assert!(!format!("{done:?}").contains("LEAK"), "{done:?}");
+    let events = home.events("once");
+    let of = |step: &str| {
+        let is_end = |event: &&Value| event["stepId"] == step && event["toolCallCompleted"].is_object();
+        events.iter().rev().find(is_end).unwrap()["toolCallCompleted"]["receipt"]["network"]["profile"].clone()
+    };
+    assert_eq!((of("own"), of("file"), of("closed")), ("local".into(), Value::Null, Value::Null));
+    let bad = home.file("bad.json", r#"{"id": "p", "network": "not a name", "steps": [{"id": "a", "tool": "noop"}]}"#);
+    let refused = home.run(["plan", "validate", &bad]);
+    assert!(
+        refused.code != 0 && refused.talk.contains("network: must be the name of a network profile"),
+        "{refused:?}"
+    );
 }
 
 /// A host about which a person is asked is reached while the command waits, or is not.

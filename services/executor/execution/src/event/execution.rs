@@ -156,6 +156,8 @@ pub struct ToolFacts {
     pub secret_arguments: Vec<String>,
     /// The same of the result.
     pub secret_result: Vec<String>,
+    /// Whether its calls have the network profile of the plan, where their step names none.
+    pub takes_network: bool,
 }
 
 /// A signal.

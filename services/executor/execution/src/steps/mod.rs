@@ -103,13 +103,19 @@ impl Execution {
         self.revised.as_ref().map_or(&self.created.tools, |revised| &revised.tools)
     }
 
-    /// The network profile that the step of a call in flight names; `None` for the default of the call's tool, for checks, and for any other operation.
+    /// The network profile that the step of a call in flight names, or its plan where the call's tool takes one; `None` for the default of the call's tool, for
+    /// checks, and for any other operation.
     pub fn network(&self, operation: OperationKey) -> Option<&str> {
         let request = self.operation(operation)?.tool_call()?;
         if request.check.is_some() || request.tool == COMMIT_TOOL {
             return None;
         }
-        self.steps[operation.step].spec.network()
+        let takes = || {
+            self.tools()
+                .iter()
+                .any(|facts| [&facts.tool, &facts.used_as].contains(&&request.tool) && facts.takes_network)
+        };
+        self.steps[operation.step].spec.network().or_else(|| self.plan().network().filter(|_| takes()))
     }
 
     /// How to recover a call in flight when its outcome is not known; `None` for any other operation. A call whose command has a network never runs again
@@ -274,6 +280,19 @@ mod tests {
         for closed in ["none", "loopback"] {
             assert_eq!(first(closed, ""), (Some(closed.to_owned()), Some(RecoveryClass::Transactional)));
         }
+        // That of the plan is for the tools that take one, and a step's own comes first; a check has neither.
+        let of_plan = |step: &str| {
+            let execution = started(&format!("id: p\nnetwork: registries\nsteps: [{{id: a, {step}}}]"), now);
+            let key = execution.operations().next().expect("a call is in flight").key;
+            (execution.network(key).map(str::to_owned), execution.recovery(key))
+        };
+        let command = "tool: run_terminal, arguments: {command: [x]}";
+        assert_eq!(of_plan(command), (Some("registries".to_owned()), Some(RecoveryClass::Manual)));
+        assert_eq!(of_plan("tool: t"), (None, Some(RecoveryClass::Transactional)));
+        let closed = of_plan(&format!("network: none, {command}"));
+        assert_eq!(closed, (Some("none".to_owned()), Some(RecoveryClass::ReadOnly)));
+        let checked = of_plan(&format!("preconditions: [{{command: [check]}}], {command}"));
+        assert_eq!(checked, (None, Some(RecoveryClass::ReadOnly)));
         let check = first("registries", ", preconditions: [{command: [check]}]");
         assert_eq!(check, (None, Some(RecoveryClass::ReadOnly)));
     }

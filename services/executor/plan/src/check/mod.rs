@@ -227,7 +227,9 @@ fn nested(
             .chain(part.planned_conditions(step))
             .chain(part.planned_checks(step, of_step));
         let network = of_step.network.as_deref();
-        let planned = planned.map(|planned| planned.allowing(draft.allowed_commands.as_deref()).in_network(network));
+        let planned = planned.map(|planned| {
+            planned.allowing(draft.allowed_commands.as_deref()).in_network(network, draft.network.as_deref())
+        });
         let problems: Vec<StepProblem> = planned.flat_map(&mut *check).collect();
         problems.into_iter().for_each(|problem| checker.findings.add(|| problem.into()));
     }
@@ -253,6 +255,7 @@ fn nested(
             let inner = nested(
                 PlanDraft {
                     allowed_commands: both(draft.allowed_commands.as_deref(), inner.allowed_commands.as_deref()),
+                    network: inner.network.clone().or_else(|| draft.network.clone()),
                     ..(**inner).clone()
                 },
                 places.of_plan(step).unwrap_or(&Places::default()),
@@ -292,6 +295,7 @@ fn nested(
         resources: draft.resources,
         audit_level: draft.audit_level,
         allowed_commands: draft.allowed_commands,
+        network: draft.network,
         budget: draft.budget,
         limits,
         labels: draft.labels,
@@ -352,6 +356,7 @@ impl<'d> Checker<'d> {
         self.labels(&root.key("labels"), &draft.labels);
         self.capacities(&root.key("resources"), &draft.resources);
         self.allowed_commands(&root.key("allowed_commands"), draft.allowed_commands.as_deref().unwrap_or_default());
+        self.network(&root.key("network"), draft.network.as_deref());
         if let Some(escalation) = &draft.escalation {
             self.escalation(&root.key("escalation"), escalation);
         }

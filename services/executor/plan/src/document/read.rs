@@ -167,6 +167,7 @@ impl<'n> Reader<'n> {
         draft.audit_level = audit_level.as_ref().and_then(|value| read_audit_level(value, &mut self.report));
         let allowed_commands = fields.take_exactly("allowed_commands");
         draft.allowed_commands = allowed_commands.as_ref().map(|value| read_names(value, &mut self.report));
+        draft.network = fields.take_exactly("network").map(|value| value.text(&mut self.report));
         if let Some(inputs) = fields.take_exactly("inputs") {
             draft.inputs = self.inputs(&inputs);
         }

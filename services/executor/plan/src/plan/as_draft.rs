@@ -24,6 +24,7 @@ impl Plan {
             resources: self.resources.clone(),
             audit_level: self.audit_level,
             allowed_commands: self.allowed_commands.clone(),
+            network: self.network.clone(),
             budget: self.budget,
             limits: self.limits.iter().map(ExecutionLimit::to_draft).collect(),
             labels: self.labels.clone(),

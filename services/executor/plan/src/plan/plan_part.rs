@@ -52,12 +52,12 @@ impl<'a> PlanPart<'a> {
         }
     }
 
-    /// The same, in a step whose commands have this network profile. Checks and the commit of a step run without it.
-    pub(crate) fn in_network(self, network: Option<&'a str>) -> Self {
+    /// The same, in a step whose commands have this network profile, of a plan with this one. Checks and the commit of a step run without both.
+    pub(crate) fn in_network(self, network: Option<&'a str>, of_plan: Option<&'a str>) -> Self {
         match self {
             Self::Call(call) => match call.place {
                 CallPlace::Own | CallPlace::Listed(_) | CallPlace::Fallback(_) | CallPlace::Compensate => {
-                    Self::Call(PlannedCall { network, ..call })
+                    Self::Call(PlannedCall { network, network_of_plan: of_plan, ..call })
                 }
                 CallPlace::Commit | CallPlace::Check(_) => self,
             },
@@ -127,8 +127,17 @@ pub struct PlannedCall<'a> {
     pub arguments: Option<&'a Template>,
     /// The programs that commands of its plan may start; `None`: any.
     pub allowed_commands: Option<&'a [String]>,
-    /// The network profile that its command has; `None` for its own loopback alone.
+    /// The network profile that its step names.
     pub network: Option<&'a str>,
+    /// The network profile that its plan names, for tools that take one.
+    pub network_of_plan: Option<&'a str>,
+}
+
+impl<'a> PlannedCall<'a> {
+    /// The network profile that it asks for, of a tool that takes that of the plan or does not.
+    pub fn network_asked(&self, takes_network: bool) -> Option<&'a str> {
+        self.network.or(self.network_of_plan.filter(|_| takes_network))
+    }
 }
 
 impl PlannedCall<'_> {

@@ -18,7 +18,7 @@ use crate::{
         MAX_RESOURCE_CHARS, MAX_SCHEMA_BYTES, MAX_STEPS,
     },
 };
-use parts::{absent, budget, duration, id, object, optional, present};
+use parts::{absent, budget, duration, id, network, object, optional, present};
 
 /// The JSON Schema (draft 2020-12) of a plan document, in YAML or in JSON.
 pub fn schema() -> Value {
@@ -154,6 +154,7 @@ fn plan() -> Value {
         "working_memory": memory,
         "audit_level": audit_level("How much of the audit log is listed when nothing else is asked for. Everything is recorded."),
         "allowed_commands": allowed_commands("The programs that commands may start, of those that the policy allows; all of these by default."),
+        "network": network("The network profile of steps that name none, where they run a command or make requests, such as `registries`."),
         "labels": optional(json!({
             "description": "Labels of its executions, beside those that a start gives.",
             "type": "object",

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     document::other_names,
-    limits::{MAX_BUDGET, MAX_DURATION},
+    limits::{MAX_BUDGET, MAX_DURATION, MAX_NETWORK_CHARS},
 };
 
 /// An object with these fields and no others. `rules` are further members of its schema.
@@ -106,4 +106,15 @@ pub(super) fn duration(description: &str) -> Value {
         "not": {"type": "string", "pattern": "^[0.hms]*$"},
         "examples": ["500ms", "10s", "5m", "1h30m"],
     })
+}
+
+/// The name of a network profile.
+pub(super) fn network(description: &str) -> Value {
+    optional(json!({
+        "description": description,
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_NETWORK_CHARS,
+        "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$",
+    }))
 }

@@ -3,15 +3,17 @@
 use belay_reasons::ErrorClass;
 use serde_json::{Value, json};
 
-use super::parts::{absent, budget, duration, id, object, optional, present, present_as_any, with_other_names};
+use super::parts::{
+    absent, budget, duration, id, network, object, optional, present, present_as_any, with_other_names,
+};
 use crate::{
     MAX_QUEUED_ATTEMPTS, Outcome, Profile, RecoveryStrategy, RunWhen,
     document::other_names,
     limits::{
         MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CALLS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DESCRIPTION_CHARS,
         MAX_DURATION, MAX_FALLBACKS, MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEM_BYTES, MAX_ITEMS,
-        MAX_LIST_BYTES, MAX_NESTED_GROUPS, MAX_NESTED_PLANS, MAX_NETWORK_CHARS, MAX_RESOLVED_BYTES, MAX_RESOURCE_CHARS,
-        MAX_RESOURCES, MAX_ROUNDS, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS, MAX_TOOL_CHARS,
+        MAX_LIST_BYTES, MAX_NESTED_GROUPS, MAX_NESTED_PLANS, MAX_RESOLVED_BYTES, MAX_RESOURCE_CHARS, MAX_RESOURCES,
+        MAX_ROUNDS, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS, MAX_TOOL_CHARS,
     },
     recovery::{class_named, class_names},
 };
@@ -169,13 +171,7 @@ pub(super) fn step() -> Value {
             "type": "boolean",
             "default": false,
         })),
-        "network": optional(json!({
-            "description": "The network profile of the operator's settings that the step's commands have, such as `registries`; none without it.",
-            "type": "string",
-            "minLength": 1,
-            "maxLength": MAX_NETWORK_CHARS,
-            "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$",
-        })),
+        "network": network("The network profile of the operator's settings that the step's commands have, such as `registries`; that of the plan without it."),
         "verbatim": optional(texts("Names of arguments in which `${` means nothing.")),
         "retry": {"anyOf": [{"$ref": "#/$defs/retry"}, {"type": "null"}]},
     });

@@ -32,6 +32,7 @@ impl Story {
     /// The story of an execution that carries out the plan of a step.
     fn under(parent_step: &str, plan: &str) -> Self {
         let facts = |tool: &str, recovery| ToolFacts {
+            takes_network: false,
             used_as: tool.into(),
             tool: tool.into(),
             recovery,

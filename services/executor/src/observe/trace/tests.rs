@@ -43,6 +43,7 @@ fn name() -> ExecutionName {
 fn first(trace: (String, String)) -> Event {
     let plan = Plan::parse(Format::Yaml, PLAN).unwrap();
     let facts = ToolFacts {
+        takes_network: false,
         used_as: "noop".into(),
         tool: "noop".into(),
         recovery: RecoveryClass::Transactional,

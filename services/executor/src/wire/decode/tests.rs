@@ -174,6 +174,7 @@ fn events_come_back_as_they_were() {
         workspace: Workspace::MadeFolder("e".into()),
         labels: [("a".to_owned(), "b".to_owned())].into(),
         tools: vec![ToolFacts {
+            takes_network: true,
             used_as: "noop".into(),
             tool: "noop".into(),
             recovery: belay_execution::RecoveryClass::ReadOnly,

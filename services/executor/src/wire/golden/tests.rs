@@ -24,6 +24,7 @@ const PLAN: &str = "
 id: golden
 parallelism: 8
 timeout: 9h
+network: registries
 budget: {calls: 12, output_bytes: 1000000}
 outputs: {good: '${good.result}', never: '${never.result}', denied: '${denied.state}'}
 steps:
@@ -58,6 +59,7 @@ struct Story {
 impl Story {
     fn begin() -> Self {
         let facts = ToolFacts {
+            takes_network: true,
             used_as: "noop".into(),
             tool: "noop".into(),
             recovery: RecoveryClass::Transactional,

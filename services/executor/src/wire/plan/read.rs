@@ -137,6 +137,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
         resources,
         audit_level: audit_level_from(message.audit_level, &mut violations),
         allowed_commands: message.allowed_commands.map(|allowed| allowed.programs),
+        network: Some(message.network).filter(|network| !network.is_empty()),
         budget: budget_from(message.budget, "budget", &mut violations),
         limits: limits_from(message.limits, &mut violations),
         labels: message.labels,

@@ -88,6 +88,7 @@ fn draft_message(draft: PlanDraft) -> v1::Plan {
         resources: draft.resources.into_iter().map(resource_message).collect(),
         audit_level: audit_level_to(draft.audit_level).into(),
         allowed_commands: draft.allowed_commands.map(|programs| v1::AllowedCommands { programs }),
+        network: draft.network.unwrap_or_default(),
         budget: draft.budget.map(budget_message),
         limits: draft.limits.into_iter().map(limit_message).collect(),
         labels: draft.labels,

@@ -32,6 +32,7 @@ pub(super) fn generate(random: &mut StdRng, id: String) -> v1::Plan {
         labels: Default::default(),
         dry_run: false,
         allowed_commands: None,
+        network: String::new(),
         escalation: None,
         resources: Vec::new(),
         on_error: Vec::new(),

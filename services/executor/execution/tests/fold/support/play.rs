@@ -34,6 +34,7 @@ pub(crate) type Crash = usize;
 /// The first event's content for a plan that is accepted at `START`.
 pub(crate) fn created(plan: Plan) -> Created {
     let facts = |tool: &ToolStep| ToolFacts {
+        takes_network: false,
         used_as: tool.tool.clone(),
         tool: tool.tool.clone(),
         recovery: match tool.tool.as_str() {

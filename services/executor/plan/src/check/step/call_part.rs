@@ -17,7 +17,8 @@ impl CallPart {
     pub(super) fn planned<'a>(&'a self, step: usize, place: CallPlace, tool: &'a str) -> Option<PlanPart<'a>> {
         let step = outermost(step);
         let arguments = self.arguments_are_valid.then_some(&self.arguments);
-        let call = PlannedCall { step, place, tool, arguments, allowed_commands: None, network: None };
+        let call =
+            PlannedCall { step, place, tool, arguments, allowed_commands: None, network: None, network_of_plan: None };
         self.has_tool.then_some(PlanPart::Call(call))
     }
 

@@ -151,7 +151,7 @@ impl Checker<'_> {
     }
 
     /// Checks the name of a network profile. Which profiles there are, only the runner's operator knows.
-    pub(super) fn network(&mut self, path: &FieldPath, network: Option<&str>) {
+    pub(in crate::check) fn network(&mut self, path: &FieldPath, network: Option<&str>) {
         let Some(name) = network else { return };
         let is_name = name.starts_with(|c: char| c.is_ascii_alphanumeric())
             && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));

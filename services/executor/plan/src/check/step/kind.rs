@@ -39,6 +39,7 @@ fn commit_of(step: usize) -> PlanPart<'static> {
         arguments: Some(arguments),
         allowed_commands: None,
         network: None,
+        network_of_plan: None,
     })
 }
 
