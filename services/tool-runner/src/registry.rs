@@ -278,8 +278,8 @@ pub trait Tool: Send + Sync + 'static {
         if asked.is_some() { Err(NetworkProblem::NoCommand) } else { Ok(None) }
     }
 
-    /// Whether its calls have the network profile of their plan where their step names none: it runs a command or makes requests, and its operator has said
-    /// nothing of its network.
+    /// Whether its calls have the network profile of their plan where their step names none: it runs a command or makes requests, its operator has said nothing
+    /// of its network, and its program has no value of a credential.
     fn takes_network(&self) -> bool {
         false
     }

@@ -129,6 +129,11 @@ pub enum ForbiddenChange {
     /// The plan's id.
     #[error("the plan's id is `{0}`, and stays so")]
     Id(String),
+    /// The plan's network, while a step that has it makes a call.
+    #[error(
+        "the plan's `network` cannot change while step `{0}` makes a call under it: change it when the call has ended"
+    )]
+    Network(StepId),
     /// A step that has started or ended is another one.
     #[error("step `{0}` has started or ended, and cannot change")]
     Changed(StepId),

@@ -383,6 +383,7 @@ impl Driver {
                 Refused::PlanChange(change) => {
                     let field = match &change {
                         ForbiddenChange::Id(_) => "plan.id".to_owned(),
+                        ForbiddenChange::Network(_) => "plan.network".to_owned(),
                         ForbiddenChange::Changed(step) | ForbiddenChange::Removed(step) => format!("plan.steps[{step}]"),
                     };
                     let message = format!(

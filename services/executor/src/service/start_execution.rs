@@ -80,7 +80,8 @@ async fn foreseen(registry: &ExecutionRegistry, source: &Source) -> ForeseenProb
             && let Some(arguments) = call.arguments
         {
             // The value of a template is not known yet.
-            calls.push((key_of(&call), arguments.reference_paths()));
+            let has_network_of_plan = call.network.is_none() && call.network_of_plan.is_some();
+            calls.push((key_of(&call), arguments.reference_paths(), has_network_of_plan));
             let arguments = v1::payload::Content::Json(arguments.source().to_string());
             let arguments = Some(v1::Payload { content: Some(arguments) });
             let network = call.network_asked(takes_network(call.tool)).unwrap_or_default().to_owned();
@@ -92,11 +93,18 @@ async fn foreseen(registry: &ExecutionRegistry, source: &Source) -> ForeseenProb
     // Violations are collected later, together with the runner's.
     drop(plan_with(source, collect));
     let mut found = ForeseenProblems::default();
+    let mut is_of_plan_known = false;
     for problem in registry.runner.check_calls(planned, String::new()).await.problems {
         let call = usize::try_from(problem.call).ok().and_then(|call| calls.get(call));
         let of_template = |templates: &[String]| !problem.of_network && templates.contains(&problem.pointer);
-        let Some((call, _)) = call.filter(|(_, templates)| !of_template(templates)) else {
+        let Some((call, _, has_network_of_plan)) = call.filter(|(_, templates, _)| !of_template(templates)) else {
             continue;
+        };
+        let message = match problem.of_network && *has_network_of_plan {
+            // Once, as it is written once.
+            true if std::mem::replace(&mut is_of_plan_known, true) => continue,
+            true => format!("{} (the plan's `network`)", problem.message),
+            false => problem.message,
         };
         let (step, within, place) = call;
         let pointer = match problem.of_network {
@@ -104,7 +112,7 @@ async fn foreseen(registry: &ExecutionRegistry, source: &Source) -> ForeseenProb
             false => place.pointer(&format!("/arguments{}", problem.pointer)),
         };
         let pointer = format!("{within}{pointer}");
-        let step_problem = StepProblem { step: *step, pointer, message: problem.message };
+        let step_problem = StepProblem { step: *step, pointer, message };
         if problem.refused {
             found.refused.entry(call.clone()).or_default().push(step_problem);
         } else if found.warnings.len() < limits::MAX_VIOLATIONS {

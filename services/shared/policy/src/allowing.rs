@@ -116,7 +116,7 @@ impl Policy {
             program.unwrap_or_default(),
             if variables.is_empty() { String::new() } else { format!(", env: [{}]", variables.join(", ")) },
             quoted(network.profile),
-            // Another credential that the operator binds to the profile is asked about again.
+            // Where it has some, another that the operator binds to the profile is asked about again.
             if credentials.is_empty() { String::new() } else { format!(", credentials: [{}]", credentials.join(", ")) },
         );
         (rule.len() <= MAX_RULE).then_some(rule)

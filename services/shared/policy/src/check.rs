@@ -191,6 +191,13 @@ fn shape(at: &str, rule: &Rule, findings: &mut Findings) {
             "what a command does on a network cannot be previewed: write auto, prompt or deny",
         );
     }
+    if rule.decide == Verdict::Auto && !rule.credentials.is_empty() && rule.networks.is_empty() && rule.hosts.is_empty()
+    {
+        findings.add(
+            format!("{at}.credentials"),
+            "open no network by themselves: to allow, name its profile, too (`networks`), or its hosts (`hosts`)",
+        );
+    }
     if rule.on == Phase::Effect && rule.decide == Verdict::Preview {
         findings.add(format!("{at}.decide"), "an effect has been previewed already: write auto, prompt or deny");
     }

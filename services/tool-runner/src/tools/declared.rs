@@ -311,7 +311,8 @@ impl Tool for DeclaredTool {
     }
 
     fn takes_network(&self) -> bool {
-        self.0.declared.network.is_none()
+        // Nor does a program that has the value of a credential reach hosts that its operator has not named.
+        self.0.declared.network.is_none() && self.0.declared.reveals.is_empty()
     }
 
     fn network(&self, asked: Option<&str>) -> Result<Option<Arc<Profile>>, NetworkProblem> {

@@ -267,7 +267,7 @@ fn the_policy_decides_about_a_credential() {
     run(&signs, "unsigned", true);
     assert!(registry.received().is_empty(), "nothing was sent");
     run(&other, "other", false);
-    with_rules("{id: as-model, on: intent, credentials: [model], decide: auto}");
+    with_rules("{id: as-model, on: intent, networks: [model], credentials: [model], decide: auto}");
     run(&asks, "allowed", false);
     assert_eq!(registry.received().len(), 1);
     let events = home.events("allowed");

@@ -64,6 +64,14 @@ impl Service {
         let (host, port, fd) = (self.address.ip(), self.address.port(), descriptor);
         format!("exec {fd}<>/dev/tcp/{host}/{port} && echo {word} >&{fd} && read -r answer <&{fd} && echo \"$answer\"")
     }
+
+    /// The same by the proxy of the command, as programs do that use proxies; it prints the proxy's answer first.
+    fn say_by_proxy(&self, word: &str) -> String {
+        let port = self.address.port();
+        format!(
+            "exec 3<>/dev/tcp/127.77.0.1/21080 && printf 'CONNECT localhost:{port} HTTP/1.1\\r\\n\\r\\n' >&3 && read -r status <&3 && echo \"$status\" && read -r empty <&3 && echo {word} >&3 && read -r answer <&3 && echo \"$answer\""
+        )
+    }
 }
 
 const ALLOWS: &str = "{network: auto, file_write: auto, file_delete: auto, terminal_commands: auto}";
@@ -84,6 +92,19 @@ fn home(service: &Service, fetch_only: bool) -> Home {
         ),
     );
     home.file("allows.yaml", ALLOWS);
+    home
+}
+
+/// A home with a profile `local` under which a person is asked about the service.
+fn asking_home(service: &Service) -> Home {
+    let home = home(service, false);
+    let port = service.address.port();
+    home.file(
+        "config.yaml",
+        format!(
+            "network: {{profiles: {{local: {{rules: [{{host: localhost, ports: [{port}], protocol: tcp, private_addresses: true, ask: true}}]}}}}}}"
+        ),
+    );
     home
 }
 
@@ -344,6 +365,12 @@ fn the_network_of_a_plan_is_that_of_its_commands() {
         events.iter().rev().find(is_end).unwrap()["toolCallCompleted"]["receipt"]["network"]["profile"].clone()
     };
     assert_eq!((of("own"), of("file"), of("closed")), ("local".into(), Value::Null, Value::Null));
+    let two = serde_json::json!([command("a", None, "true".into()), command("b", None, "true".into())]);
+    let unknown = serde_json::json!({"id": "p", "network": "locl", "steps": two});
+    let refused = home.run(["run", &home.file("unknown.json", unknown.to_string()), "--config", "config.yaml"]);
+    let why = "`locl` is not a network profile of the runner's settings";
+    assert_eq!((refused.code == 0, refused.talk.matches(why).count()), (false, 1), "{refused:?}");
+    assert!(refused.talk.contains("(the plan's `network`)"), "{refused:?}");
     let bad = home.file("bad.json", r#"{"id": "p", "network": "not a name", "steps": [{"id": "a", "tool": "noop"}]}"#);
     let refused = home.run(["plan", "validate", &bad]);
     assert!(
@@ -356,18 +383,8 @@ fn the_network_of_a_plan_is_that_of_its_commands() {
 #[test]
 fn a_person_is_asked_about_a_host_while_the_command_waits() {
     let service = Service::start();
-    let home = home(&service, false);
-    let port = service.address.port();
-    home.file(
-        "config.yaml",
-        format!(
-            "network: {{profiles: {{local: {{rules: [{{host: localhost, ports: [{port}], protocol: tcp, private_addresses: true, ask: true}}]}}}}}}"
-        ),
-    );
-    let script = format!(
-        "exec 3<>/dev/tcp/127.77.0.1/21080 && printf 'CONNECT localhost:{port} HTTP/1.1\\r\\n\\r\\n' >&3 && read -r status <&3 && echo \"$status\" && read -r empty <&3 && echo one >&3 && read -r answer <&3 && echo \"$answer\""
-    );
-    let asks = plan(&home, "asks.yaml", "network: local,", &script);
+    let home = asking_home(&service);
+    let asks = plan(&home, "asks.yaml", "network: local,", &service.say_by_proxy("one"));
     let server = home.serve_with(&["--config", "config.yaml", "--policy", "allows.yaml"]);
     let asked = |id: &str| {
         let started = home.run(["run", &asks, "--detach", "--id", id, "--approve", "prompt"]);
@@ -378,7 +395,8 @@ fn a_person_is_asked_about_a_host_while_the_command_waits() {
             all.into_iter().find(|one| one["execution"].as_str().is_some_and(|of| of.ends_with(&format!("/{id}"))))
         };
         let question = of_this(&home.json_until(&["approvals", "list"], |all| of_this(all).is_some())).unwrap();
-        assert_eq!(question["operation"], format!("May the command reach localhost:{port}?"), "{question}");
+        let title = format!("May the command reach localhost:{}?", service.address.port());
+        assert_eq!(question["operation"], title, "{question}");
         question["name"].as_str().unwrap().rsplit('/').next().unwrap().to_owned()
     };
     let question = asked("allowed");
@@ -405,19 +423,10 @@ fn a_person_is_asked_about_a_host_while_the_command_waits() {
 #[test]
 fn a_host_that_is_allowed_for_the_execution_is_asked_about_once() {
     let service = Service::start();
-    let home = home(&service, false);
-    let port = service.address.port();
-    home.file(
-        "config.yaml",
-        format!(
-            "network: {{profiles: {{local: {{rules: [{{host: localhost, ports: [{port}], protocol: tcp, private_addresses: true, ask: true}}]}}}}}}"
-        ),
-    );
+    let home = asking_home(&service);
     let says = |what: &str, after: Option<&str>| {
-        let script = format!(
-            "exec 3<>/dev/tcp/127.77.0.1/21080 && printf 'CONNECT localhost:{port} HTTP/1.1\\r\\n\\r\\n' >&3 && read -r status <&3 && echo \"$status\" && read -r empty <&3 && echo {what} >&3 && read -r answer <&3 && echo \"$answer\""
-        );
-        serde_json::json!({"id": what, "tool": "run_terminal", "network": "local", "depends_on": Vec::from_iter(after), "arguments": {"command": ["bash", "-c", script]}})
+        let command = ["bash", "-c", &service.say_by_proxy(what)];
+        serde_json::json!({"id": what, "tool": "run_terminal", "network": "local", "depends_on": Vec::from_iter(after), "arguments": {"command": command}})
     };
     let wait = serde_json::json!({"id": "wait", "depends_on": ["two"], "wait": {"signal": "go"}});
     let plan = serde_json::json!({"id": "p", "steps": [says("one", None), says("two", Some("one")), wait, says("three", Some("wait"))]});

@@ -54,6 +54,10 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
     let to =
         if execution.state == ExecutionState::Paused { ExecutionState::Paused } else { execution.state_to_go_on_in() };
     execution.transition_execution(ExecutionTrigger::Retried, Some(to))?;
+    if has_ended {
+        // Nobody has said how long after its end they are meant to hold.
+        execution.progress.held_answers.clear();
+    }
     // What a rate limit said before counts no longer: a person asks for another attempt.
     execution.progress.queued_until = None;
     for &step in &steps {

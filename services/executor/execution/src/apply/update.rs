@@ -5,8 +5,8 @@ use std::{collections::HashSet, sync::Arc};
 use belay_plan::{Input, StepDraft, StepSpec};
 
 use crate::{
-    Execution, ForbiddenChange, PlanUpdated, SkipReason, StepKey, StepRole, StepState, StepTrigger, Timestamp,
-    Violation,
+    Execution, ForbiddenChange, Operation, PlanUpdated, SkipReason, StepKey, StepRole, StepState, StepTrigger,
+    Timestamp, Violation,
     state::{AttemptEnd, PlanRevision, StepRecord},
 };
 
@@ -31,6 +31,8 @@ pub(super) fn apply(execution: &mut Execution, updated: &PlanUpdated, time: Time
     if execution.plan().budget() != updated.plan.budget() {
         execution.forget_reports(None);
     }
+    // They were given to what the plan said then.
+    execution.progress.held_answers.clear();
     execution.revised = Some(Box::new(PlanRevision { plan: updated.plan.clone(), tools: updated.tools.clone() }));
     let named: HashSet<&str> = updated.plan.steps().iter().map(|spec| spec.id()).collect();
     let removed: Vec<StepKey> = execution
@@ -88,6 +90,14 @@ impl Execution {
     pub(crate) fn forbidden_change(&self, plan: &belay_plan::Plan) -> Option<ForbiddenChange> {
         if plan.id() != self.plan().id() {
             return Some(ForbiddenChange::Id(self.plan().id().to_owned()));
+        }
+        // Its request has the network, and its recovery follows from it.
+        let has_that_of_plan =
+            |call: &&Operation| call.tool_call().is_some() && self.steps[call.key.step].spec.network().is_none();
+        if plan.network() != self.plan().network()
+            && let Some(call) = self.operations.iter().find(has_that_of_plan)
+        {
+            return Some(ForbiddenChange::Network(self.steps[call.key.step].id.clone()));
         }
         let planned = self.steps.iter().filter(|(_, record)| record.role == StepRole::Planned);
         planned.into_iter().find_map(|(_, record)| {

@@ -1,14 +1,20 @@
 //! Applies a principal's change of the plan.
 
 use super::NewPlan;
-use crate::{Body, Execution, ExecutionEvent, PlanUpdated, Timestamp};
+use crate::{Body, Execution, ExecutionEvent, PlanUpdated, Timestamp, ToolFacts};
 
 impl Execution {
     /// The event with which the execution carries out this plan from now on.
     pub(super) fn updated(&self, now: Timestamp, new: NewPlan, reason: String) -> Body {
         let NewPlan { plan, tools } = new;
-        // What was known about a tool when the execution began to use it holds until its end.
-        let tools = tools.into_iter().map(|new| self.tool(&new.used_as).cloned().unwrap_or(new)).collect();
+        // What was known about a tool when the execution began to use it holds until its end; but another network is for the tools that take one now.
+        let is_other_network = plan.network() != self.plan().network();
+        let known = |new: ToolFacts| match self.tool(&new.used_as) {
+            Some(known) if is_other_network => ToolFacts { takes_network: new.takes_network, ..known.clone() },
+            Some(known) => known.clone(),
+            None => new,
+        };
+        let tools = tools.into_iter().map(known).collect();
         let deadline = match plan.timeout() {
             limit if limit == self.plan().timeout() => self.deadline,
             limit => limit.map(|limit| now.saturating_add(limit)),

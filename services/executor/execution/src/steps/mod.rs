@@ -297,6 +297,34 @@ mod tests {
         assert_eq!(check, (None, Some(RecoveryClass::ReadOnly)));
     }
 
+    /// What a call was asked to do has its network: the plan's stays as long as a call that has it is in flight.
+    #[test]
+    fn the_network_of_a_plan_stays_while_a_call_has_it() {
+        let now = Timestamp::from_micros(5);
+        let plan = |network: &str| {
+            format!(
+                "id: p\nnetwork: {network}\nparallelism: 2\nsteps: [{{id: a, tool: run_terminal, network: ci, arguments: {{command: [x]}}}}, {{id: b, tool: t, depends_on: []}}]"
+            )
+        };
+        let update = |execution: &mut crate::Execution, text: &str| {
+            let plan = Box::new(belay_plan::Plan::parse(belay_plan::Format::Yaml, text).unwrap());
+            let (tools, reason) = (execution.tools().to_vec(), String::new());
+            let change = crate::Control::UpdatePlan { plan: crate::NewPlan { plan, tools }, revision: None, reason };
+            execution.control(now, crate::Actor::new("ann"), change).map(drop).map_err(|refused| refused.to_string())
+        };
+        let mut execution = started(&plan("registries"), now);
+        let refused = update(&mut execution.clone(), &plan("git-https")).unwrap_err();
+        assert!(refused.contains("the plan's `network` cannot change while step `b` makes a call"), "{refused}");
+        update(&mut execution, &plan("registries").replace("parallelism: 2", "parallelism: 1")).unwrap();
+        let call = execution.operations().find(|call| call.key.step.position() == 1).unwrap().key;
+        let end = ToolCallEnd::Completed { result: Json::from_text("1").into(), receipt: Receipt::default() };
+        let event = OperationEvent::Ended(OperationEnd::ToolCall(end));
+        let body = Body::Operation { id: execution.operation_id(call), event };
+        execution.record(now, None, body).unwrap();
+        update(&mut execution, &plan("git-https")).unwrap();
+        assert_eq!(execution.plan().network(), Some("git-https"));
+    }
+
     // All kinds have one family of events, so that only this refuses one that does not fit: the wire cannot say it, a test can.
     #[test]
     fn an_event_that_does_not_fit_its_operation_is_refused() {

@@ -439,6 +439,21 @@ mod tests {
         assert_eq!(advance(&mut execution, NOW), [], "and one whose answer is for its call alone");
     }
 
+    /// An answer was given to what the plan said then.
+    #[test]
+    fn no_answer_holds_beyond_an_update_of_the_plan() {
+        let mut execution = started(TWO_STEPS, NOW);
+        asks_for_execution(&mut execution, "a", "q1", "t");
+        answer(&mut execution, of("a", 2), "t", FOR_EXECUTION);
+        let text = TWO_STEPS.replace("depends_on: []}", "depends_on: []}, {id: c, tool: t}");
+        let plan = Box::new(belay_plan::Plan::parse(belay_plan::Format::Yaml, &text).unwrap());
+        let new = crate::NewPlan { plan, tools: execution.tools().to_vec() };
+        let change = crate::Control::UpdatePlan { plan: new, revision: None, reason: String::new() };
+        execution.control(NOW, Actor::new("ann"), change).unwrap();
+        asks_for_execution(&mut execution, "b", "q2", "t");
+        assert_eq!(held_by(&advance(&mut execution, NOW)), []);
+    }
+
     /// What a person has said about one call holds for no other.
     #[test]
     fn an_answer_for_a_call_holds_for_no_other() {

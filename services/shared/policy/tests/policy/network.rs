@@ -64,7 +64,7 @@ fn a_rule_about_a_credential_matches_the_profiles_that_have_it() {
         ("{id: c, on: intent, credentials: [other], decide: deny}", Auto, "terminal_commands"),
         ("{id: c, on: intent, credentials: [forge], networks: [ci], decide: deny}", Auto, "terminal_commands"),
         ("{id: c, on: intent, credentials: [forge], hosts: ['*'], decide: deny}", Auto, "terminal_commands"),
-        ("{id: c, on: intent, credentials: [forge], decide: auto}", Auto, "c"),
+        ("{id: c, on: intent, credentials: [forge], networks: [ci], decide: auto}", Auto, "terminal_commands"),
     ] {
         let text = format!("{{network: deny, file_delete: auto, terminal_commands: auto, rules: [{rules}]}}");
         let decision = revealed(&policy(&text), "sign it", &["forge"]);
@@ -74,7 +74,7 @@ fn a_rule_about_a_credential_matches_the_profiles_that_have_it() {
     for (credentials, allowed) in
         [(&["forge"][..], true), (&["forge", "model"], true), (&["forge", "root"], false), (&[], false)]
     {
-        let text = "{terminal_commands: auto, rules: [{id: c, on: intent, credentials: [forge, model], decide: auto}]}";
+        let text = "{terminal_commands: auto, rules: [{id: c, on: intent, networks: [ci], credentials: [forge, model], decide: auto}]}";
         let (decision, _) = with_credentials(&policy(text), "git push", "ci", &["forge.example.com"], credentials);
         assert_eq!(decision.verdict < Prompt, allowed, "{credentials:?}");
     }
@@ -190,7 +190,7 @@ fn rules_about_networks_have_examples_and_are_checked() {
                  match: [{network: registries, hosts: [registry.npmjs.org]}], not_match: [{network: other}, {hosts: [pypi.org]}]}]";
     drop(policy(tried));
     drop(policy(
-        "rules: [{id: c, on: intent, credentials: [a, b], decide: auto, match: [{credentials: [a]}], not_match: [{credentials: [c]}, {credentials: []}]}]",
+        "rules: [{id: c, on: intent, networks: [ci], credentials: [a, b], decide: auto, match: [{credentials: [a]}], not_match: [{credentials: [c]}, {credentials: []}]}]",
     ));
     for (text, expected) in [
         (
@@ -234,8 +234,12 @@ fn rules_about_networks_have_examples_and_are_checked() {
             "rules[0].decide: what a command does on a network",
         ),
         (
-            "rules: [{id: n, on: intent, credentials: [a], decide: auto, match: [{credentials: [a, b]}]}]",
+            "rules: [{id: n, on: intent, hosts: [h], credentials: [a], decide: auto, match: [{credentials: [a, b]}]}]",
             "rules[0].match[0]: the rule `n` does not match this example",
+        ),
+        (
+            "rules: [{id: n, on: intent, credentials: [a], decide: auto}]",
+            "rules[0].credentials: open no network by themselves",
         ),
         ("network: maybe", "network: "),
         ("rules: [{id: network, on: intent, decide: deny}]", "rules[0].id: `network` is the id of a built-in rule"),
