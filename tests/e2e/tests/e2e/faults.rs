@@ -118,7 +118,7 @@ fn a_store_of_another_version_is_refused() {
     for (store, lacks) in [
         ("journal.db", "it lacks limits over executions"),
         ("ledger.db", "it lacks which networks calls had"),
-        ("gate.db", "it lacks which networks approvals are about"),
+        ("gate.db", "it lacks which executor spoke of an approval last"),
     ] {
         let open = || rusqlite::Connection::open(home.state().join(store)).unwrap();
         let set = |version: i64| open().pragma_update(None, "user_version", version).unwrap();
