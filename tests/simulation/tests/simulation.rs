@@ -354,7 +354,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_ledger_without_sync",
         run: belay::ledger_without_sync,
-        expect: Expect::Found { violation: "executed again", first: 14, within: 200 },
+        expect: Expect::Found { violation: "executed again", first: 48, within: 200 },
     },
     Scenario {
         name: "belay_acknowledgement_not_retried",
@@ -394,7 +394,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_stale_cursor_trusted",
         run: belay::stale_cursor_trusted,
-        expect: Expect::Found { violation: "without a reset", first: 47, within: 200 },
+        expect: Expect::Found { violation: "without a reset", first: 4, within: 200 },
     },
     Scenario {
         name: "belay_unreadable_row_stops_start",
@@ -409,7 +409,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_lost_answer_trusted",
         run: belay::lost_answer_trusted,
-        expect: Expect::Found { violation: "is gone", first: 12, within: 200 },
+        expect: Expect::Found { violation: "is gone", first: 9, within: 200 },
     },
     Scenario {
         name: "belay_lost_wake_up",
@@ -419,12 +419,12 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_unrecorded_child_deleted",
         run: belay::unrecorded_child_deleted,
-        expect: Expect::Found { violation: "had recorded its end", first: 4, within: 200 },
+        expect: Expect::Found { violation: "had recorded its end", first: 2, within: 200 },
     },
     Scenario {
         name: "belay_lost_child_started_again",
         run: belay::lost_child_started_again,
-        expect: Expect::Found { violation: "was deleted, and is there again", first: 17, within: 200 },
+        expect: Expect::Found { violation: "was deleted, and is there again", first: 8, within: 200 },
     },
     Scenario {
         name: "belay_child_of_running_taken",
@@ -444,22 +444,22 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_fork_forgets_output",
         run: belay::fork_forgets_output,
-        expect: Expect::Found { violation: "and was to take over", first: 14, within: 200 },
+        expect: Expect::Found { violation: "and was to take over", first: 0, within: 200 },
     },
     Scenario {
         name: "belay_child_not_driven",
         run: belay::child_not_driven,
-        expect: Expect::Found { violation: "stuck", first: 4, within: 200 },
+        expect: Expect::Found { violation: "stuck", first: 1, within: 200 },
     },
     Scenario {
         name: "belay_pause_of_child_kept",
         run: belay::pause_of_child_kept,
-        expect: Expect::Found { violation: "stuck", first: 28, within: 400 },
+        expect: Expect::Found { violation: "stuck", first: 101, within: 400 },
     },
     Scenario {
         name: "belay_stale_look",
         run: belay::stale_look,
-        expect: Expect::Found { violation: "had ended, and another answer", first: 17, within: 200 },
+        expect: Expect::Found { violation: "had ended, and another answer", first: 4, within: 200 },
     },
     Scenario {
         name: "belay_unordered_collection",
@@ -509,7 +509,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_question_of_another_run",
         run: belay::question_of_another_run,
-        expect: Expect::Found { violation: "and what is recorded is", first: 13, within: 200 },
+        expect: Expect::Found { violation: "and what is recorded is", first: 4, within: 200 },
     },
     Scenario {
         name: "belay_lost_timer",
@@ -529,7 +529,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_double_start",
         run: belay::double_start,
-        expect: Expect::Found { violation: "was not requested", first: 2, within: 200 },
+        expect: Expect::Found { violation: "was not requested", first: 12, within: 200 },
     },
     Scenario {
         name: "belay_unordered_append",
