@@ -135,6 +135,11 @@ impl Connection {
         self.observed.execution_may_be_gone() && !is_known()
     }
 
+    /// Whether a client has asked to delete what a refusal does not find.
+    fn may_be_deleted(&self, status: &Status) -> bool {
+        status::fact(status, "name").is_some_and(|name| self.observed.deletions().contains_key(&name))
+    }
+
     /// The execution that a refusal names, when retention has deleted it.
     fn taken(&self, status: &Status) -> Option<String> {
         status::fact(status, "name").filter(|name| self.observed.is_taken(name))
@@ -156,7 +161,8 @@ impl Connection {
                 trace::count("requests about what was not kept");
                 self.taken.insert(name);
             }
-            // By a client.
+            // By a client, whose answer may be on its way or lost.
+            Some("EXECUTION_NOT_FOUND") if self.may_be_deleted(status) => {}
             Some("EXECUTION_DELETED") if !self.observed.deletions().is_empty() => {}
             Some(reason @ "EXECUTION_NOT_FOUND") => {
                 self.observed.violation(format_args!("what was observed is gone: {reason}: {message}"));

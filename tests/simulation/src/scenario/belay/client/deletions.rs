@@ -31,6 +31,7 @@ async fn ask(
     let (name, request_id) = (name.to_owned(), request_id.to_owned());
     let request = v1::DeleteExecutionRequest { name: name.clone(), request_id, ..Default::default() };
     observed.deleting(&name, parent_step);
+    trace::event(format_args!("{name} is to be deleted"));
     match connection.try_ask(|mut client| async move { client.delete_execution(request).await }).await {
         Ok(v1::DeleteExecutionResponse { complete }) => {
             observed.deleted(&name, hosts::now_micros(), complete);
