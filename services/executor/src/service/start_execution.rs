@@ -1,4 +1,8 @@
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{Actor, Body, Created, Event, ExecutionEvent, Timestamp, Workspace, digest};
@@ -93,19 +97,21 @@ async fn foreseen(registry: &ExecutionRegistry, source: &Source) -> ForeseenProb
     // Violations are collected later, together with the runner's.
     drop(plan_with(source, collect));
     let mut found = ForeseenProblems::default();
-    let mut is_of_plan_known = false;
+    // A wrong network of a plan is told once, as it is written once.
+    let mut of_plans = HashSet::new();
     for problem in registry.runner.check_calls(planned, String::new()).await.problems {
         let call = usize::try_from(problem.call).ok().and_then(|call| calls.get(call));
         let of_template = |templates: &[String]| !problem.of_network && templates.contains(&problem.pointer);
         let Some((call, _, has_network_of_plan)) = call.filter(|(_, templates, _)| !of_template(templates)) else {
             continue;
         };
-        let message = match problem.of_network && *has_network_of_plan {
-            // Once, as it is written once.
-            true if std::mem::replace(&mut is_of_plan_known, true) => continue,
-            true => format!("{} (the plan's `network`)", problem.message),
-            false => problem.message,
-        };
+        let mut message = problem.message;
+        if problem.of_network && *has_network_of_plan {
+            if !of_plans.insert(message.clone()) {
+                continue;
+            }
+            message.push_str(" (the plan's `network`)");
+        }
         let (step, within, place) = call;
         let pointer = match problem.of_network {
             true => "/network".to_owned(),

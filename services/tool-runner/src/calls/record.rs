@@ -216,21 +216,11 @@ mod tests {
             network: Some("ci".into()),
             credentials: vec!["forge".into()],
         };
-        let v1::CallIntent {
-            command,
-            program,
-            working_directory,
-            environment,
-            paths,
-            is_cut,
-            hosts,
-            network,
-            credentials,
-        } = intent(&operation).unwrap();
-        assert_eq!(credentials, operation.credentials);
-        assert_eq!((command, program.as_str(), working_directory.as_str()), (vec!["git".to_owned()], "git", ""));
-        assert_eq!((environment, paths, is_cut), (operation.environment.clone(), operation.paths.clone(), true));
-        assert_eq!((&hosts, Some(network)), (&operation.hosts, operation.network.clone()));
+        let cut = intent(&operation).unwrap();
+        assert_eq!((cut.command, cut.program.as_str(), cut.is_cut), (vec!["git".to_owned()], "git", true));
+        assert_eq!((cut.working_directory.as_str(), &cut.environment), ("", &operation.environment));
+        assert_eq!((&cut.paths, &cut.hosts), (&operation.paths, &operation.hosts));
+        assert_eq!((Some(cut.network), &cut.credentials), (operation.network.clone(), &operation.credentials));
         let whole = intent(&CallIntent { command: vec!["git".into()], ..operation }).unwrap();
         assert!(!whole.is_cut);
         assert_eq!(intent(&CallIntent::default()), None);

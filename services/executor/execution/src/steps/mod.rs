@@ -110,11 +110,7 @@ impl Execution {
         if request.check.is_some() || request.tool == COMMIT_TOOL {
             return None;
         }
-        let takes = || {
-            self.tools()
-                .iter()
-                .any(|facts| [&facts.tool, &facts.used_as].contains(&&request.tool) && facts.takes_network)
-        };
+        let takes = || self.tools().iter().any(|facts| facts.tool == request.tool && facts.takes_network);
         self.steps[operation.step].spec.network().or_else(|| self.plan().network().filter(|_| takes()))
     }
 
@@ -297,7 +293,7 @@ mod tests {
         assert_eq!(check, (None, Some(RecoveryClass::ReadOnly)));
     }
 
-    /// What a call was asked to do has its network: the plan's stays as long as a call that has it is in flight.
+    /// The network is part of what a call was asked to do: the plan's stays as long as a call that has it is in flight.
     #[test]
     fn the_network_of_a_plan_stays_while_a_call_has_it() {
         let now = Timestamp::from_micros(5);

@@ -454,7 +454,7 @@ mod tests {
         assert_eq!(held_by(&advance(&mut execution, NOW)), []);
     }
 
-    /// What a person has said about one call holds for no other.
+    /// Answers for one call hold for no other.
     #[test]
     fn an_answer_for_a_call_holds_for_no_other() {
         for said in

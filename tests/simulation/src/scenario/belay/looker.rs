@@ -44,8 +44,6 @@ pub(super) async fn look(seed: u64, observed: Observations) -> turmoil::Result {
                 match connection.try_ask(|mut client| async move { client.get_execution(request).await }).await {
                     Ok(execution) => execution,
                     Err(refused) => {
-                        // It may have been deleted since it was listed.
-                        connection.may_be_missing = observed.deletions().contains_key(&row.name);
                         refused.iter().for_each(|status| connection.refused(status));
                         continue;
                     }
