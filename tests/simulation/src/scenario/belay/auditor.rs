@@ -156,7 +156,7 @@ async fn read_gate(stored: &mut StoredData, observed: &Observations, random: &mu
         }
         // Every execution has ended, so nothing waits for a decision: the executor cancels the approval, unless a person decides first.
         for _ in 0..MAX_POLLS {
-            if approval.as_ref().is_ok_and(|approval| approval.state() != approval::State::Pending) {
+            if !approval.as_ref().is_ok_and(|approval| approval.state() == approval::State::Pending) {
                 break;
             }
             pause(random, 100).await;
