@@ -1,5 +1,6 @@
 //! Names of hosts, read strictly: two spellings of one host would be two answers to one question.
 
+use core::net::IpAddr;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -117,6 +118,37 @@ impl TryFrom<String> for Host {
 impl From<Host> for String {
     fn from(host: Host) -> Self {
         host.0
+    }
+}
+
+/// The name or the address of a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostOrAddress {
+    /// A name, which is resolved by whoever connects.
+    Name(Host),
+    /// An address.
+    Address(IpAddr),
+}
+
+impl fmt::Display for HostOrAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(host) => write!(f, "{host}"),
+            Self::Address(IpAddr::V6(address)) => write!(f, "[{address}]"),
+            Self::Address(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+impl HostOrAddress {
+    /// Reads a name, or an address; one of IPv6 may stand in `[` and `]`.
+    ///
+    /// # Errors
+    /// When the text is neither: see [`HostProblem`].
+    pub fn parse(text: &str) -> Result<Self, HostProblem> {
+        let address = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+        address.parse().map(Self::Address).or_else(|_| Host::parse(text).map(Self::Name))
     }
 }
 

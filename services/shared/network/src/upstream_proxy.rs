@@ -1,42 +1,21 @@
 //! A proxy of the operator's own network, behind which hosts are reached.
 
-use core::net::IpAddr;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::host::{Host, HostPattern};
+use crate::host::{Host, HostOrAddress, HostPattern};
 
 /// The proxy behind which hosts are reached, with those that are reached directly.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpstreamProxy {
     /// Its name or its address.
-    pub host: ProxyHost,
+    pub host: HostOrAddress,
     /// Its port.
     pub port: u16,
     /// The hosts that are reached without it.
     pub direct: Vec<HostPattern>,
-}
-
-/// The name or the address of a proxy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ProxyHost {
-    /// A name, which the proxy's process resolves.
-    Name(Host),
-    /// An address.
-    Address(IpAddr),
-}
-
-impl fmt::Display for ProxyHost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Name(host) => write!(f, "{host}"),
-            Self::Address(IpAddr::V6(address)) => write!(f, "[{address}]"),
-            Self::Address(address) => write!(f, "{address}"),
-        }
-    }
 }
 
 impl fmt::Display for UpstreamProxy {
@@ -68,11 +47,7 @@ impl UpstreamProxy {
             _ => return Err("must have a port, such as http://proxy.example.com:3128".to_owned()),
         };
         let port = port.ok_or("must have a port from 1 to 65535")?;
-        let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let host = match address.parse() {
-            Ok(address) => ProxyHost::Address(address),
-            Err(_) => ProxyHost::Name(Host::parse(host).map_err(|problem| problem.message().to_owned())?),
-        };
+        let host = HostOrAddress::parse(host).map_err(|problem| problem.message().to_owned())?;
         Ok(Self { host, port, direct })
     }
 

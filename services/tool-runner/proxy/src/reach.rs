@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use belay_network::{Host, ProxyHost, Rule, UpstreamProxy, closed_range};
+use belay_network::{Host, HostOrAddress, Rule, UpstreamProxy, closed_range};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -71,8 +71,8 @@ const MAX_ANSWER: usize = 16 << 10;
 /// Connects to a host by the operator's proxy, which resolves it: what its addresses are is not known here.
 async fn through(network: &CallNetwork, proxy: &UpstreamProxy, host: &Host, port: u16) -> Result<TcpStream, String> {
     let addresses = match &proxy.host {
-        ProxyHost::Address(address) => vec![*address],
-        ProxyHost::Name(name) => {
+        HostOrAddress::Address(address) => vec![*address],
+        HostOrAddress::Name(name) => {
             let resolved = network.outside.upstream.resolve(name).await;
             resolved.map_err(|error| format!("it cannot be resolved: {error}"))?
         }
