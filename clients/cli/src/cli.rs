@@ -7,8 +7,8 @@ use belay_all_in_one::PolicyChoice;
 use crate::{
     args::{Format, GlobalArgs, execution_help},
     commands::{
-        approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, namespaces, network, plan,
-        policy, principals, prune, run, schedules, serve, stats, store, tools, why,
+        approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, models, namespaces,
+        network, plan, policy, principals, prune, run, schedules, serve, stats, store, tools, why,
     },
 };
 
@@ -69,6 +69,8 @@ pub(crate) enum Command {
     Namespaces(Namespaces),
     #[command(subcommand)]
     Tools(Tools),
+    #[command(subcommand)]
+    Models(Models),
     #[command(subcommand)]
     Policy(Policy),
     #[command(subcommand)]
@@ -221,6 +223,13 @@ pub(crate) enum Schedules {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Namespaces {
     List(namespaces::list::List),
+}
+
+/// Show the models that the settings have, and what their servers can do
+#[derive(Debug, Subcommand)]
+pub(crate) enum Models {
+    List(models::list::List),
+    Check(models::check::Check),
 }
 
 /// Show the tools that steps can use

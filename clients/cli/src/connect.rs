@@ -14,7 +14,8 @@ use belay_proto::{
     contract,
     v1::{
         Execution, approval_service_client::ApprovalServiceClient, executor_service_client::ExecutorServiceClient,
-        policy_service_client::PolicyServiceClient, schedule_service_client::ScheduleServiceClient,
+        model_service_client::ModelServiceClient, policy_service_client::PolicyServiceClient,
+        schedule_service_client::ScheduleServiceClient,
     },
 };
 use belay_reasons as reasons;
@@ -55,6 +56,9 @@ pub(crate) type Gate = ApprovalServiceClient<Wire>;
 
 /// The client of the approval gate's policy.
 pub(crate) type Policy = PolicyServiceClient<Wire>;
+
+/// The client of the executor's models.
+pub(crate) type Models = ModelServiceClient<Wire>;
 
 /// The client of the executor's schedules.
 pub(crate) type Schedules = ScheduleServiceClient<Wire>;
@@ -211,6 +215,11 @@ impl Session {
     fn over(wire: Wire, target: &Target, embedded: Option<Rc<EmbeddedServices>>) -> Session {
         let client = Client::new(wire.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES);
         Session { client, wire, target: target.clone(), embedded, passing: None }
+    }
+
+    /// The client of the models.
+    pub(crate) fn models(&self) -> Models {
+        Models::new(self.wire.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
     }
 
     /// The client of the schedules.

@@ -4,12 +4,12 @@ use clap::CommandFactory as _;
 
 use crate::{
     cli::{
-        Approvals, Artifacts, Cli, Command, Config, Executions, Namespaces, Network, Plan, Policy, Schedules, Store,
-        Tools,
+        Approvals, Artifacts, Cli, Command, Config, Executions, Models, Namespaces, Network, Plan, Policy, Schedules,
+        Store, Tools,
     },
     commands::{
-        approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, namespaces, network, plan,
-        policy, principals, prune, run, schedules, serve, stats, store, tools, why,
+        approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, models, namespaces,
+        network, plan, policy, principals, prune, run, schedules, serve, stats, store, tools, why,
     },
     context::Context,
     exit::Exit,
@@ -85,6 +85,8 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
         Command::Store(Store::Prune(verb)) => prune::prune(context, verb).await,
         Command::Doctor(verb) => doctor::doctor(context, verb).await,
         Command::Namespaces(Namespaces::List(verb)) => namespaces::list::list(context, verb).await,
+        Command::Models(Models::List(verb)) => models::list::list(context, verb).await,
+        Command::Models(Models::Check(verb)) => models::check::check(context, verb).await,
         Command::Tools(Tools::List(verb)) => tools::list::list(context, verb).await,
         Command::Tools(Tools::Describe(verb)) => tools::describe::describe(context, verb).await,
         Command::Explain(verb) => explain::explain(context, &verb),

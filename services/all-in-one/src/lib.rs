@@ -127,6 +127,7 @@ pub async fn open(options: Options) -> Result<StateOpening, StartError> {
     let commands = CommandSettings::of_runner(config.commands, &config.loaded, state_dir.path());
     let commands = Arc::new(commands.map_err(StartError::Config)?);
     let webhooks = belay_executor::webhooks(&config.loaded).map_err(StartError::Config)?;
+    let models = belay_executor::models(&config.loaded).map_err(StartError::Config)?;
     let spans = Spans::from_env(&config.loaded.redactor).map_err(StartError::Telemetry)?;
     let redactor = config.loaded.redactor.clone();
     let ids = Ids::from_system();
@@ -210,6 +211,7 @@ pub async fn open(options: Options) -> Result<StateOpening, StartError> {
         retention: config.loaded.settings.retention,
         budgets: config.loaded.settings.budgets,
         webhooks,
+        models,
         thresholds: belay_executor::Thresholds::default(),
     });
     let asking = belay_approval_gate::hosted_for_services(Arc::clone(&gate));

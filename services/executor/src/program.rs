@@ -21,7 +21,7 @@ use belay_telemetry::{LAST_FLUSH, MetricsExport, Telemetry};
 
 use crate::{
     ExecutionReader, ExecutionRegistry, Gate, Parts, ReaderParts, Runner, SealKeyFile, Settings, Thresholds, hosted,
-    hosted_to_read, store::secrets::SEAL_KEY_FILE, store_reason, webhooks,
+    hosted_to_read, models, store::secrets::SEAL_KEY_FILE, store_reason, webhooks,
 };
 
 /// Why the process ends.
@@ -34,6 +34,7 @@ type Failure = Box<dyn Error + Send + Sync>;
 pub async fn serve(settings: Settings) -> Result<(), Failure> {
     let loaded = belay_settings::load(settings.config.as_deref(), &|name| std::env::var_os(name))?;
     let webhooks = webhooks(&loaded)?;
+    let models = models(&loaded)?;
     let redactor = loaded.redactor;
     let operator = loaded.settings;
     telemetry::init(operator.log.level.value.word(), LogFormat::from_env_or(operator.log.format.value.word())?);
@@ -89,6 +90,7 @@ pub async fn serve(settings: Settings) -> Result<(), Failure> {
         retention: operator.retention,
         budgets: operator.budgets,
         webhooks,
+        models,
         thresholds: Thresholds::default(),
     };
     let registry = ExecutionRegistry::new(parts);

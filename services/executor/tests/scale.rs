@@ -97,6 +97,7 @@ async fn nothing_of_what_is_parked_is_in_memory() {
         retention: Default::default(),
         budgets: Default::default(),
         webhooks: Vec::new(),
+        models: belay_executor::Models::default(),
         thresholds: Thresholds::default(),
     });
     assert_eq!(executions.drive_all().await.unwrap(), 0, "none needs a driver");

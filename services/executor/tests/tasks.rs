@@ -42,6 +42,7 @@ async fn each_task_continues_after_a_panic() {
         retention: Retention::default(),
         budgets: Default::default(),
         webhooks: Vec::new(),
+        models: belay_executor::Models::default(),
         // An execution that waits for a time leaves memory.
         thresholds: Thresholds { park_after: Duration::ZERO, ..Thresholds::default() },
     });

@@ -145,6 +145,7 @@ impl World {
                 give_up_after,
                 receiver: Receiver::new(&self.url, secret, Duration::from_secs(10)).unwrap(),
             }],
+            models: belay_executor::Models::default(),
             thresholds: Thresholds::default(),
         });
         (registry, reader, trigger)

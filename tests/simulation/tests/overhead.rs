@@ -156,6 +156,7 @@ async fn inside(max_calls: Option<u32>) -> Inside {
         retention: Default::default(),
         budgets: Default::default(),
         webhooks: Vec::new(),
+        models: belay_executor::Models::default(),
         thresholds: belay_executor::Thresholds::default(),
     });
     executions.drive_all().await.unwrap();

@@ -10,6 +10,7 @@ pub(crate) mod executions;
 pub(crate) mod explain;
 mod listing;
 pub(crate) mod logs;
+pub(crate) mod models;
 pub(crate) mod namespaces;
 pub(crate) mod network;
 pub(crate) mod plan;

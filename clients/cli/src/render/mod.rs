@@ -14,6 +14,7 @@ pub(crate) mod graph;
 pub(crate) mod json;
 pub(crate) mod live;
 pub(crate) mod logs;
+pub(crate) mod model;
 pub(crate) mod namespace;
 pub(crate) mod output;
 pub(crate) mod plan;

@@ -26,6 +26,7 @@ use tonic::{Code, Status};
 use crate::{
     approvals::{gate::Gate, unowned_decisions::UnownedDecisions},
     feeds::{EventFeed, ExecutionReader, Follower, LiveWaits},
+    models::Models,
     names::ExecutionName,
     observe::{availability::Availability, measures::Measures},
     owned::{
@@ -81,6 +82,8 @@ pub struct Parts<W = SqliteWriter> {
     pub budgets: NamespaceBudgetSettings,
     /// Webhooks that are told what happens to executions.
     pub webhooks: Vec<Webhook>,
+    /// Models that steps may ask.
+    pub models: Models,
     /// The sizes and durations at which it changes how it works.
     pub thresholds: Thresholds,
 }
@@ -105,6 +108,7 @@ impl<W> Parts<W> {
             retention,
             budgets,
             webhooks,
+            models,
             thresholds,
         } = self;
         Parts {
@@ -123,6 +127,7 @@ impl<W> Parts<W> {
             retention,
             budgets,
             webhooks,
+            models,
             thresholds,
         }
     }
@@ -163,6 +168,7 @@ pub struct ExecutionRegistry {
     pub(crate) budgets: NamespaceBudgets,
     pub(crate) measures: Measures,
     pub(crate) webhooks: Vec<Webhook>,
+    pub(crate) models: Models,
     /// Changes with every commit of messages for webhooks.
     pub(crate) outbox_changed: watch::Sender<()>,
     pub(crate) wake_ups: WakeUps,
@@ -201,6 +207,7 @@ impl ExecutionRegistry {
             retention: _,
             budgets,
             webhooks,
+            models,
             thresholds,
         } = parts;
         let OpenedStore { writer, reader, client_reader, stores, fence, .. } = journal;
@@ -245,6 +252,7 @@ impl ExecutionRegistry {
             budgets: NamespaceBudgets::new(budgets),
             measures: Measures::new(),
             webhooks,
+            models,
             outbox_changed: watch::Sender::default(),
             wake_ups: WakeUps::new(),
             deletions: DeletionRounds::new(),

@@ -20,6 +20,7 @@ mod list_executions;
 mod list_namespaces;
 mod list_steps;
 mod list_tool_calls;
+mod models;
 mod planned_calls;
 mod read_blob;
 mod read_only;
@@ -51,15 +52,17 @@ use crate::{ExecutionReader, ExecutionRegistry};
 pub fn hosted(registry: Arc<ExecutionRegistry>) -> HostedServices {
     let measured = Arc::clone(&registry);
     let schedules = schedules::hosted(Arc::clone(&registry.reading), Some(Arc::clone(&registry)));
+    let models = models::hosted(Some(Arc::clone(&registry)));
     host(Service { reading: Arc::clone(&registry.reading), registry: Some(registry) })
         .with_metrics(measured)
         .and(schedules)
+        .and(models)
 }
 
 /// The service of a process that drives no execution, ready to be served: it answers what changes nothing, and refuses everything else with READ_ONLY.
 pub fn hosted_to_read(reading: Arc<ExecutionReader>) -> HostedServices {
     let schedules = schedules::hosted(Arc::clone(&reading), None);
-    host(Service { reading, registry: None }).and(schedules)
+    host(Service { reading, registry: None }).and(schedules).and(models::hosted(None))
 }
 
 fn host(service: Service) -> HostedServices {

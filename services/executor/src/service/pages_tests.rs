@@ -74,6 +74,7 @@ impl World {
             retention: Default::default(),
             budgets: Default::default(),
             webhooks: Vec::new(),
+            models: crate::Models::default(),
             thresholds: Thresholds { watch_page: READ, ..Thresholds::default() },
         });
         Self { memory, registry, _trigger: trigger }

@@ -72,6 +72,7 @@ pub(crate) async fn inside_on<W: JournalWriter>(
         retention: Retention::default(),
         budgets: Default::default(),
         webhooks: Vec::new(),
+        models: belay_executor::Models::default(),
         thresholds,
     }));
     let socket = folder.join("inside");

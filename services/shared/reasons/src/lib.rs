@@ -26,6 +26,8 @@ pub enum Topic {
     Calls,
     /// The tools that work on files and run commands.
     Tools,
+    /// The models that steps ask.
+    Models,
     /// Approvals, grants and the policy.
     Approvals,
     /// The state directory, the stores and the keys.
@@ -40,11 +42,12 @@ pub enum Topic {
 
 impl Topic {
     /// All of them, in the order of the page.
-    pub const ALL: [Topic; 9] = [
+    pub const ALL: [Topic; 10] = [
         Topic::Input,
         Topic::Executions,
         Topic::Calls,
         Topic::Tools,
+        Topic::Models,
         Topic::Approvals,
         Topic::Stores,
         Topic::Servers,
@@ -59,6 +62,7 @@ impl Topic {
             Topic::Executions => "Executions",
             Topic::Calls => "Steps and tool calls",
             Topic::Tools => "Files and commands",
+            Topic::Models => "Models",
             Topic::Approvals => "Policy and approvals",
             Topic::Stores => "State directory and stores",
             Topic::Servers => "Servers and callers",

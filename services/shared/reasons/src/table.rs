@@ -430,6 +430,14 @@ table! {
     "The network profile of a command has a credential whose value cannot be read now. The command did not run."
     "The message names the credential, its source and what is wrong. `belay doctor` reads all of them; a value that was changed is read again by the next call."
 
+    MODEL_NOT_FOUND Models 2 false [] [NotFound]
+    "The settings have no model of this name."
+    "`belay models list` shows the models. One is added under `models` in the settings, which services read when they start."
+
+    MODEL_NOT_LOCAL Models 2 false [] [FailedPrecondition]
+    "The settings say `local_only: true`, and the model's server is not on this machine. It was not asked."
+    "Name a model whose `base_url` is `localhost` or an address of this machine, or remove `local_only`."
+
     POLICY_DENIED Approvals 33 false [PolicyDenied] []
     "A rule of the policy denies the call or what it changed. Its changes were discarded."
     "Change the plan, or have the policy's owner change the rule that the message names."

@@ -79,6 +79,9 @@ const METHODS: &[Method] = &[
     method("belay.v1.ScheduleService/TriggerSchedule", PLAN, NO_SERVICE),
     method("belay.v1.ScheduleService/BackfillSchedule", PLAN, NO_SERVICE),
     method("belay.v1.ScheduleService/DeleteSchedule", PLAN, NO_SERVICE),
+    method("belay.v1.ModelService/ListModels", READ, NO_SERVICE),
+    // What is asked costs what the model costs, as what a planner's steps ask does.
+    method("belay.v1.ModelService/CheckModel", PLAN, NO_SERVICE),
     method("belay.v1.ApprovalService/GetApproval", READ, NO_SERVICE),
     method("belay.v1.ApprovalService/ListApprovals", READ, NO_SERVICE),
     method("belay.v1.ApprovalService/WatchApprovals", READ, NO_SERVICE),

@@ -19,7 +19,8 @@ const MAX_RETENTION: u64 = 36_500 * 86_400;
 /// The longest time that a cancelled command has to end, in seconds.
 const MAX_STOP_GRACE: u64 = 3600;
 
-const SECTIONS: &str = "log commands services retention budgets secrets tools webhooks network credentials";
+const SECTIONS: &str =
+    "log commands services retention budgets secrets tools webhooks network credentials models local_only";
 const LOG: &str = "level format";
 const COMMANDS: &str =
     "find_toolchains read_only path env plans_may_set view scratch reserve limits stop_grace asking_calls caches";
@@ -74,6 +75,12 @@ pub(crate) fn settings(
             "webhooks" => settings.webhooks = crate::read_webhooks::webhooks(reader, node, field),
             "credentials" => credentials = crate::read_credentials::credentials(reader, node, field, home),
             "network" => network = Some((node, field.to_owned())),
+            "models" => settings.models.configured = crate::read_models::models(reader, node, field),
+            "local_only" => {
+                let mut only = false;
+                reader.switch(node, field, &mut only);
+                settings.models.local_only = ValueWithOrigin::on_line(only, node.line);
+            }
             _ => return Err(SECTIONS),
         }
         Ok(())
@@ -86,6 +93,7 @@ pub(crate) fn settings(
         settings.network = network.unwrap_or_default();
     }
     crate::read_credentials::of_tools(reader, &settings.tools, &credentials);
+    crate::read_models::credentials_of_models(reader, &settings.models.configured, &credentials);
     settings.credentials = credentials.valid;
     if profiles_are_known {
         crate::read_network::profiles_of_tools(reader, &settings.tools, &settings.network.profiles);

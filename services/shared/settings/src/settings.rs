@@ -1,7 +1,7 @@
 //! All settings.
 
 use crate::{
-    CommandTool, Commands, NamespaceBudgets, Network, OperatorCredential, Origin, Retention, Secrets, Services,
+    CommandTool, Commands, Models, NamespaceBudgets, Network, OperatorCredential, Origin, Retention, Secrets, Services,
     ValueWithOrigin, Webhook,
 };
 
@@ -114,4 +114,6 @@ pub struct Settings {
     pub credentials: Vec<ValueWithOrigin<OperatorCredential>>,
     /// The hosts that commands may reach, by profile.
     pub network: Network,
+    /// The models that plans may name.
+    pub models: Models,
 }

@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::Path};
 
 use crate::{
     CacheUse, CommandTool, NamespaceBudget, Origin, Place, ResolvedCommands, Row, SYSTEM_PATH, Settings,
-    ValueWithOrigin, Webhook, show_credentials, show_network, size,
+    ValueWithOrigin, Webhook, show_credentials, show_models, show_network, size, size::shown_time,
 };
 
 fn row<T>(key: impl Into<String>, from: &ValueWithOrigin<T>, value: impl Into<String>) -> Row {
@@ -136,6 +136,8 @@ pub fn rows(settings: &Settings, here: &ResolvedCommands, env: &dyn Fn(&str) -> 
     rows.extend(settings.webhooks.iter().flat_map(of_webhook));
     rows.extend(show_credentials::rows(&settings.credentials));
     rows.extend(show_network::rows(&settings.network));
+    rows.push(row("local_only", &settings.models.local_only, settings.models.local_only.value.to_string()));
+    rows.extend(show_models::rows(&settings.models.configured));
     rows
 }
 
@@ -167,16 +169,6 @@ fn of_webhook(webhook: &Webhook) -> [Row; 5] {
         row(key("timeout"), timeout, shown_time(timeout.value.as_secs())),
         row(key("give_up_after"), give_up_after, shown_time(give_up_after.value.as_secs())),
     ]
-}
-
-/// A time in seconds, in the largest unit that fits.
-fn shown_time(seconds: u64) -> String {
-    match seconds {
-        _ if seconds.is_multiple_of(86_400) => format!("{}d", seconds / 86_400),
-        _ if seconds.is_multiple_of(3600) => format!("{}h", seconds / 3600),
-        _ if seconds.is_multiple_of(60) => format!("{}m", seconds / 60),
-        _ => format!("{seconds}s"),
-    }
 }
 
 fn or(rows: Vec<Row>, none: Row) -> Vec<Row> {

@@ -21,6 +21,16 @@ pub(crate) fn shown(bytes: u64) -> String {
     }
 }
 
+/// A time in seconds, in the largest unit that fits.
+pub(crate) fn shown_time(seconds: u64) -> String {
+    match seconds {
+        _ if seconds.is_multiple_of(86_400) => format!("{}d", seconds / 86_400),
+        _ if seconds.is_multiple_of(3600) => format!("{}h", seconds / 3600),
+        _ if seconds.is_multiple_of(60) => format!("{}m", seconds / 60),
+        _ => format!("{seconds}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -163,7 +163,7 @@ async fn a_request_with_more_than_the_service_knows_does_nothing() {
 pub(crate) fn methods(services: &Services) -> Vec<(MethodDescriptor, PathBuf)> {
     let pool = DescriptorPool::decode(belay_proto::FILE_DESCRIPTOR_SET).unwrap();
     let of = |service: &str| match service {
-        "ExecutorService" | "ScheduleService" => services.socket(),
+        "ExecutorService" | "ScheduleService" | "ModelService" => services.socket(),
         "ApprovalService" | "PolicyService" => services.people(),
         "ApprovalGateService" => services.gate(),
         "ToolRunnerService" => services.runner(),

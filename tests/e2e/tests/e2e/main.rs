@@ -42,6 +42,7 @@ mod logs;
 mod long_words;
 mod made_folders;
 mod metrics;
+mod models;
 mod network;
 mod network_profiles;
 mod night;

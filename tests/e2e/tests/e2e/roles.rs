@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// By method: the roles that may call it. `p` planner, `v` viewer, `a` approver, `o` operator; none for methods of services alone.
-const ALLOWED: [(&str, &str); 75] = [
+const ALLOWED: [(&str, &str); 77] = [
     ("belay.v1.ExecutorService/ValidatePlan", "pvao"),
     ("belay.v1.ExecutorService/StartExecution", "po"),
     ("belay.v1.ExecutorService/GetExecution", "pvao"),
@@ -56,6 +56,8 @@ const ALLOWED: [(&str, &str); 75] = [
     ("belay.v1.ScheduleService/TriggerSchedule", "po"),
     ("belay.v1.ScheduleService/BackfillSchedule", "po"),
     ("belay.v1.ScheduleService/DeleteSchedule", "po"),
+    ("belay.v1.ModelService/ListModels", "pvao"),
+    ("belay.v1.ModelService/CheckModel", "po"),
     ("belay.v1.ApprovalService/GetApproval", "pvao"),
     ("belay.v1.ApprovalService/ListApprovals", "pvao"),
     ("belay.v1.ApprovalService/WatchApprovals", "pvao"),

@@ -325,7 +325,8 @@ services.gate.watchers = 10000 (default)
 retention.finished_for = 12h (/etc/belay/config.yaml:6)
 retention.keep_last = unlimited (default)
 budgets = none (default)
-secrets.rules_file = none (default)";
+secrets.rules_file = none (default)
+local_only = false (default)";
     assert_eq!(shown.join("\n"), expected);
 }
 

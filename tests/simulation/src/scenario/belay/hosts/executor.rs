@@ -98,6 +98,7 @@ async fn start_executor(site: &Site, shared: &SharedJournal) -> Result<Running, 
         retention,
         budgets: site.budgets(),
         webhooks,
+        models: belay_executor::Models::default(),
         thresholds: site.knobs.executor,
     });
     let reader = match site.bugs.reads_beside() {

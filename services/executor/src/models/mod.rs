@@ -1,0 +1,112 @@
+//! The models of the settings, and their servers.
+
+mod check;
+
+use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
+
+use belay_model::{Failure, Model, Prompt, ServedModel};
+use belay_model_http::{Asked, Route, Server};
+use belay_network::{Placement, Secret};
+use belay_settings::{ConfigError, LoadedSettings, OperatorCredential};
+
+pub(crate) use check::check;
+
+/// The models that may be asked, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Models(Arc<BTreeMap<String, ConfiguredModel>>);
+
+/// A model with its server and its key.
+#[derive(Debug)]
+pub(crate) struct ConfiguredModel {
+    server: Server,
+    credential: Option<OperatorCredential>,
+    /// Whether the settings allow models on this machine alone, and this is none.
+    is_refused: bool,
+}
+
+/// The models of the settings.
+///
+/// # Errors
+/// [`ConfigError`] for the field of a model whose server cannot be asked. Nothing is connected.
+pub fn models(loaded: &LoadedSettings) -> Result<Models, ConfigError> {
+    let settings = &loaded.settings;
+    let configured = &settings.models.configured;
+    if configured.is_empty() {
+        return Ok(Models::default());
+    }
+    let authority = |(place, file): (usize, &PathBuf)| {
+        let refuse =
+            |error| loaded.refuse(&format!("network.authorities[{place}]"), format!("cannot be read: {error}"));
+        fs::read(file).map_err(refuse)
+    };
+    let authorities = settings.network.authorities.iter().map(|file| &file.value).enumerate().map(authority);
+    let route = Route {
+        authorities: authorities.collect::<Result<_, _>>()?,
+        proxy: settings.network.proxy.as_ref().map(|proxy| proxy.value.clone()),
+    };
+    let open = |model: &Model| {
+        let refuse = |invalid: belay_model_http::InvalidServer| {
+            loaded.refuse(&format!("models.{}.base_url", model.name), invalid.to_string())
+        };
+        let of_name = |name: &String| {
+            let known = settings.credentials.iter().find(|known| known.value.credential.name == *name);
+            known.map(|known| known.value.clone())
+        };
+        let configured = ConfiguredModel {
+            server: Server::new(model.clone(), &route).map_err(refuse)?,
+            credential: model.credential.as_ref().and_then(of_name),
+            is_refused: settings.models.local_only.value && !model.base_url.is_local(),
+        };
+        Ok((model.name.clone(), configured))
+    };
+    let all = configured.iter().map(|model| open(&model.value)).collect::<Result<_, _>>()?;
+    Ok(Models(Arc::new(all)))
+}
+
+impl Models {
+    /// All of them, by name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ConfiguredModel> {
+        self.0.values()
+    }
+
+    /// The model of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&ConfiguredModel> {
+        self.0.get(name)
+    }
+}
+
+impl ConfiguredModel {
+    /// What its operator has configured.
+    pub(crate) fn model(&self) -> &Model {
+        self.server.model()
+    }
+
+    /// Whether `local_only` forbids to ask it.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// Asks for an answer, once.
+    pub(crate) async fn ask(&self, prompt: &Prompt, now: i64) -> Result<Asked, Failure> {
+        let key = self.key().await?;
+        self.server.ask(prompt, key.as_ref().map(|(placement, secret)| (placement, secret)), now).await
+    }
+
+    /// Asks for the models that the server offers.
+    pub(crate) async fn list(&self, now: i64) -> Result<Vec<ServedModel>, Failure> {
+        let key = self.key().await?;
+        self.server.list(key.as_ref().map(|(placement, secret)| (placement, secret)), now).await
+    }
+
+    /// Reads the key now, so that one that was renewed is used.
+    async fn key(&self) -> Result<Option<(Placement, Secret)>, Failure> {
+        let Some(known) = &self.credential else { return Ok(None) };
+        let source = known.source.clone();
+        let reading = move || belay_credentials::read(&source, &|name| std::env::var_os(name));
+        match tokio::task::spawn_blocking(reading).await {
+            Ok(Ok(secret)) => Ok(Some((known.credential.placement.clone(), secret))),
+            Ok(Err(problem)) => Err(Failure::Credential { why: problem.to_string() }),
+            Err(error) => Err(Failure::Credential { why: error.to_string() }),
+        }
+    }
+}
