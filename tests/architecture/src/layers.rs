@@ -83,6 +83,7 @@ const ALLOWED_WITHIN_LAYER: &[(&str, &str, &str)] = &[
     ("belay-policy", "belay-yaml", "all files that people write are parsed in the same way"),
     ("belay-plan", "belay-text", "what people are shown is written in one way"),
     ("belay-policy", "belay-text", "what people are shown is written in one way"),
+    ("belay-e2e", "belay-model-server", "models of tests are asked by the real programs"),
     ("belay-model-http", "belay-model-server", "its tests ask a server that owns every byte"),
     ("belay-yaml", "belay-text", "what people are shown is written in one way"),
 ];
