@@ -145,6 +145,8 @@ pub(crate) fn of_tool(tool: &str, arguments: &str) -> String {
     let text = |name: &str| parsed[name].as_str().map(str::to_owned);
     let said = match tool {
         "run_terminal" => command(&parsed["command"]),
+        "code_exec" => text("code")
+            .map(|code| format!("{} {}", text("language").unwrap_or_else(|| "python".to_owned()), quoted(&code))),
         "search_code" => text("pattern").map(|pattern| match text("path").or(text("glob")) {
             Some(place) => format!("search {} in {place}", quoted(&pattern)),
             None => format!("search {}", quoted(&pattern)),

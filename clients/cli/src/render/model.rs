@@ -105,7 +105,7 @@ mod tests {
         };
         assert_eq!(
             text(&list(&[local, hosted])),
-            "  coder   qwen3:8b  http://127.0.0.1:11434/v1   32768 tokens                           on this machine\n  \
+            "  coder   qwen3:8b  http://127.0.0.1:11434/v1   32768 tokens                         on this machine\n  \
                hosted  large-1   https://api.example.com/v1  200000 tokens  $0.15 in, $15.00 out  not asked: MODEL_NOT_LOCAL\n"
         );
     }

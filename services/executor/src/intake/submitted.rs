@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use belay_execution::{Json, ToolFacts, Workspace};
 use belay_journal::Folder;
 use belay_plan::{
-    COMMAND_TOOL, CallPlace, Format, InvalidPlan, LimitClaim, Plan, PlanPart, PlannedCall, PlannedStep, StepProblem,
-    Violation, nearest,
+    CallPlace, Format, InvalidPlan, LimitClaim, Plan, PlanPart, PlannedCall, PlannedStep, StepProblem, Violation,
+    nearest,
 };
 use belay_proto::v1;
 use belay_reasons as reasons;
@@ -145,11 +145,17 @@ fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut V
     }
     let Some(arguments) = call.arguments else { return Vec::new() };
     let templates = arguments.reference_paths();
-    let is_known = !templates.iter().any(|pointer| matches!(pointer.as_str(), "/command" | "/command/0"));
-    let refused = (tool.name == COMMAND_TOOL && is_known)
-        .then(|| belay_plan::not_allowed(call.allowed_commands, arguments.source()))
-        .flatten()
-        .map(|message| call.problem("/arguments/command/0", message));
+    // A template of the argument, or around it, may bring in another program.
+    let is_known = |pointer: &str| {
+        let is_around = |template: &String| format!("{pointer}/").starts_with(&format!("{template}/"));
+        !templates.iter().any(is_around)
+    };
+    let refused = belay_plan::chosen_program(&tool.name, arguments.source())
+        .filter(|(pointer, _)| is_known(pointer))
+        .and_then(|(pointer, _)| {
+            let message = belay_plan::not_allowed(&tool.name, call.allowed_commands, arguments.source())?;
+            Some(call.problem(&format!("/arguments{pointer}"), message))
+        });
     let violations = schema.into_iter().flat_map(|schema| schema.violations_except(arguments.source(), &templates));
     let mut problems: Vec<_> =
         violations.flat_map(|violation| problems_of(call, violation, tool)).chain(refused).collect();

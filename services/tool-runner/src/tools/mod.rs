@@ -2,6 +2,7 @@
 //!
 //! A tool handles its arguments and its result. The policy decides what it may do, and the runner what happens to its changes.
 
+mod code_exec;
 mod commit_changes;
 mod declared;
 mod delete_file;
@@ -18,6 +19,7 @@ mod run_terminal;
 mod search_code;
 mod write_file;
 
+pub use code_exec::CodeExec;
 pub use commit_changes::CommitChanges;
 pub use declared::DeclaredTool;
 pub use delete_file::DeleteFile;
@@ -46,6 +48,7 @@ pub fn built_in(enforcement: &Enforcement, commands: &Arc<CommandSettings>) -> V
     let terminal = RunTerminal::new(enforcement).with(Arc::clone(commands));
     let host = http::HttpHost::new(commands, terminal.proxy());
     vec![
+        Box::new(CodeExec::new(terminal.clone())),
         Box::new(CommitChanges),
         Box::new(DeleteFile),
         Box::new(FetchUrl::new(host.clone())),

@@ -173,7 +173,7 @@ fn on_path(tool: &str, path: &str) -> Option<Value> {
         "modify_file" => json!({"path": path, "edits": [{"search": "a", "replace": "b"}]}),
         "search_code" => json!({"path": path, "pattern": "a"}),
         "read_file" | "delete_file" | "list_directory" | "file_info" => json!({"path": path}),
-        "commit_changes" | "fetch_url" | "http_request" | "noop" | "run_terminal" => return None,
+        "code_exec" | "commit_changes" | "fetch_url" | "http_request" | "noop" | "run_terminal" => return None,
         tool => panic!("add the arguments of `{tool}` here"),
     })
 }
@@ -285,6 +285,8 @@ fn every_tool_is_found_by_its_names() {
         ("fetch_url", "fetch_url"),
         ("run_terminal", "run_terminal"),
         ("run_command", "run_terminal"),
+        ("code_exec", "code_exec"),
+        ("CODE_EXEC", "code_exec"),
     ] {
         assert_eq!(registry.find(name).unwrap().spec.name, canonical);
     }

@@ -42,10 +42,10 @@ fn the_threats_of_the_executor_stage_are_refused() {
     }
 }
 
-/// S3-10, S3-12, S3-16: the operations of the executor agent's `FILESYSTEM` are Belay's file tools. Its other tools are refused by field until the settings declare
-/// them; absolute paths are refused everywhere.
+/// S3-10, S3-11, S3-12, S3-16: the operations of the executor agent's `FILESYSTEM` are Belay's file tools, and its `CODE_EXEC` is `code_exec`. Its `RESEARCH` is
+/// refused by field until the settings declare it; absolute paths are refused everywhere.
 #[test]
-fn the_tools_of_the_executor_agent_run_once_they_are_declared() {
+fn the_tools_of_the_executor_agent_run_once_research_is_declared() {
     let home = Home::new();
     fs::create_dir(home.path("w")).unwrap();
     home.file("w/file.txt", "read me");
@@ -53,7 +53,6 @@ fn the_tools_of_the_executor_agent_run_once_they_are_declared() {
     let refused = home.run(["plan", "validate", &plan]);
     assert_eq!(refused.code, 2, "{}", refused.talk);
     for expected in [
-        "plan.yaml:4:11: steps[0].tool: Tool 'CODE_EXEC' not found: ",
         "plan.yaml:14:13: steps[1].inputs.path: `/path/to/file.txt` is outside workspace",
         "plan.yaml:21:13: steps[2].inputs.path: `/path/to/output.txt` is outside workspace",
         "plan.yaml:25:11: steps[3].tool: Tool 'RESEARCH' not found: ",
@@ -63,11 +62,6 @@ fn the_tools_of_the_executor_agent_run_once_they_are_declared() {
 
     let tools = "
 tools:
-  CODE_EXEC:
-    command: [echo, '${code}', '${context}']
-    parameters: {required: [code], properties: {code: {type: string}, context: {type: object, default: {}}}}
-    output: text
-    recovery: read_only
   RESEARCH:
     command: [echo, '${query}', '${sources}', '${depth}']
     parameters:
@@ -82,6 +76,8 @@ tools:
     let ended = home.run(["run", &plan, "--workspace", "w", "--config", &tools, "--policy", &policy]);
     assert_eq!(ended.code, 0, "{}", ended.talk);
     assert_eq!(fs::read_to_string(home.path("w/output.txt")).unwrap(), "Hello, World!");
+    let result = home.json(&["executions", "result", "@last"]).1["stepOutputs"]["compute"].clone();
+    assert_eq!(result["content"], serde_json::json!({"result": 4}), "{result}");
 }
 
 /// S2-FR-002, S2-X-01, S2-X-24, S2-X-27: the executor stage's task plan runs as its document writes it. What was completed before is skipped, tasks come after the

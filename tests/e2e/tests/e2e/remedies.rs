@@ -175,13 +175,15 @@ fn a_plan_narrows_which_programs_may_start() {
     let known = json!({"id": "p", "allowed_commands": ["printf"], "steps": [
         {"id": "a", "tool": "run_terminal", "arguments": {"command": ["printf", "x"]}},
         {"id": "b", "tool": "run_terminal", "arguments": {"command": ["touch", "y"]}},
+        {"id": "code", "tool": "code_exec", "arguments": {"code": "result = 1"}},
         {"id": "c", "plan": {"id": "inner", "allowed_commands": ["touch", "printf"], "steps": [
             {"id": "d", "tool": "run_terminal", "arguments": {"command": ["touch", "z"]}}]}}]});
     let ended = run("known", known);
     assert_eq!(ended.code, 2, "{}", ended.talk);
-    for field in ["steps[1].arguments.command[0]", "steps[2].plan.steps[0].arguments.command[0]"] {
+    for field in ["steps[1].arguments.command[0]", "steps[3].plan.steps[0].arguments.command[0]"] {
         assert!(ended.talk.contains(field), "{field}: {}", ended.talk);
     }
+    assert!(ended.talk.contains("steps[2].arguments.language: `python3` is not one of the programs"), "{}", ended.talk);
     assert!(
         ended.talk.contains("`touch` is not one of the programs that the plan's `allowed_commands` has `printf`"),
         "{}",
@@ -191,6 +193,11 @@ fn a_plan_narrows_which_programs_may_start() {
     let later = json!({"id": "p", "allowed_commands": ["printf"], "steps": [
         {"id": "choose", "tool": "noop", "arguments": {"output": "touch"}},
         {"id": "start", "tool": "run_terminal", "arguments": {"command": ["${choose.result}", "made"]}}]});
+    let language = json!({"id": "p", "allowed_commands": ["python3"], "steps": [
+        {"id": "choose", "tool": "noop", "arguments": {"output": "sh"}},
+        {"id": "start", "tool": "code_exec", "arguments": {"language": "${choose.result}", "code": "touch made"}}]});
+    let ended = run("language", language);
+    assert!(ended.code == 33 && ended.talk.contains("`sh` is not one of the programs"), "{}", ended.talk);
     let ended = run("later", later);
     assert_eq!(ended.code, 33, "{}", ended.talk);
     let (_, execution) = home.json(&["executions", "get", "later"]);

@@ -24,7 +24,7 @@ use crate::{
 /// Asks each server for its list of models, for a call of a tool and for an answer that follows a schema. What is asked costs what the model costs: about
 /// two thousand tokens at most.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  belay models check\n  belay models check coder --fill-window\n\n\
+#[command(after_help = "Example:\n  belay models check\n  belay models check coder --fill-window\n\n\
                   Exit codes:\n  0    usable: every check has passed, or only warns\n  1    a check has failed\n  2    used wrongly: there is no such model, or it may not be asked")]
 pub(crate) struct Check {
     /// The models; all of them by default

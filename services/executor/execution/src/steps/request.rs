@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use belay_plan::{COMMAND_TOOL, CheckPlace, ToolStep, not_allowed};
+use belay_plan::{CheckPlace, ToolStep, not_allowed};
 use belay_reasons as reasons;
 
 use super::{layers, outputs::values};
@@ -37,8 +37,7 @@ pub(super) fn call(
     };
     let arguments = match call.arguments.resolve(&|id, what| values.get(id, what)) {
         Ok(arguments) => {
-            let allowed = execution.plan().allowed_commands().filter(|_| facts.tool == COMMAND_TOOL);
-            if let Some(message) = not_allowed(allowed, &arguments) {
+            if let Some(message) = not_allowed(&facts.tool, execution.plan().allowed_commands(), &arguments) {
                 let message = format!("The command was not started: {message}.");
                 let failure = Failure::new(ErrorClass::PolicyDenied, reasons::PROGRAM_NOT_ALLOWED, message);
                 return Some(execution.fail(step, failure));

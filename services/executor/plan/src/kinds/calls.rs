@@ -116,11 +116,27 @@ pub const COMMIT_TOOL: &str = "commit_changes";
 /// The tool that runs a command, by its canonical name.
 pub const COMMAND_TOOL: &str = "run_terminal";
 
-/// Why a plan with this list of programs does not start the program of a command, given as the tool's arguments; `None` when it does, and where there is
+/// The tool that runs code with an interpreter, by its canonical name.
+pub const CODE_TOOL: &str = "code_exec";
+
+/// The argument of a tool that says which program it starts, as a JSON pointer, and the program. `None` for a tool that starts none of the plan's choice.
+pub fn chosen_program<'a>(tool: &str, arguments: &'a Value) -> Option<(&'static str, Option<&'a str>)> {
+    match tool {
+        COMMAND_TOOL => Some(("/command/0", arguments["command"][0].as_str())),
+        CODE_TOOL => {
+            let language = arguments["language"].as_str().unwrap_or("python");
+            Some(("/language", Some(if language == "python" { "python3" } else { language })))
+        }
+        _ => None,
+    }
+}
+
+/// Why a plan with this list of programs does not start the program that a tool is to start, given as its arguments; `None` when it does, and where there is
 /// no program. Programs are compared as they are written: `/usr/bin/git` is not `git`.
-pub fn not_allowed(allowed_commands: Option<&[String]>, arguments: &Value) -> Option<String> {
+pub fn not_allowed(tool: &str, allowed_commands: Option<&[String]>, arguments: &Value) -> Option<String> {
     let allowed = allowed_commands?;
-    let program = arguments["command"][0].as_str().filter(|program| allowed.iter().all(|name| name != program))?;
+    let (_, program) = chosen_program(tool, arguments)?;
+    let program = program.filter(|program| allowed.iter().all(|name| name != program))?;
     let list = match allowed {
         [] => "is empty".to_owned(),
         names => format!("has {}", names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),

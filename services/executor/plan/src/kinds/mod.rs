@@ -10,7 +10,9 @@ use serde_json::Value;
 
 use crate::{Plan, PlanDraft, Template, template::json_size};
 
-pub use calls::{COMMAND_TOOL, COMMIT_TOOL, CallDraft, CallsStep, Effects, ToolStep, not_allowed};
+pub use calls::{
+    CODE_TOOL, COMMAND_TOOL, COMMIT_TOOL, CallDraft, CallsStep, Effects, ToolStep, chosen_program, not_allowed,
+};
 pub(crate) use calls::{COMMIT, OtherCall};
 pub use wait::{FormDraft, FormSpec, WaitDraft, WaitFor, WaitStep};
 
