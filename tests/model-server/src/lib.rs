@@ -7,7 +7,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc, Condvar, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
@@ -86,6 +86,7 @@ impl Reply {
 pub struct Server {
     address: SocketAddr,
     received: Arc<Mutex<Vec<Received>>>,
+    connections: Arc<AtomicUsize>,
     ended: Arc<Ended>,
 }
 
@@ -107,17 +108,20 @@ impl Server {
         let (received, ended) = (Arc::<Mutex<Vec<Received>>>::default(), Arc::<Ended>::default());
         let reply = Arc::new(reply);
         let (all, over) = (Arc::clone(&received), Arc::clone(&ended));
+        let connections = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&connections);
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 if over.has_ended.load(Ordering::SeqCst) {
                     return;
                 }
+                counted.fetch_add(1, Ordering::SeqCst);
                 let (reply, all, over) = (Arc::clone(&reply), Arc::clone(&all), Arc::clone(&over));
                 // A client that goes away is no failure.
                 thread::spawn(move || drop(answer(stream, &*reply, &all, &over)));
             }
         });
-        Self { address, received, ended }
+        Self { address, received, connections, ended }
     }
 
     /// Its address.
@@ -128,6 +132,11 @@ impl Server {
     /// The base URL that models of it have.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
+    }
+
+    /// How many connections there have been.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
     }
 
     /// The requests so far.

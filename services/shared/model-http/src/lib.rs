@@ -64,6 +64,9 @@ impl Server {
         let invalid = |error: reqwest::Error| InvalidServer::Client(words(&error));
         // Only what is asked for is connected to: no redirect, no proxy of the environment, no cookie.
         let mut client = Client::builder().redirect(redirect::Policy::none()).no_proxy();
+        // A new connection for each request. Servers close those that are idle whenever they like, llama.cpp's a moment after its answer; a request that meets the end of one
+        // has failed, and nobody knows whether it will be paid for.
+        client = client.pool_max_idle_per_host(0);
         if let (HostOrAddress::Name(name), Some(proxy)) = (&model.base_url.host, &route.proxy)
             && !model.base_url.is_local()
             && proxy.is_for(name)

@@ -153,6 +153,17 @@ async fn an_answer_that_breaks_off_is_none() {
     assert!(why.contains("refused") && failed.is_transient(), "{why}");
 }
 
+// llama.cpp b11434 closes a connection that it has not said it would close: one that was kept for the next request breaks that.
+#[tokio::test]
+async fn each_request_has_a_connection_of_its_own() {
+    let server = scripted::Server::start(|_| Reply::stream(text("a") + END));
+    let client = Server::new(model(&server.base_url(), Api::Chat), &Route::default()).unwrap();
+    for _ in 0..3 {
+        client.ask(&prompt(), None, 0).await.unwrap();
+    }
+    assert_eq!(server.connections(), 3);
+}
+
 #[tokio::test]
 async fn a_refusal_has_its_kind_and_its_time() {
     let server = scripted::Server::start(|_| {

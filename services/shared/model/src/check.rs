@@ -13,6 +13,11 @@ const NUMBER: u64 = 7;
 const TOOL: &str = "report_number";
 /// How many tokens an answer to a question may have: a model may think before it calls a tool.
 const MAX_OUTPUT: u64 = 2048;
+/// The line of which long prompts consist.
+const LINE: &str = "The quick brown fox jumps over the lazy dog.\n";
+/// The longest sample, and the longest prompt, in bytes.
+const MAX_SAMPLE: usize = 64 << 10;
+const MAX_FILLING: usize = 32 << 20;
 /// The share of the window that the filling prompt has at most, in hundredths: what was counted before is not exact.
 const FILLED: u64 = 80;
 
@@ -25,6 +30,8 @@ pub enum Question {
     Call,
     /// An answer that follows a schema.
     Schema,
+    /// A prompt of the text that the next one has more of, from whose count follows how much that is.
+    Sample,
     /// A prompt that fills most of the window.
     Window,
 }
@@ -81,6 +88,7 @@ pub struct ModelCheck {
     asked: Vec<Question>,
     /// What the server says of the window.
     window: Option<u64>,
+    /// What was learnt from the sample.
     estimator: Option<Estimator>,
     /// What was counted by now.
     usage: Usage,
@@ -101,9 +109,13 @@ impl ModelCheck {
 
     /// What to ask next; `None` at the end.
     pub fn next(&self) -> Option<Question> {
-        let all = [Question::List, Question::Call, Question::Schema, Question::Window];
+        let all = [Question::List, Question::Call, Question::Schema, Question::Sample, Question::Window];
         let is_left = |question: &Question| {
-            !self.asked.contains(question) && (*question != Question::Window || self.fills_window)
+            let is_asked = match question {
+                Question::List | Question::Call | Question::Schema => true,
+                Question::Sample | Question::Window => self.fills_window,
+            };
+            is_asked && !self.asked.contains(question)
         };
         all.into_iter().find(is_left).filter(|_| !self.has_ended)
     }
@@ -128,17 +140,19 @@ impl ModelCheck {
                     ..ask(format!("Answer with the number {NUMBER} as JSON: {{\"number\": {NUMBER}}}."))
                 }
             }
+            // About a quarter of the window: its tokens have some four bytes.
+            Question::Sample => ask(text_of(usize::try_from(model.window).unwrap_or(usize::MAX).min(MAX_SAMPLE))),
             Question::Window => ask(self.filling(model)),
         }
     }
 
     /// A text that fills the window up to the share for the prompt, by what the server has counted before.
     fn filling(&self, model: &Model) -> String {
-        const LINE: &str = "The quick brown fox jumps over the lazy dog.\n";
         let room = (model.window.saturating_sub(model.max_output.min(MAX_OUTPUT))) * FILLED / 100;
-        let of_line = self.estimator.unwrap_or(Estimator::NEW).tokens(LINE.len()).max(1);
-        let lines = usize::try_from(room / of_line).unwrap_or(usize::MAX).min((32 << 20) / LINE.len());
-        LINE.repeat(lines) + "How many animals are in this text? Answer with the number alone."
+        // A thousand lines, so that a line's tokens are not rounded.
+        let of_lines = self.estimator.unwrap_or(Estimator::NEW).tokens(1000 * LINE.len()).max(1);
+        let lines = u128::from(room) * 1000 / u128::from(of_lines);
+        text_of(usize::try_from(lines).unwrap_or(usize::MAX).saturating_mul(LINE.len()).min(MAX_FILLING))
     }
 
     /// Takes what a question has brought, and says what that shows.
@@ -160,6 +174,7 @@ impl ModelCheck {
                     Question::List => Vec::new(),
                     Question::Call => self.call(model, answered),
                     Question::Schema => vec![schema(model, answered)],
+                    Question::Sample => self.sample(model, answered),
                     Question::Window => vec![self.filled(model, answered)],
                 }
             }
@@ -183,6 +198,10 @@ impl ModelCheck {
             }
         };
         let mut checks = vec![Check::passed("server", format!("it answers, and lists {}", counted(listed.len())))];
+        if let [only] = listed.as_slice() {
+            // llama.cpp's server answers with the only model that it has, whatever it is called.
+            self.window = only.window;
+        }
         match listed.iter().find(|served| is_called(&served.id, &model.model)) {
             Some(served) => {
                 self.window = served.window;
@@ -201,8 +220,8 @@ impl ModelCheck {
     }
 
     fn call(&mut self, model: &Model, answered: &Result<(Answer, u64, usize), Failure>) -> Vec<Check> {
-        let (answer, parts, bytes) = match answered {
-            Ok(answered) => answered,
+        let (answer, parts) = match answered {
+            Ok((answer, parts, _)) => (answer, parts),
             Err(failure) => {
                 self.has_ended = ends_all(failure);
                 let mut advice = advice(model, failure);
@@ -233,9 +252,6 @@ impl ModelCheck {
         checks.push(tool_calls(model, answer));
         checks.push(match answer.usage {
             Some(usage) if usage.input > 0 => {
-                let mut estimator = Estimator::NEW;
-                estimator.learn(*bytes, usage.input);
-                self.estimator = Some(estimator);
                 let Usage { input, cached_input, output, .. } = usage;
                 Check::passed("usage", format!("{input} tokens in, {cached_input} of them cached, {output} out"))
             }
@@ -269,6 +285,23 @@ impl ModelCheck {
                 format!("the server does not tell it; the settings say {configured} tokens"),
                 "`--fill-window` tries it, with a prompt that fills most of it",
             ),
+        }
+    }
+
+    /// Learns from the sample.
+    fn sample(&mut self, model: &Model, answered: &Result<(Answer, u64, usize), Failure>) -> Vec<Check> {
+        match answered {
+            Ok((Answer { usage: Some(usage), .. }, _, bytes)) => {
+                let mut estimator = Estimator::NEW;
+                estimator.learn(*bytes, usage.input);
+                self.estimator = Some(estimator);
+                Vec::new()
+            }
+            // As the longer one would be.
+            Ok(_) | Err(_) => {
+                self.asked.push(Question::Window);
+                vec![self.filled(model, answered)]
+            }
         }
     }
 
@@ -309,6 +342,11 @@ impl ModelCheck {
             Err(failure) => Check::new("window", Verdict::Failed, failure.to_string(), advice(model, failure)),
         }
     }
+}
+
+/// A text of about so many bytes, with a question about it.
+fn text_of(bytes: usize) -> String {
+    LINE.repeat(bytes / LINE.len()) + "How many animals are in this text? Answer with the number alone."
 }
 
 /// Whether a listed name is that of a model: Ollama lists `qwen3:latest` for what is asked for as `qwen3`.
@@ -379,7 +417,10 @@ fn schema(model: &Model, answered: &Result<(Answer, u64, usize), Failure>) -> Ch
     };
     match answered {
         Ok((answer, _, _)) => match serde_json::from_str::<Value>(answer.text.trim()) {
-            Ok(value) if is_number(&value) => Check::passed("schema", "the answer follows it"),
+            // Whatever number it is: that says something about the model.
+            Ok(value) if value.as_object().is_some_and(|members| members.len() == 1) && value["number"].is_i64() => {
+                Check::passed("schema", "the answer follows it")
+            }
             _ => Check::new(
                 "schema",
                 verdict,

@@ -36,6 +36,11 @@ fn called(answer: Answer) -> Found {
     Found::Answer(Question::Call, Ok((answer, 9, 600)))
 }
 
+/// Of the sample, the server counts a token for four bytes.
+fn sampled() -> Found {
+    Found::Answer(Question::Sample, Ok((answer("1", None, Some(8_000)), 2, 32_000)))
+}
+
 fn refused(refusal: Refusal, status: u16) -> Failure {
     Failure::Refused { refusal, status, message: "no".to_owned(), retry_after: None }
 }
@@ -52,30 +57,33 @@ fn one(model: &Model, founds: &[Found], name: &str) -> Check {
 fn a_good_server_passes_everything() {
     let model = model(Api::Chat);
     let mut check = ModelCheck::new(true);
-    let text = |question: Question| match check.prompt(&model, question).messages.remove(0) {
+    let length = |check: &ModelCheck, question: Question| match check.prompt(&model, question).messages.remove(0) {
         Message::User(text) => text.len(),
         other => panic!("{other:?}"),
     };
-    assert!(
-        text(Question::Window) < text(Question::Call) + 32_768,
-        "not more bytes than tokens while nothing is known"
-    );
+    assert!(length(&check, Question::Sample) < 33_000, "a quarter of the window");
     let mut checks = Vec::new();
     let schema = answer("{\"number\":7}\n", None, Some(90));
     for (question, found) in [
         (Question::List, listed(Some(32_768))),
         (Question::Call, called(good_call())),
         (Question::Schema, Found::Answer(Question::Schema, Ok((schema, 2, 400)))),
+        (Question::Sample, sampled()),
         (Question::Window, Found::Answer(Question::Window, Ok((answer("1", None, Some(24_000)), 2, 96_000)))),
     ] {
         assert_eq!(check.next(), Some(question));
+        if question == Question::Window {
+            // Four bytes are a token: four fifths of what is not for the answer.
+            let expected = (32_768 - 2048) * 4 / 5 * 4;
+            assert!(length(&check, question).abs_diff(expected) < 200, "{}", length(&check, question));
+        }
         checks.extend(check.take(&model, &found));
     }
     assert_eq!(check.next(), None);
     let names: Vec<_> = checks.iter().map(|check| check.name).collect();
     assert_eq!(names, ["server", "model", "streams", "tool_calls", "usage", "schema", "window"]);
     assert!(checks.iter().all(|check| check.verdict == Verdict::Passed && check.advice.is_empty()), "{checks:#?}");
-    assert_eq!(check.usage(), Usage { input: 24_240, output: 15, ..Usage::default() });
+    assert_eq!(check.usage(), Usage { input: 32_240, output: 20, ..Usage::default() });
 }
 
 #[test]
@@ -127,6 +135,7 @@ fn each_weakness_is_named_with_what_to_do() {
     let schema = |model: &Model, found| one(model, &[Found::Answer(Question::Schema, found)], "schema").verdict;
     assert_eq!(schema(&native, Ok((answer("seven", None, None), 2, 9))), Verdict::Warning);
     assert_eq!(schema(&constrained, Ok((answer("{\"number\":\"7\"}", None, None), 2, 9))), Verdict::Failed);
+    assert_eq!(schema(&constrained, Ok((answer("{\"number\":70}", None, None), 2, 9))), Verdict::Passed);
     assert_eq!(schema(&native, Err(invalid)), Verdict::Warning);
 }
 
@@ -135,7 +144,7 @@ fn a_window_that_is_smaller_than_the_settings_say_is_noticed() {
     let model = model(Api::Chat);
     let window = |list: Option<u64>, filled: Option<Result<(Answer, u64, usize), Failure>>| {
         let filled = filled.map(|filled| Found::Answer(Question::Window, filled));
-        let founds: Vec<_> = [listed(list), called(good_call())].into_iter().chain(filled).collect();
+        let founds: Vec<_> = [listed(list), called(good_call()), sampled()].into_iter().chain(filled).collect();
         one(&model, &founds, "window")
     };
     let told = window(Some(4096), None);
@@ -147,4 +156,19 @@ fn a_window_that_is_smaller_than_the_settings_say_is_noticed() {
     let long = window(None, Some(Err(refused(Refusal::TooLong, 400))));
     assert!(long.seen.contains("too long") && long.verdict == Verdict::Failed, "{long:?}");
     assert_eq!(window(None, Some(Ok((answer("1", None, None), 2, 96_000)))).verdict, Verdict::Skipped);
+    // A sample that says nothing ends it.
+    let mut check = ModelCheck::new(true);
+    for found in [listed(None), called(good_call())] {
+        check.take(&model, &found);
+    }
+    check.take(&model, &Found::Answer(Question::Schema, Err(Failure::Cut)));
+    let failed = check.take(&model, &Found::Answer(Question::Sample, Err(refused(Refusal::TooLong, 400))));
+    assert_eq!((failed[0].name, failed[0].verdict, check.next()), ("window", Verdict::Failed, None));
+}
+
+// llama.cpp's server answers with its only model, whatever it is called.
+#[test]
+fn the_window_of_the_only_model_counts() {
+    let only = Found::List(Ok(vec![ServedModel { id: "/models/gemma.gguf".to_owned(), window: Some(4096) }]));
+    assert!(one(&model(Api::Chat), &[only, called(good_call())], "window").seen.contains("takes 4096 tokens"));
 }
