@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use belay_network::{Credential, Profiles, UpstreamProxy};
+use belay_network::{Credential, Profile, Profiles, UpstreamProxy};
 use belay_proto::v1::{self, write_bound::Mechanism};
 use belay_sandbox::{Limits, Mount, MountKind, Reserve, Scratch, ScratchPlace, Settings, WORKSPACE, WriteBudget};
 use belay_service_kit::state_files;
@@ -21,7 +21,7 @@ use belay_workspace::{contained_state_directory, enclosing_state_directory};
 use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
-use crate::{credentials::Sources, trust};
+use crate::{NetworkProblem, credentials::Sources, network_profiles, trust};
 
 /// The operator's settings of commands, resolved on this machine.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ pub struct CommandSettings {
     kept_in: Option<PathBuf>,
     /// The network profiles that commands may ask for.
     profiles: Arc<Profiles>,
+    /// Whether nothing beyond this machine is reached.
+    air_gapped: bool,
     /// The sources of their credentials.
     credentials: Arc<Sources>,
     /// The files with the operator's own certificate authorities.
@@ -60,6 +62,7 @@ impl CommandSettings {
             view,
             kept_in,
             profiles: Arc::default(),
+            air_gapped: false,
             credentials: Arc::default(),
             authorities: Arc::default(),
             network_limits: NetworkLimits::default(),
@@ -82,6 +85,7 @@ impl CommandSettings {
         Self {
             credentials: Arc::new(Sources::new(settings.credentials.iter().map(|known| &known.value))),
             authorities: authorities.collect(),
+            air_gapped: settings.air_gapped.value,
             network_limits: settings.network.limits.clone(),
             upstream_proxy: settings.network.proxy.as_ref().map(|proxy| proxy.value.clone()),
             state_dir: Some(state_dir),
@@ -123,6 +127,14 @@ impl CommandSettings {
     /// The network profiles that commands may ask for.
     pub(crate) fn profiles(&self) -> &Profiles {
         &self.profiles
+    }
+
+    /// The profile of this name, for a call; `None` when it has nothing beyond loopback.
+    ///
+    /// # Errors
+    /// When there is none, or it has hosts and nothing beyond this machine is reached.
+    pub(crate) fn profile_of_call(&self, name: &str) -> Result<Option<Arc<Profile>>, NetworkProblem> {
+        network_profiles::find(&self.profiles, name, self.air_gapped)
     }
 
     /// The settings of a runner with this state directory, which keeps caches in it. Found toolchains and caches that lie in a state directory, or

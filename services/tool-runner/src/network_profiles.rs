@@ -18,6 +18,11 @@ pub enum NetworkProblem {
         /// The names that there are.
         known: Vec<String>,
     },
+    /// The profile has hosts, and the settings say that nothing beyond this machine is reached.
+    AirGapped {
+        /// The name.
+        name: String,
+    },
 }
 
 impl NetworkProblem {
@@ -36,17 +41,25 @@ impl NetworkProblem {
                 name.escape_debug(),
                 known.join(", ")
             ),
+            Self::AirGapped { name } => format!(
+                "`{}` has hosts on other machines, and the runner's settings say `air_gapped: true`: nothing beyond this machine is reached",
+                name.escape_debug()
+            ),
         }
     }
 }
 
-/// The profile of this name; `None` when it has nothing beyond loopback.
+/// The profile of this name; `None` when it has nothing beyond loopback. `air_gapped`: nothing beyond this machine is reached.
 ///
 /// # Errors
-/// [`NetworkProblem::NoProfile`].
-pub(crate) fn find(profiles: &Profiles, name: &str) -> Result<Option<Arc<Profile>>, NetworkProblem> {
+/// [`NetworkProblem::NoProfile`] or [`NetworkProblem::AirGapped`].
+pub(crate) fn find(profiles: &Profiles, name: &str, air_gapped: bool) -> Result<Option<Arc<Profile>>, NetworkProblem> {
     match profiles.find(name) {
         Some(profile) if profile.is_closed() => Ok(None),
+        // Its services are on this machine.
+        Some(profile) if air_gapped && !profile.rules.is_empty() => {
+            Err(NetworkProblem::AirGapped { name: name.to_owned() })
+        }
         Some(profile) => Ok(Some(Arc::new(profile.clone()))),
         None => {
             let known = profiles.iter().map(|profile| profile.name.clone()).collect();
@@ -104,13 +117,29 @@ mod tests {
     #[test]
     fn a_profile_is_found_by_its_name_and_a_closed_one_is_no_network() {
         let profiles = profiles();
-        assert_eq!(find(&profiles, "ci").unwrap().unwrap().name, "ci");
-        assert_eq!((find(&profiles, "none"), find(&profiles, "loopback")), (Ok(None), Ok(None)));
-        let problem = find(&profiles, "cii").unwrap_err().message();
+        assert_eq!(find(&profiles, "ci", false).unwrap().unwrap().name, "ci");
+        assert_eq!((find(&profiles, "none", false), find(&profiles, "loopback", false)), (Ok(None), Ok(None)));
+        let problem = find(&profiles, "cii", false).unwrap_err().message();
         assert!(
             problem.contains("`cii`") && problem.contains("ci, git-https, loopback, none, registries"),
             "{problem}"
         );
+    }
+
+    // S2-X-28.
+    #[test]
+    fn in_air_gapped_mode_only_services_of_this_machine_are_left() {
+        let own = DraftProfile {
+            name: "own".to_owned(),
+            host_services: vec!["127.0.0.1:5432".to_owned()],
+            ..DraftProfile::default()
+        };
+        let profiles = Profiles::new(&[own]).unwrap();
+        assert_eq!(find(&profiles, "own", true).unwrap().unwrap().name, "own");
+        assert_eq!(find(&profiles, "none", true), Ok(None));
+        let problem = find(&profiles, "registries", true).unwrap_err();
+        assert!(problem.message().contains("`air_gapped: true`"), "{problem:?}");
+        assert!(matches!(find(&profiles, "registires", true), Err(NetworkProblem::NoProfile { .. })));
     }
 
     /// B-33: a tool that asks one host uses what is for that host.

@@ -55,7 +55,7 @@ pub fn models(loaded: &LoadedSettings) -> Result<Models, ConfigError> {
         let configured = ConfiguredModel {
             server: Server::new(model.clone(), &route).map_err(refuse)?,
             credential: model.credential.as_ref().and_then(of_name),
-            is_refused: settings.models.local_only.value && !model.base_url.is_local(),
+            is_refused: settings.asks_local_models_only() && !model.base_url.is_local(),
         };
         Ok((model.name.clone(), configured))
     };
@@ -81,7 +81,7 @@ impl ConfiguredModel {
         self.server.model()
     }
 
-    /// Whether `local_only` forbids to ask it.
+    /// Whether `local_only` or `air_gapped` forbids to ask it.
     pub(crate) fn is_refused(&self) -> bool {
         self.is_refused
     }

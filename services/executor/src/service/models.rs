@@ -82,8 +82,9 @@ impl ModelService for Service {
             )
         })?;
         if model.is_refused() {
-            let message =
-                format!("The model `{id}` was not asked: `local_only` is true, and its server is not on this machine.");
+            let message = format!(
+                "The model `{id}` was not asked: its server is not on this machine, and the settings say `local_only` or `air_gapped`."
+            );
             return Err(status::error(Code::FailedPrecondition, reasons::MODEL_NOT_LOCAL, message)
                 .with("name", &name)
                 .into());

@@ -51,6 +51,12 @@ impl<T> ValueWithOrigin<T> {
     }
 }
 
+impl<T: Default> Default for ValueWithOrigin<T> {
+    fn default() -> Self {
+        Self::default_of(T::default())
+    }
+}
+
 impl<T: fmt::Debug> fmt::Debug for ValueWithOrigin<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} ({:?})", self.value, self.origin)

@@ -20,7 +20,7 @@ const MAX_RETENTION: u64 = 36_500 * 86_400;
 const MAX_STOP_GRACE: u64 = 3600;
 
 const SECTIONS: &str =
-    "log commands services retention budgets secrets tools webhooks network credentials models local_only";
+    "log commands services retention budgets secrets tools webhooks network credentials models local_only air_gapped";
 const LOG: &str = "level format";
 const COMMANDS: &str =
     "find_toolchains read_only path env plans_may_set view scratch reserve limits stop_grace asking_calls caches";
@@ -76,15 +76,15 @@ pub(crate) fn settings(
             "credentials" => credentials = crate::read_credentials::credentials(reader, node, field, home),
             "network" => network = Some((node, field.to_owned())),
             "models" => settings.models.configured = crate::read_models::models(reader, node, field),
-            "local_only" => {
-                let mut only = false;
-                reader.switch(node, field, &mut only);
-                settings.models.local_only = ValueWithOrigin::on_line(only, node.line);
-            }
+            "local_only" => set_switch(reader, node, field, &mut settings.models.local_only),
+            "air_gapped" => set_switch(reader, node, field, &mut settings.air_gapped),
             _ => return Err(SECTIONS),
         }
         Ok(())
     });
+    if settings.air_gapped.value {
+        crate::read_webhooks::refuse_beyond_this_machine(reader, &settings.webhooks);
+    }
     // Checked last: `tools` may come before `network`, and that before `credentials`.
     let mut profiles_are_known = true;
     if let Some((node, field)) = network {
@@ -98,6 +98,12 @@ pub(crate) fn settings(
     if profiles_are_known {
         crate::read_network::profiles_of_tools(reader, &settings.tools, &settings.network.profiles);
     }
+}
+
+fn set_switch(reader: &mut Reader, node: &Node, field: &str, to: &mut ValueWithOrigin<bool>) {
+    let mut value = to.value;
+    reader.switch(node, field, &mut value);
+    *to = ValueWithOrigin::on_line(value, node.line);
 }
 
 fn retention(reader: &mut Reader, node: &Node, field: &str, to: &mut Retention) {

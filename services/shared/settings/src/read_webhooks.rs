@@ -2,6 +2,7 @@
 
 use std::{net::Ipv6Addr, path::PathBuf, time::Duration};
 
+use belay_model::BaseUrl;
 use belay_yaml::{Node, Reader, Value, seconds};
 
 use crate::{ValueWithOrigin, Webhook, WebhookEvent};
@@ -85,6 +86,20 @@ fn webhook(reader: &mut Reader, node: &Node, field: &str, name: &str) -> Option<
     }
     let name = name.to_owned();
     Some(Webhook { name, url: url?, events: events?, secret_file: secret_file?, timeout, give_up_after })
+}
+
+/// Refuses receivers on other machines, for settings that say that nothing beyond this one is reached.
+pub(crate) fn refuse_beyond_this_machine(reader: &mut Reader, webhooks: &[Webhook]) {
+    for webhook in webhooks {
+        let address = webhook.url.value.split('?').next().unwrap_or_default();
+        if BaseUrl::parse(address).is_ok_and(|url| url.is_local()) {
+            continue;
+        }
+        let field = format!("webhooks.{}.url", webhook.name);
+        let message =
+            "is on another machine, and `air_gapped` is true: remove the webhook, or have its receiver on this machine";
+        reader.refuse(&field, reader.line_of(&field), message);
+    }
 }
 
 fn time(
@@ -182,6 +197,8 @@ webhooks:
     fn a_host_may_have_a_port_or_be_an_address() {
         for url in ["http://[::1]/x", "http://[fe80::2]:65535", "https://10.0.0.1:8443/b?c=[1", "http://hook_1"] {
             let text = GOOD.replacen("https://hooks.example.com/belay", &format!("'{url}'"), 1);
+            let closed = File::parse(&format!("{text}air_gapped: true\n"), None);
+            assert_eq!(closed.is_ok(), url.contains("[::1]"), "{url}");
             assert_eq!(File::parse(&text, None).unwrap().webhooks[0].url.value, url);
         }
     }
@@ -210,6 +227,11 @@ webhooks:
             ("give_up_after: 12h", "retries: 3", "retries"),
             ("  alerts:", "  al/erts:", "is not a webhook's name"),
             ("    url: https://hooks.example.com/belay\n", "", "has no `url`"),
+            (
+                "\nwebhooks:",
+                "\nair_gapped: true\nwebhooks:",
+                "webhooks.alerts.url: is on another machine, and `air_gapped` is true",
+            ),
         ];
         for (right, wrong, says) in cases {
             let text = refused(&GOOD.replacen(right, wrong, 1));

@@ -116,4 +116,13 @@ pub struct Settings {
     pub network: Network,
     /// The models that plans may name.
     pub models: Models,
+    /// Whether nothing beyond this machine is reached: no model, no host of a network profile, no receiver of webhooks.
+    pub air_gapped: ValueWithOrigin<bool>,
+}
+
+impl Settings {
+    /// Whether only models on this machine may be asked.
+    pub fn asks_local_models_only(&self) -> bool {
+        self.models.local_only.value || self.air_gapped.value
+    }
 }

@@ -136,6 +136,7 @@ pub fn rows(settings: &Settings, here: &ResolvedCommands, env: &dyn Fn(&str) -> 
     rows.extend(settings.webhooks.iter().flat_map(of_webhook));
     rows.extend(show_credentials::rows(&settings.credentials));
     rows.extend(show_network::rows(&settings.network));
+    rows.push(row("air_gapped", &settings.air_gapped, settings.air_gapped.value.to_string()));
     rows.push(row("local_only", &settings.models.local_only, settings.models.local_only.value.to_string()));
     rows.extend(show_models::rows(&settings.models.configured));
     rows

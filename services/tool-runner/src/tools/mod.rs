@@ -40,7 +40,7 @@ use belay_settings::{CommandTool, ConfigError, LoadedSettings, ValueWithOrigin};
 use belay_workspace::RelPath;
 use serde_json::Value;
 
-use crate::{CallIntent, CommandSettings, Enforcement, Registry, RegistryError, Tool};
+use crate::{CallIntent, CommandSettings, Enforcement, NetworkProblem, Registry, RegistryError, Tool};
 
 /// All built-in tools. Commands run in the sandbox of `enforcement`, with the operator's settings. A new tool is a file in this directory
 /// and a line here.
@@ -64,7 +64,8 @@ pub fn built_in(enforcement: &Enforcement, commands: &Arc<CommandSettings>) -> V
     ]
 }
 
-/// The tools of a runner: those that are built in, and those that the operator declares.
+/// The tools of a runner: those that are built in, and those that the operator declares. Where nothing beyond this machine is reached, those that need a network
+/// are left out.
 ///
 /// # Errors
 /// [`ConfigError`], which names the field, when a declared tool has a name that is taken or a schema that is none.
@@ -79,6 +80,9 @@ pub fn registry(
     tools.extend(
         declared.iter().map(|tool| Box::new(DeclaredTool::new(&tool.value, terminal.clone())) as Box<dyn Tool>),
     );
+    if loaded.settings.air_gapped.value {
+        tools.retain(|tool| !needs_network(&**tool));
+    }
     Registry::new(tools).map_err(|error| match error {
         RegistryError::NameTaken(name) => {
             let has = |tool: &&ValueWithOrigin<CommandTool>| {
@@ -93,6 +97,11 @@ pub fn registry(
             loaded.refuse(&format!("tools.{tool}.{part}{place}"), source.to_string())
         }
     })
+}
+
+/// Whether a tool without a network cannot work, or has hosts on other machines by default.
+fn needs_network(tool: &dyn Tool) -> bool {
+    matches!(tool.network(None), Err(NetworkProblem::NoNetwork | NetworkProblem::AirGapped { .. }))
 }
 
 /// The intent of a call of a tool that works on its argument `path` only; the default is the workspace.

@@ -28,7 +28,7 @@ use tokio::sync::Semaphore;
 use super::files::{Work, no_view, read_arguments, stopped};
 use crate::{
     Annotations, CallIntent, CommandSettings, Enforcement, Invocation, NetworkProblem, PlannedProblem, Recovery, Tool,
-    ToolSpec, Touches, network_profiles, proxy::ProxyHolder,
+    ToolSpec, Touches, proxy::ProxyHolder,
 };
 use request::{Arguments, CommandRequest};
 
@@ -203,7 +203,7 @@ impl Tool for RunTerminal {
     }
 
     fn network(&self, asked: Option<&str>) -> Result<Option<Arc<Profile>>, NetworkProblem> {
-        asked.map_or(Ok(None), |name| network_profiles::find(self.settings.profiles(), name))
+        asked.map_or(Ok(None), |name| self.settings.profile_of_call(name))
     }
 
     fn may_ask_about_hosts(&self) -> bool {

@@ -86,7 +86,7 @@ fn a_server_is_checked_with_its_key_which_nobody_sees() {
     assert_eq!((code, checks(&found)), (0, expected), "{found}");
     let usage = &found["models"][0]["usage"];
     let (input, cost) = (usage["inputTokens"].as_str().unwrap(), usage["costMicros"].as_str().unwrap());
-    assert_eq!(cost.parse::<u64>().unwrap(), input.parse::<u64>().unwrap() + 2 * 27, "{usage}");
+    assert_eq!(cost.parse::<u64>().unwrap(), input.parse::<u64>().unwrap() + 2 * 36, "{usage}");
 
     let text = home.run(["models", "check", "coder"]);
     assert!(text.out.contains("  ok    tool_calls  native, with the right arguments"), "{}", text.out);

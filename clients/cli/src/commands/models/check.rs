@@ -83,7 +83,7 @@ fn wanted<'a>(known: &'a [Model], names: &[String]) -> Result<Vec<&'a Model>, Fa
                 Err(report.next(next::command(&["config", "show"])).into())
             }
             (true, false) => {
-                let message = "none of the models may be asked: `local_only` is true, and no server is on this machine";
+                let message = "none of the models may be asked: no server is on this machine, and the settings say `local_only` or `air_gapped`";
                 Err(Report::new(reasons::MODEL_NOT_LOCAL, message).next(next::command(&["models", "list"])).into())
             }
         };

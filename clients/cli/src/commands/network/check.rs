@@ -54,6 +54,7 @@ pub(crate) async fn check(context: &Context, verb: Check) -> Result<Exit, Failur
         return Err(wrong("--method", &verb.method, "is not a method: write one in upper case, such as GET").into());
     }
     let answer = Answer::new(profile, &target, &verb.method);
+    let answer = answer.within(loaded.settings.air_gapped.value);
     match context.screen.format {
         Format::Text => context.screen.print(&lines(&loaded, profile, &answer))?,
         Format::Json | Format::Jsonl => {
@@ -87,6 +88,8 @@ enum Answer<'a> {
     HostService(SocketAddr, String),
     /// No rule allows it.
     Refused(Refusal),
+    /// A rule would allow it, and the settings say that nothing beyond this machine is reached.
+    AirGapped,
     /// It is an address: what that means, and the line that allows it, if one can.
     Address(String, Option<String>),
 }
@@ -138,6 +141,14 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// The answer where nothing beyond this machine is reached.
+    fn within(self, air_gapped: bool) -> Self {
+        match self {
+            Self::Rule(_) if air_gapped => Self::AirGapped,
+            other => other,
+        }
+    }
+
     fn is_allowed(&self) -> bool {
         matches!(self, Self::Rule(_) | Self::HostService(..))
     }
@@ -149,10 +160,13 @@ impl<'a> Answer<'a> {
             Self::Refused(refusal) if matches!(refusal.kind, RefusalKind::Credential | RefusalKind::BaseUrl) => None,
             Self::Refused(refusal) => Some(("rules", format!("- {}", refusal.line()))),
             Self::Address(_, line) => line.clone().map(|line| ("", line)),
-            Self::Rule(_) | Self::HostService(..) => None,
+            Self::Rule(_) | Self::HostService(..) | Self::AirGapped => None,
         }
     }
 }
+
+/// Why nothing on another machine is reached.
+const AIR_GAPPED: &str = "the settings say `air_gapped: true`, and nothing beyond this machine is reached";
 
 fn lines(loaded: &LoadedSettings, profile: &Profile, answer: &Answer<'_>) -> Vec<Line> {
     let good = |words: String| Line::default().and(Style::Good, "allowed").and(Style::Plain, words);
@@ -163,6 +177,7 @@ fn lines(loaded: &LoadedSettings, profile: &Profile, answer: &Answer<'_>) -> Vec
             vec![good(format!(": this machine's {address}")).and(Style::Dim, format!("  {origin}"))]
         }
         Answer::Refused(refusal) => vec![bad(&refusal.to_string())],
+        Answer::AirGapped => vec![bad(AIR_GAPPED)],
         Answer::Address(message, _) => vec![bad(message)],
     };
     let mut facts = Vec::new();
@@ -230,6 +245,7 @@ fn as_json(loaded: &LoadedSettings, answer: &Answer<'_>) -> Value {
             "nearestRule": refusal.nearest,
             "lineToAdd": line,
         }),
+        Answer::AirGapped => json!({ "allowed": false, "refusedFor": "AIR_GAPPED", "message": AIR_GAPPED }),
         Answer::Address(message, _) => {
             json!({ "allowed": false, "refusedFor": "ADDRESS", "message": message, "lineToAdd": line })
         }

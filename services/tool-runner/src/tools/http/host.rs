@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belay_network::Profile;
 use belay_sqlite::{Lane, Threads};
 
-use crate::{CommandSettings, NetworkProblem, network_profiles, proxy::ProxyHolder};
+use crate::{CommandSettings, NetworkProblem, proxy::ProxyHolder};
 
 /// The calls whose connections are opened or closed at a time.
 const LANE_SLOTS: usize = 16;
@@ -38,7 +38,7 @@ impl HttpHost {
     /// # Errors
     /// When the call asks for none, for one that reaches nothing, or for one that there is not.
     pub(crate) fn network(&self, asked: Option<&str>) -> Result<Option<Arc<Profile>>, NetworkProblem> {
-        let found = asked.map_or(Ok(None), |name| network_profiles::find(self.settings.profiles(), name))?;
+        let found = asked.map_or(Ok(None), |name| self.settings.profile_of_call(name))?;
         let found = found.map(|profile| profile.for_tools()).filter(|profile| !profile.is_closed());
         found.map_or(Err(NetworkProblem::NoNetwork), |profile| Ok(Some(Arc::new(profile))))
     }
