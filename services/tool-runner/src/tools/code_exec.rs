@@ -14,13 +14,11 @@ use serde_json::{Map, Value, json};
 use super::{
     RunTerminal,
     files::{Work, invalid, read_arguments},
+    run_terminal::MAX_WORD_BYTES,
 };
 use crate::{
     Annotations, CallIntent, Invocation, NetworkProblem, PlannedProblem, Recovery, Tool, ToolFailure, ToolSpec, Touches,
 };
-
-/// The longest word of a command, in bytes: `MAX_ARG_STRLEN` of Linux, without the NUL at its end.
-const MAX_WORD_BYTES: usize = 128 * 1024 - 1;
 
 /// The most bytes of code and context together: what all words of a command may have on Linux with a stack of 8 MiB is 2 MiB.
 const MAX_BYTES: usize = 1536 * 1024;
@@ -141,17 +139,23 @@ impl Tool for CodeExec {
         }
     }
 
-    /// The command as a person would type it: the interpreter and the code.
+    /// The command as a person would type it: the interpreter and the code, in a shell with its variables.
     fn intent(&self, arguments: &Value) -> CallIntent {
         let language = Language::of(arguments);
         let code = arguments["code"].as_str().unwrap_or_default();
-        self.terminal.intent(&json!({"command": [language.program(), language.option(), code]}))
+        let command = [language.program(), language.option(), code];
+        self.terminal.intent(&json!({"command": command, "env": environment(language, &arguments["context"])}))
     }
 
     fn check_planned(&self, arguments: &Value) -> Vec<PlannedProblem> {
-        let mut problems = self.terminal.check_planned(&json!({"command": [Language::of(arguments).program()]}));
+        let language = Language::of(arguments);
+        let env = environment(language, &arguments["context"]);
+        let mut problems = self.terminal.check_planned(&json!({"command": [language.program()], "env": env}));
         for problem in &mut problems {
-            problem.pointer = "/language".to_owned();
+            problem.pointer = match problem.pointer.strip_prefix("/env/") {
+                Some(name) => format!("/context/{name}"),
+                None => "/language".to_owned(),
+            };
         }
         problems
     }
@@ -189,7 +193,8 @@ impl Tool for CodeExec {
         Box::pin(async move {
             let arguments: Arguments = read_arguments(invocation.arguments.clone())?;
             let (language, timeout_ms) = (arguments.language, arguments.timeout_ms);
-            let mut command = json!({"command": command(arguments)?});
+            let env = environment(language, &invocation.arguments["context"]);
+            let mut command = json!({"command": command(arguments)?, "env": env});
             if let Some(timeout_ms) = timeout_ms {
                 command["timeout_ms"] = timeout_ms.into();
             }
@@ -220,13 +225,8 @@ fn command(arguments: Arguments) -> Result<Vec<String>, ToolFailure> {
             // The name of the program, in its messages.
             words.push("code".to_owned());
             words.push(word("code", code)?);
-            for (name, value) in context {
-                let field = format!("context/{name}");
-                let value = match value {
-                    Value::String(text) => text,
-                    other => other.to_string(),
-                };
-                words.extend([name, word(&field, value)?]);
+            for (name, value) in &context {
+                word(&format!("context/{name}"), text_in_shell(value))?;
             }
         }
     }
@@ -234,6 +234,20 @@ fn command(arguments: Arguments) -> Result<Vec<String>, ToolFailure> {
         return Err(too_large("code and context have", MAX_BYTES));
     }
     Ok(words)
+}
+
+/// The variables of a shell: those that rules, and the operator's word about reserved ones, know as the variables of a command.
+fn environment(language: Language, context: &Value) -> Map<String, Value> {
+    let members = context.as_object().into_iter().flatten().filter(|_| language == Language::Sh);
+    members.map(|(name, value)| (name.clone(), text_in_shell(value).into())).collect()
+}
+
+/// A value as a shell has it: a text as it is, anything else as JSON.
+fn text_in_shell(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// Code and context as one JSON text.
@@ -322,7 +336,10 @@ mod tests {
     fn a_shell_has_texts_as_they_are_and_json_for_the_rest() {
         let context = json!({"n": 1, "text": "a 'b'\nc", "list": [1, "x"]});
         let words = words(json!({"code": "ls", "language": "sh", "context": context})).unwrap();
-        assert_eq!(words[3..], ["code", "ls", "list", "[1,\"x\"]", "n", "1", "text", "a 'b'\nc"]);
+        assert_eq!(words[3..], ["code", "ls"]);
+        let expected = json!({"list": "[1,\"x\"]", "n": "1", "text": "a 'b'\nc"});
+        assert_eq!(Value::Object(environment(Language::Sh, &context)), expected);
+        assert!(environment(Language::Python, &context).is_empty());
     }
 
     #[test]
@@ -348,6 +365,11 @@ mod tests {
         assert_eq!(of(json!({"code": "result = 1"})), ["python3", "-c", "result = 1"]);
         assert_eq!(of(json!({"code": "rm -rf .", "language": "sh"})), ["sh", "-c", "rm -rf ."]);
         assert_eq!(of(json!({"code": "1", "language": "node"})), ["node", "-e", "1"]);
+        // A rule that allows a command has to name its variables.
+        let shell = json!({"code": "ls", "language": "sh", "context": {"LS_COLORS": "x", "n": 1}});
+        assert_eq!(tool.intent(&shell).environment, ["LS_COLORS", "n"]);
+        let problems = tool.check_planned(&json!({"code": "ls", "language": "sh", "context": {"LD_PRELOAD": "x"}}));
+        assert!(problems.iter().any(|problem| problem.pointer == "/context/LD_PRELOAD" && problem.refused));
     }
 
     #[test]

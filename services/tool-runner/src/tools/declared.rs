@@ -15,14 +15,12 @@ use super::{
     RunTerminal,
     files::{Work, invalid, path},
     judged,
+    run_terminal::MAX_WORD_BYTES,
 };
 use crate::{
     Annotations, CallIntent, Invocation, NetworkProblem, PlannedProblem, Recovery, Tool, ToolFailure, ToolResult,
     ToolSpec, Touches,
 };
-
-/// The longest word of a command, in bytes: `MAX_ARG_STRLEN` of Linux, without the NUL at its end.
-const MAX_WORD_BYTES: usize = 128 * 1024 - 1;
 
 /// The format by which a schema says that an argument is a path in the workspace.
 const PATH_FORMAT: &str = "workspace-path";

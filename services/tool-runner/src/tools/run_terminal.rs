@@ -34,6 +34,9 @@ use request::{Arguments, CommandRequest};
 
 pub(super) use network::{ACCOUNT_TIMEOUT, account};
 
+/// The longest word of a command, in bytes: `MAX_ARG_STRLEN` of Linux, without the NUL at its end.
+pub(super) const MAX_WORD_BYTES: usize = 128 * 1024 - 1;
+
 /// The tool.
 #[derive(Clone)]
 pub struct RunTerminal {

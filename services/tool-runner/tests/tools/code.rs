@@ -87,6 +87,10 @@ fn the_variables_of_the_context_are_visible() -> Verdict {
     // Modules of the workspace, and its files.
     let fixture = Fixture::new();
     std::fs::write(fixture.workspace.join("mine.py"), "answer = 42\n").unwrap();
+    for name in ["json", "os", "traceback", "linecache"] {
+        std::fs::write(fixture.workspace.join(format!("{name}.py")), "raise ImportError('of the workspace')\n")
+            .unwrap();
+    }
     let view = fixture.view();
     let code = "import mine\nopen('made', 'w').write(open('file').read())\nresult = mine.answer";
     assert_eq!(run_in(&view, json!({"code": code})).unwrap()["content"]["result"], 42);
@@ -108,7 +112,9 @@ fn node_has_the_same() -> Verdict {
         ("result = NaN", "it has the number NaN"),
         ("result = {f() {}}", "a value of the kind function"),
         ("result = 10n", "BigInt"),
-        ("throw new Error('broken')", "broken"),
+        ("result = new Set([1])", "an object of the class Set"),
+        ("\n\nthrow new Error('broken')", "code:3"),
+        ("\n\nlet x = ;", "code:3"),
         ("let let = 1", "SyntaxError"),
     ] {
         let (_, said) = failed(run(code));
@@ -122,7 +128,16 @@ fn a_shell_returns_text() -> Verdict {
         |code: &str| json!({"code": code, "language": "sh", "context": {"n": 3, "text": "a  'b'\n$c", "list": [1]}});
     assert_eq!(returned(run("result=$((n + 1))")), "4");
     assert_eq!(returned(run("result=\"$text|$list\"")), "a  'b'\n$c|[1]");
-    assert_eq!(returned(run("true")), "");
+    assert_eq!(returned(run("true")), Value::Null);
+    assert_eq!(returned(run("set -eu; result=")), "");
+    // No name of the context stands for what is around the code.
+    let context = json!({"belay_code": "echo other", "belay_status": "7", "belay_digits": "00"});
+    let ended = self::run(json!({"code": "echo own", "language": "sh", "context": context})).unwrap();
+    assert_eq!(ended["stdout"], "own\n");
+    let (_, said) = failed(run("result=x; PATH=/nowhere"));
+    assert!(said.contains("cannot be returned"), "{said}");
+    let reserved = json!({"code": "true", "language": "sh", "context": {"LD_PRELOAD": "x"}});
+    assert_eq!(failed(reserved).0, "INVALID_ARGUMENTS");
     assert_eq!(returned(run("result=$(cat file; echo x)")), "as it was\nx");
     let (reason, said) = failed(run("echo no >&2; false"));
     assert!(reason == "COMMAND_FAILED" && said.ends_with("\nno\n"), "{said}");

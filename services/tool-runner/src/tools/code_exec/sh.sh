@@ -1,13 +1,12 @@
-belay_output=$BELAY_OUTPUT
-unset BELAY_OUTPUT
-belay_code=$1
-shift
-while [ $# -gt 0 ]; do
-    eval "$1=\$2"
-    shift 2
-done
-eval "$belay_code"
+eval "$1"
 belay_status=$?
 [ "$belay_status" -eq 0 ] || exit "$belay_status"
-# In digits: the text may have line breaks.
-printf 'digits=%s\n' "$(printf %s "$result" | od -An -v -tx1 | tr -d ' \n')" >>"$belay_output"
+if [ "${result+is}" = is ]; then
+    # In digits: the text may have line breaks.
+    belay_digits=$(printf %s "$result" | od -An -v -tx1 | tr -d ' \n')
+    if [ -n "$result" ] && [ -z "$belay_digits" ]; then
+        echo '`result` cannot be returned: od or tr is not found' >&2
+        exit 1
+    fi
+    printf 'digits=%s\n' "$belay_digits" >>"$BELAY_OUTPUT"
+fi
