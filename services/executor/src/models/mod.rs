@@ -18,10 +18,10 @@ pub struct Models(Arc<BTreeMap<String, ConfiguredModel>>);
 /// A model with its server and its key.
 #[derive(Debug)]
 pub(crate) struct ConfiguredModel {
-    server: Server,
+    model: Model,
+    /// `None` where the settings allow models on this machine alone, and this is none: then not even a client of it is made.
+    server: Option<Server>,
     credential: Option<OperatorCredential>,
-    /// Whether the settings allow models on this machine alone, and this is none.
-    is_refused: bool,
 }
 
 /// The models of the settings.
@@ -40,10 +40,8 @@ pub fn models(loaded: &LoadedSettings) -> Result<Models, ConfigError> {
         fs::read(file).map_err(refuse)
     };
     let authorities = settings.network.authorities.iter().map(|file| &file.value).enumerate().map(authority);
-    let route = Route {
-        authorities: authorities.collect::<Result<_, _>>()?,
-        proxy: settings.network.proxy.as_ref().map(|proxy| proxy.value.clone()),
-    };
+    let proxy = settings.network.proxy.as_ref().map(|proxy| proxy.value.clone());
+    let route = Route::new(authorities.collect::<Result<_, _>>()?, proxy);
     let open = |model: &Model| {
         let refuse = |invalid: belay_model_http::InvalidServer| {
             loaded.refuse(&format!("models.{}.base_url", model.name), invalid.to_string())
@@ -52,11 +50,10 @@ pub fn models(loaded: &LoadedSettings) -> Result<Models, ConfigError> {
             let known = settings.credentials.iter().find(|known| known.value.credential.name == *name);
             known.map(|known| known.value.clone())
         };
-        let configured = ConfiguredModel {
-            server: Server::new(model.clone(), &route).map_err(refuse)?,
-            credential: model.credential.as_ref().and_then(of_name),
-            is_refused: settings.asks_local_models_only() && !model.base_url.is_local(),
-        };
+        let may_be_asked = !settings.asks_local_models_only() || model.base_url.is_local();
+        let server = may_be_asked.then(|| Server::new(model.clone(), &route).map_err(refuse)).transpose()?;
+        let credential = model.credential.as_ref().and_then(of_name);
+        let configured = ConfiguredModel { model: model.clone(), server, credential };
         Ok((model.name.clone(), configured))
     };
     let all = configured.iter().map(|model| open(&model.value)).collect::<Result<_, _>>()?;
@@ -78,24 +75,29 @@ impl Models {
 impl ConfiguredModel {
     /// What its operator has configured.
     pub(crate) fn model(&self) -> &Model {
-        self.server.model()
+        &self.model
     }
 
     /// Whether `local_only` or `air_gapped` forbids to ask it.
     pub(crate) fn is_refused(&self) -> bool {
-        self.is_refused
+        self.server.is_none()
+    }
+
+    fn server(&self) -> Result<&Server, Failure> {
+        let why = "the settings forbid to ask it".to_owned();
+        self.server.as_ref().ok_or(Failure::Unreachable { why })
     }
 
     /// Asks for an answer, once.
     pub(crate) async fn ask(&self, prompt: &Prompt, now: i64) -> Result<Asked, Failure> {
-        let key = self.key().await?;
-        self.server.ask(prompt, key.as_ref().map(|(placement, secret)| (placement, secret)), now).await
+        let (server, key) = (self.server()?, self.key().await?);
+        server.ask(prompt, key.as_ref().map(|(placement, secret)| (placement, secret)), now).await
     }
 
     /// Asks for the models that the server offers.
     pub(crate) async fn list(&self, now: i64) -> Result<Vec<ServedModel>, Failure> {
-        let key = self.key().await?;
-        self.server.list(key.as_ref().map(|(placement, secret)| (placement, secret)), now).await
+        let (server, key) = (self.server()?, self.key().await?);
+        server.list(key.as_ref().map(|(placement, secret)| (placement, secret)), now).await
     }
 
     /// Reads the key now, so that one that was renewed is used.

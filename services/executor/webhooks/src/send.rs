@@ -1,6 +1,12 @@
 //! A single attempt to send a message.
 
-use std::{io, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use http::{HeaderValue, Request, StatusCode, Uri, header};
 use http_body_util::Full;
@@ -174,7 +180,12 @@ impl Receiver {
 fn over_tcp(host: &str, port: u16) -> Connecting {
     let host = host.to_owned();
     Box::pin(async move {
-        let stream = TcpStream::connect((host.as_str(), port)).await?;
+        let here = [SocketAddr::from((Ipv4Addr::LOCALHOST, port)), SocketAddr::from((Ipv6Addr::LOCALHOST, port))];
+        let stream = match host.as_str() {
+            // Whatever a name server or the hosts file make of the name.
+            "localhost" => TcpStream::connect(&here[..]).await?,
+            host => TcpStream::connect((host, port)).await?,
+        };
         Ok(Box::new(stream) as Box<dyn Connection>)
     })
 }

@@ -36,12 +36,54 @@ impl Key<'_> {
         Some((name, String::from_utf8_lossy(self.secret.expose()).into_owned()))
     }
 
-    /// Replaces the key where it stands.
+    /// Replaces the key where it stands: as it is, and as it stands in a header or a URL.
     pub(crate) fn hide(&self, text: &mut String) {
-        if let Ok(secret) = std::str::from_utf8(self.secret.expose())
-            && text.contains(secret)
-        {
-            *text = text.replace(secret, HIDDEN);
+        let Ok(secret) = std::str::from_utf8(self.secret.expose()) else { return };
+        let mut forms = vec![secret.to_owned()];
+        match self.placement {
+            Placement::Header { .. } => {}
+            Placement::Basic { user } => forms.push(STANDARD.encode(format!("{user}:{secret}"))),
+            Placement::Query { .. } => forms.extend([in_query(secret, false), in_query(secret, true)]),
+        }
+        for form in forms {
+            if text.contains(&form) {
+                *text = text.replace(&form, HIDDEN);
+            }
+        }
+    }
+}
+
+/// A text as it stands in a query: all but letters, digits, `-`, `.`, `_` and `*` as two hexadecimal digits, which servers write in either case.
+fn in_query(text: &str, is_lower: bool) -> String {
+    let byte = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'*' => char::from(byte).to_string(),
+        _ if is_lower => format!("%{byte:02x}"),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(byte).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_hidden_in_every_form_that_it_was_sent_in() {
+        let secret = Secret::new(b"a+b/c=d0123".to_vec()).unwrap();
+        let hidden = |placement: &Placement, text: &str| {
+            let mut text = text.to_owned();
+            Key { placement, secret: &secret }.hide(&mut text);
+            text
+        };
+        let header = Placement::Header { name: "x".to_owned(), prefix: String::new() };
+        assert_eq!(hidden(&header, "x: a+b/c=d0123, twice a+b/c=d0123"), "x: [REDACTED], twice [REDACTED]");
+        let basic = Placement::Basic { user: "me".to_owned() };
+        assert_eq!(hidden(&basic, "Basic bWU6YStiL2M9ZDAxMjM="), "Basic [REDACTED]");
+        let query = Placement::Query { name: "key".to_owned() };
+        let sent = Key { placement: &query, secret: &secret };
+        assert_eq!(sent.parameter().unwrap().1, "a+b/c=d0123");
+        for text in ["?key=a%2Bb%2Fc%3Dd0123", "?key=a%2bb%2fc%3dd0123", "?key=a+b/c=d0123"] {
+            assert_eq!(hidden(&query, text), "?key=[REDACTED]", "{text}");
         }
     }
 }

@@ -14,26 +14,34 @@ use std::{
 };
 
 use belay_model::{
-    Answer, Failure, HttpRequest, Limit, MAX_ANSWER, Model, Prompt, Reader, ServedModel, list_request, refusal,
-    request, retry_after, served,
+    Answer, Failure, HttpRequest, Limit, Model, Prompt, Reader, ServedModel, list_request, refusal, request,
+    retry_after, served, shortened,
 };
 use belay_network::{HostOrAddress, Placement, Secret, UpstreamProxy};
 use reqwest::{Client, Method, Proxy, Response, Url, redirect};
 use tokio::time::{Instant, timeout_at};
 
 pub use crate::error::InvalidServer;
-use crate::key::Key;
+use crate::{key::Key, tls::Authorities};
 
 /// How much of a refusal is read, in bytes.
 const MAX_REFUSAL: usize = 64 << 10;
+/// The largest list of models, in bytes.
+const MAX_LIST: usize = 2 << 20;
 
 /// How the servers of models are reached.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Route {
-    /// Certificate authorities of the operator's own, in PEM.
-    pub authorities: Vec<Vec<u8>>,
-    /// The proxy behind which hosts are reached. A server on this machine, or at an address, is reached directly.
-    pub proxy: Option<UpstreamProxy>,
+    authorities: Authorities,
+    proxy: Option<UpstreamProxy>,
+}
+
+impl Route {
+    /// With certificate authorities of the operator's own, in PEM, and the proxy behind which hosts are reached. A server on this machine, or at an address,
+    /// is reached directly.
+    pub fn new(authorities: Vec<Vec<u8>>, proxy: Option<UpstreamProxy>) -> Self {
+        Self { authorities: Authorities::new(authorities), proxy }
+    }
 }
 
 /// The server of a model.
@@ -78,7 +86,7 @@ impl Server {
             let here = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), SocketAddr::from((Ipv6Addr::LOCALHOST, 0))];
             client = client.resolve_to_addrs("localhost", &here);
         }
-        let client = client.tls_backend_preconfigured(tls::config(&model.base_url, &route.authorities)?);
+        let client = client.tls_backend_preconfigured(route.authorities.config(&model.base_url)?);
         let client = client.user_agent(concat!("belay/", env!("CARGO_PKG_VERSION"))).build().map_err(invalid)?;
         let url = Url::parse(&model.base_url.to_string()).map_err(|error| InvalidServer::Client(error.to_string()))?;
         Ok(Self { model, client, url })
@@ -98,20 +106,11 @@ impl Server {
         let request_bytes = asked.body.as_ref().map_or(0, Vec::len);
         let key = key.map(|(placement, secret)| Key { placement, secret });
         let answered = self.answer(&asked, prompt, key.as_ref(), now).await;
-        match answered {
-            Ok((mut answer, parts)) => {
-                if let Some(key) = &key {
-                    answer.map_texts(&mut |text| key.hide(text));
-                }
-                Ok(Asked { answer, parts, request_bytes })
-            }
-            Err(mut failure) => {
-                if let Some(key) = &key {
-                    failure.map_texts(&mut |text| key.hide(text));
-                }
-                Err(failure)
-            }
+        let (mut answer, parts) = answered.map_err(|failure| shown(failure, key.as_ref()))?;
+        if let Some(key) = &key {
+            answer.map_texts(&mut |text| key.hide(text));
         }
+        Ok(Asked { answer, parts, request_bytes })
     }
 
     /// Asks for the models that the server offers.
@@ -127,18 +126,17 @@ impl Server {
             while let Some(bytes) = times.next(&mut response).await? {
                 times.progress();
                 body.extend_from_slice(&bytes);
-                if body.len() > MAX_ANSWER {
-                    return Err(Failure::TooLarge { limit: MAX_ANSWER });
+                if body.len() > MAX_LIST {
+                    return Err(Failure::TooLarge { limit: MAX_LIST });
                 }
             }
             served(&body)
         };
-        list.await.map_err(|mut failure| {
-            if let Some(key) = &key {
-                failure.map_texts(&mut |text| key.hide(text));
-            }
-            failure
-        })
+        let mut served = list.await.map_err(|failure| shown(failure, key.as_ref()))?;
+        if let Some(key) = &key {
+            served.iter_mut().for_each(|model| key.hide(&mut model.id));
+        }
+        Ok(served)
     }
 
     async fn answer(
@@ -151,6 +149,11 @@ impl Server {
         let mut times = Times::new(&self.model);
         let mut response = self.send(asked, key, now, &mut times).await?;
         let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if kind.trim_start().to_ascii_lowercase().starts_with("text/html") {
+            return Err(Failure::Malformed {
+                why: "it is an HTML page, as from a proxy or another kind of server".to_owned(),
+            });
+        }
         let mut reader = Reader::new(&self.model, prompt, kind);
         while let Some(bytes) = times.next(&mut response).await? {
             let before = reader.progress();
@@ -159,7 +162,7 @@ impl Server {
                 times.progress();
             }
         }
-        let parts = reader.progress();
+        let parts = reader.parts();
         Ok((reader.finish()?, parts))
     }
 
@@ -211,6 +214,17 @@ impl Server {
         }
         Err(refusal(status.as_u16(), again, &body))
     }
+}
+
+/// A failure as people may see it: without the key, and not longer than they read.
+fn shown(mut failure: Failure, key: Option<&Key<'_>>) -> Failure {
+    failure.map_texts(&mut |text| {
+        if let Some(key) = key {
+            key.hide(text);
+        }
+        *text = shortened(text);
+    });
+    failure
 }
 
 /// The limits of time of one request.

@@ -100,7 +100,7 @@ async fn a_key_stands_where_its_credential_says_and_nowhere_else() {
         });
         let failed = ask_with(model(&refused.base_url(), api), Some(placement.clone())).await.unwrap_err();
         let shown = format!("{failed} {failed:?}");
-        assert!(!shown.contains(VALUE), "{shown}");
+        assert!(!shown.contains(VALUE) && shown.contains("[REDACTED]"), "{shown}");
         let request = refused.received().remove(0);
         assert_eq!(request.header(name).map(str::to_owned), value, "{placement:?}");
         let in_query = request.target.ends_with(&format!("?key={VALUE}"));
@@ -110,6 +110,16 @@ async fn a_key_stands_where_its_credential_says_and_nowhere_else() {
     let echo = scripted::Server::start(|_| Reply::stream(text(&format!("It is {VALUE}!")) + END));
     let asked = ask_with(model(&echo.base_url(), Api::Chat), Some(header())).await.unwrap();
     assert_eq!(asked.answer.text, "It is [REDACTED]!");
+    // Where a long message is cut, and in the names of a list.
+    let long = scripted::Server::start(|_| {
+        Reply::json("400 Bad Request", format!("{{\"error\":{{\"message\":\"{} {VALUE}\"}}}}", "x".repeat(490)))
+    });
+    let failed = ask_with(model(&long.base_url(), Api::Chat), Some(header())).await.unwrap_err();
+    assert!(!failed.to_string().contains("sk-"), "{failed}");
+    let list = scripted::Server::start(|_| Reply::json("200 OK", format!("{{\"data\":[{{\"id\":\"not {VALUE}\"}}]}}")));
+    let server = Server::new(model(&list.base_url(), Api::Chat), &Route::default()).unwrap();
+    let secret = Secret::new(VALUE.into()).unwrap();
+    assert_eq!(server.list(Some((&header(), &secret)), 0).await.unwrap()[0].id, "not [REDACTED]");
 }
 
 #[tokio::test]
@@ -123,6 +133,12 @@ async fn each_limit_of_time_ends_the_request() {
         (Limit::BetweenBytes, vec![bytes(&text("a")), bytes(": keep-alive\n\n"), pause.clone()]),
         (Limit::Answer, vec![bytes(&text("a")), pause]),
     ];
+    let html = scripted::Server::start(|_| {
+        let mut reply = Reply::json("200 OK", "<html>");
+        reply.head[1] = "content-type: text/html".to_owned();
+        reply
+    });
+    assert!(matches!(ask(&html).await, Err(Failure::Malformed { why }) if why.contains("HTML")));
     for (limit, pieces) in cases {
         let server = scripted::Server::start(move |_| Reply::pieces(pieces.clone()));
         let mut model = model(&server.base_url(), Api::Chat);
@@ -211,7 +227,7 @@ async fn all_apis_and_a_server_that_does_not_stream() {
         let Asked { answer: Answer { text, .. }, parts, .. } =
             ask_with(model(&server.base_url(), api), None).await.unwrap();
         assert_eq!(text, "x", "{api:?}");
-        assert!(parts >= 1);
+        assert_eq!(parts, if api == Api::Messages { 2 } else { 1 });
     }
     let list = scripted::Server::start(|request| {
         assert_eq!(request.target, "GET /v1/models");
@@ -227,7 +243,7 @@ async fn all_apis_and_a_server_that_does_not_stream() {
 async fn the_operators_proxy_is_for_other_machines() {
     let proxy = scripted::Server::start(|_| Reply::stream(END));
     let upstream = UpstreamProxy::parse(&format!("http://{}", proxy.address()), Vec::new()).unwrap();
-    let route = Route { proxy: Some(upstream), ..Route::default() };
+    let route = Route::new(Vec::new(), Some(upstream));
     let asked = |base_url: &str| {
         let server = Server::new(model(base_url, Api::Chat), &route).unwrap();
         async move { server.ask(&prompt(), None, 0).await }

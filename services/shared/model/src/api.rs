@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     Answer, Api, Delta, Failure, Model, Prompt, Refusal, ToolCalls, chat, constrained,
-    failure::shortened,
+    failure::on_one_line,
     messages,
     reading::{Reading, message_of},
     responses,
@@ -15,6 +15,8 @@ use crate::{
 
 /// The largest answer that is read, in bytes of its stream.
 pub const MAX_ANSWER: usize = 64 << 20;
+/// The largest answer that comes whole, in bytes: read at once, JSON takes many times as much memory.
+const MAX_WHOLE: usize = 8 << 20;
 
 /// A request, without the address of the server and its credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,8 +100,12 @@ impl Reader {
             return Err(Failure::TooLarge { limit: MAX_ANSWER });
         }
         if let Some(whole) = &mut self.whole {
+            if whole.len() + bytes.len() > MAX_WHOLE {
+                return Err(Failure::TooLarge { limit: MAX_WHOLE });
+            }
             whole.extend_from_slice(bytes);
-            self.progress += 1;
+            // Blanks keep a connection open as comments do.
+            self.progress += u64::from(bytes.iter().any(|byte| !byte.is_ascii_whitespace()));
             return Ok(Vec::new());
         }
         let mut deltas = Vec::new();
@@ -113,6 +119,11 @@ impl Reader {
     /// How much of the answer has come. It does not grow with what only keeps the connection open.
     pub fn progress(&self) -> u64 {
         self.progress
+    }
+
+    /// In how many parts the answer has come; one if the server does not stream.
+    pub fn parts(&self) -> u64 {
+        if self.whole.is_some() { 1 } else { self.progress }
     }
 
     /// The answer, once no more bytes come.
@@ -197,7 +208,7 @@ pub fn refusal(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Failu
             "an HTML page, as from a proxy or another kind of server".to_owned()
         }
         Err(_) if text.trim().is_empty() => "nothing more".to_owned(),
-        Err(_) => shortened(&text),
+        Err(_) => on_one_line(&text),
     };
     let lower = text.to_ascii_lowercase();
     let refusal = match status {

@@ -2,6 +2,15 @@
 
 use serde_json::Value;
 
+use crate::Failure;
+
+/// The most calls of an answer: more than any loop has a use for.
+pub(crate) const MAX_CALLS: usize = 256;
+
+pub(crate) fn too_many_calls() -> Failure {
+    Failure::Malformed { why: format!("it has more than {MAX_CALLS} calls") }
+}
+
 /// The arguments of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arguments {
@@ -54,7 +63,9 @@ impl OpenCall {
 
     /// Whether the arguments are whole, so that another piece can only be of another call.
     pub(crate) fn is_whole(&self) -> bool {
-        self.object.is_some() || matches!(belay_json::read(&self.text), Ok(Value::Object(_)))
+        // Read only where it may be: a call of megabytes has thousands of pieces.
+        self.object.is_some()
+            || (self.text.trim_end().ends_with('}') && matches!(belay_json::read(&self.text), Ok(Value::Object(_))))
     }
 
     /// The call, now that no more comes.

@@ -3,7 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Answer, Delta, End, Failure, Message, Model, Prompt, Usage, call::OpenCall, reading::Reading, usage::number,
+    Answer, Delta, End, Failure, Message, Model, Prompt, Usage,
+    call::{MAX_CALLS, OpenCall, too_many_calls},
+    reading::Reading,
+    usage::number,
 };
 
 /// The body of a request.
@@ -76,7 +79,7 @@ impl ChatReading {
         self.is_done = true;
     }
 
-    fn choice(&mut self, choice: &Value) -> Vec<Delta> {
+    fn choice(&mut self, choice: &Value) -> Result<Vec<Delta>, Failure> {
         let mut deltas = Vec::new();
         // A server that does not stream has the whole message.
         let delta = choice.get("delta").or_else(|| choice.get("message")).unwrap_or(&Value::Null);
@@ -96,16 +99,16 @@ impl ChatReading {
             self.finish = Some("content_filter".to_owned());
         }
         for piece in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
-            deltas.extend(self.piece(piece));
+            deltas.extend(self.piece(piece)?);
         }
         if let Some(finish) = choice.get("finish_reason").and_then(Value::as_str).filter(|reason| !reason.is_empty()) {
             self.finish.get_or_insert_with(|| finish.to_owned());
         }
-        deltas
+        Ok(deltas)
     }
 
     /// Adds a piece of a call.
-    fn piece(&mut self, piece: &Value) -> Option<Delta> {
+    fn piece(&mut self, piece: &Value) -> Result<Option<Delta>, Failure> {
         let text = |path: &str| piece.pointer(path).and_then(Value::as_str).unwrap_or_default();
         let (id, name) = (text("/id"), text("/function/name"));
         let arguments = piece.pointer("/function/arguments");
@@ -115,13 +118,14 @@ impl ChatReading {
             Some(index) => self.calls.iter().rposition(|call| call.index == index),
             None => self.calls.len().checked_sub(1),
         };
+        let has_arguments = arguments.is_some_and(|arguments| !arguments.is_null() && *arguments != "");
         let continues = place.filter(|place| {
             let call = &self.calls[*place];
             let is_other = !id.is_empty() && !call.server_id.is_empty() && id != call.server_id;
             // Servers that send every call with the index 0 give each its own id (dynamo's PR 4723), or none at all and each call whole. Others repeat
             // the name in every piece of one call (llama.cpp's PR 12379).
-            let is_next = id.is_empty() && call.is_whole() && arguments.is_some_and(|piece| *piece != "");
-            name.is_empty() || !(is_other || is_next || (index.is_none() && call.is_whole()))
+            let may_be_next = (id.is_empty() && has_arguments) || index.is_none();
+            name.is_empty() || !(is_other || (may_be_next && call.is_whole()))
         });
         match continues {
             Some(place) => {
@@ -133,15 +137,16 @@ impl ChatReading {
                     id.clone_into(&mut call.server_id);
                 }
                 call.add(arguments);
-                None
+                Ok(None)
             }
+            None if self.calls.len() >= MAX_CALLS => Err(too_many_calls()),
             None => {
                 let index = index.unwrap_or(self.calls.len() as u64);
                 let mut call =
                     OpenCall { index, name: name.to_owned(), server_id: id.to_owned(), ..OpenCall::default() };
                 call.add(arguments);
                 self.calls.push(call);
-                Some(Delta::Call(name.to_owned()))
+                Ok(Some(Delta::Call(name.to_owned())))
             }
         }
     }
@@ -173,7 +178,11 @@ impl Reading for ChatReading {
         let choices = value.get("choices").and_then(Value::as_array).into_iter().flatten();
         // One answer was asked for.
         let first = choices.filter(|choice| number(choice, &["/index"]).unwrap_or_default() == 0);
-        Ok(first.flat_map(|choice| self.choice(choice)).collect())
+        let mut deltas = Vec::new();
+        for choice in first {
+            deltas.extend(self.choice(choice)?);
+        }
+        Ok(deltas)
     }
 
     fn whole(&mut self, value: &Value) -> Result<(), Failure> {
@@ -189,12 +198,16 @@ impl Reading for ChatReading {
         self.is_done || self.finish.is_some()
     }
 
-    fn finish(self) -> Result<Answer, Failure> {
+    fn finish(mut self) -> Result<Answer, Failure> {
         let end = match self.finish.as_deref() {
             // Arguments that reached the limit may be whole by chance: nobody knows.
             Some("length") if !self.calls.is_empty() => return Err(Failure::Truncated { usage: self.usage }),
             Some("length") => End::Length,
-            Some("content_filter") => End::Refused,
+            // What was filtered may be cut anywhere.
+            Some("content_filter") => {
+                self.calls.clear();
+                End::Refused
+            }
             // The calls count, not the reason: servers write `stop` beside calls, and `tool_calls` without any.
             _ => End::Complete,
         };

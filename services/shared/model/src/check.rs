@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Answer, Arguments, Estimator, Failure, Limit, Message, Model, OfferedTool, Prompt, Refusal, Schema, ServedModel,
-    ToolCalls, Usage,
+    ToolCalls, Usage, shortened,
 };
 
 /// The number that a model is asked to return.
@@ -18,6 +18,8 @@ const LINE: &str = "The quick brown fox jumps over the lazy dog.\n";
 /// The longest sample, and the longest prompt, in bytes.
 const MAX_SAMPLE: usize = 64 << 10;
 const MAX_FILLING: usize = 32 << 20;
+/// The least share of the tokens of a prompt that a server has counted if it has read the whole, in hundredths.
+const LEAST: u64 = 90;
 /// The share of the window that the filling prompt has at most, in hundredths: what was counted before is not exact.
 const FILLED: u64 = 80;
 
@@ -209,7 +211,7 @@ impl ModelCheck {
             }
             None if listed.is_empty() => {}
             None => {
-                let mut names: Vec<&str> = listed.iter().map(|served| served.id.as_str()).take(10).collect();
+                let mut names: Vec<String> = listed.iter().take(10).map(|served| shortened(&served.id)).collect();
                 names.sort_unstable();
                 let seen = format!("`{}` is not among those that it lists: {}", model.model, names.join(", "));
                 let advice = format!("write one of them in `models.{}.model`, or load it there", model.name);
@@ -262,8 +264,11 @@ impl ModelCheck {
                 "budgets of tokens and money rely on estimates, one token for each byte",
             ),
         });
-        if !self.fills_window {
+        let is_told = self.window.is_some_and(|window| window < model.window);
+        if is_told || !self.fills_window {
             checks.push(self.window(model));
+            // Known to be too small, it need not be tried.
+            self.asked.extend([Question::Sample, Question::Window]);
         }
         checks
     }
@@ -310,7 +315,8 @@ impl ModelCheck {
         match answered {
             Ok((Answer { usage: Some(usage), .. }, _, bytes)) => {
                 let expected = self.estimator.unwrap_or(Estimator::NEW);
-                if expected.is_shortened(*bytes, usage.input) {
+                // It is the text of the sample: the estimate is right to a few tokens.
+                if usage.input < expected.tokens(*bytes) / 100 * LEAST {
                     return Check::new(
                         "window",
                         Verdict::Failed,
@@ -381,7 +387,9 @@ fn tool_calls(model: &Model, answer: &Answer) -> Check {
     let failed = |seen: String| Check::new("tool_calls", Verdict::Failed, seen, other_way.as_str());
     match answer.calls.as_slice() {
         [] => failed("it answered with text instead of a call".to_owned()),
-        [call, ..] if call.name != TOOL => failed(format!("it called `{}`, which nobody offered", call.name)),
+        [call, ..] if call.name != TOOL => {
+            failed(format!("it called `{}`, which nobody offered", shortened(&call.name)))
+        }
         [call, ..] => match &call.arguments {
             Arguments::Object(arguments) if is_number(arguments) => {
                 Check::passed("tool_calls", format!("{}, with the right arguments", model.tool_calls.word()))
@@ -391,7 +399,7 @@ fn tool_calls(model: &Model, answer: &Answer) -> Check {
                 Verdict::Warning,
                 format!(
                     "it called the tool with other arguments than it was asked to: {}",
-                    crate::failure::shortened(&arguments.to_string())
+                    shortened(&arguments.to_string())
                 ),
                 "a model of this size may need simpler tasks",
             ),

@@ -97,7 +97,7 @@ pub enum Failure {
         refusal: Refusal,
         /// The HTTP status.
         status: u16,
-        /// What the server said, shortened.
+        /// What the server said.
         message: String,
         /// When it wants to be asked again.
         retry_after: Option<Duration>,
@@ -105,7 +105,7 @@ pub enum Failure {
     /// The server has failed in the middle of the answer.
     #[error("the server has failed in the middle of the answer: {message}")]
     Server {
-        /// What it said, shortened.
+        /// What it said.
         message: String,
     },
     /// The answer broke off: its end has not come.
@@ -168,12 +168,17 @@ impl Failure {
     }
 }
 
-/// The longest message of a server that is passed on, in characters.
+/// The longest text of a server that people see, in characters.
 const MAX_MESSAGE: usize = 500;
 
-/// A text of a server for people: on one line, and not too long.
-pub(crate) fn shortened(text: &str) -> String {
-    let one_line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+/// A text of a server on one line.
+pub(crate) fn on_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A text of a server for people: on one line, and not too long. What has to be hidden in it is hidden before: half of a key is found by nobody.
+pub fn shortened(text: &str) -> String {
+    let one_line = on_one_line(text);
     match one_line.char_indices().nth(MAX_MESSAGE) {
         Some((end, _)) => format!("{}…", &one_line[..end]),
         None => one_line,

@@ -28,7 +28,7 @@ pub use api::{HttpRequest, MAX_ANSWER, Reader, list_request, refusal, request};
 pub use base_url::BaseUrl;
 pub use call::{Arguments, Call};
 pub use check::{Check, Found, ModelCheck, Question, Verdict};
-pub use failure::{Failure, Limit, Refusal};
+pub use failure::{Failure, Limit, Refusal, shortened};
 pub use model::{Api, Model, Price, TimeLimits, ToolCalls};
 pub use prompt::{CallResult, Message, OfferedTool, Prompt, Schema};
 pub use retry_after::{MAX_RETRY_AFTER, retry_after};

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Answer, Delta, End, Failure, Message, Model, Prompt, Usage, call::OpenCall, reading::Reading, usage::number,
+    Answer, Delta, End, Failure, Message, Model, Prompt, Usage,
+    call::{MAX_CALLS, OpenCall, too_many_calls},
+    reading::Reading,
+    usage::number,
 };
 
 /// The body of a request.
@@ -79,9 +82,10 @@ pub(crate) struct MessagesReading {
 }
 
 impl MessagesReading {
-    fn block(&mut self, index: u64, block: &Value) -> Option<Delta> {
+    fn block(&mut self, index: u64, block: &Value) -> Result<Option<Delta>, Failure> {
         let text = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default();
-        match text("type") {
+        Ok(match text("type") {
+            "tool_use" if self.calls.len() >= MAX_CALLS => return Err(too_many_calls()),
             "text" => self.add_text(text("text")),
             "thinking" => self.add_reasoning(text("thinking")),
             "tool_use" => {
@@ -94,7 +98,7 @@ impl MessagesReading {
                 Some(Delta::Call(name))
             }
             _ => None,
-        }
+        })
     }
 
     fn add_text(&mut self, text: &str) -> Option<Delta> {
@@ -122,15 +126,16 @@ impl MessagesReading {
         }
     }
 
-    fn message(&mut self, message: &Value) {
+    fn message(&mut self, message: &Value) -> Result<(), Failure> {
         if let Some(model) = message.get("model").and_then(Value::as_str) {
             model.clone_into(&mut self.model);
         }
         self.count(message.get("usage"));
         for (index, block) in message.get("content").and_then(Value::as_array).into_iter().flatten().enumerate() {
-            self.block(index as u64, block);
+            self.block(index as u64, block)?;
         }
         self.stop(message);
+        Ok(())
     }
 
     fn stop(&mut self, of: &Value) {
@@ -148,10 +153,10 @@ impl Reading for MessagesReading {
         let text = |key: &str| delta.get(key).and_then(Value::as_str).unwrap_or_default();
         let shown = match kind {
             "message_start" => {
-                self.message(value.get("message").unwrap_or(&Value::Null));
+                self.message(value.get("message").unwrap_or(&Value::Null))?;
                 None
             }
-            "content_block_start" => self.block(index, value.get("content_block").unwrap_or(&Value::Null)),
+            "content_block_start" => self.block(index, value.get("content_block").unwrap_or(&Value::Null))?,
             "content_block_delta" => match text("type") {
                 "text_delta" => self.add_text(text("text")),
                 "thinking_delta" => self.add_reasoning(text("thinking")),
@@ -183,7 +188,7 @@ impl Reading for MessagesReading {
         if value.get("content").is_none() {
             return Err(Failure::Malformed { why: "it has no `content`".to_owned() });
         }
-        self.message(value);
+        self.message(value)?;
         self.has_stopped = true;
         Ok(())
     }
@@ -192,13 +197,16 @@ impl Reading for MessagesReading {
         self.has_stopped || self.stop_reason.is_some()
     }
 
-    fn finish(self) -> Result<Answer, Failure> {
+    fn finish(mut self) -> Result<Answer, Failure> {
         let end = match self.stop_reason.as_deref() {
             Some("max_tokens" | "model_context_window_exceeded") if !self.calls.is_empty() => {
                 return Err(Failure::Truncated { usage: self.usage });
             }
             Some("max_tokens" | "model_context_window_exceeded") => End::Length,
-            Some("refusal") => End::Refused,
+            Some("refusal") => {
+                self.calls.clear();
+                End::Refused
+            }
             _ => End::Complete,
         };
         let calls = self.calls.into_values().map(OpenCall::close).collect();

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Answer, Delta, Failure, failure::shortened};
+use crate::{Answer, Delta, Failure, failure::on_one_line};
 
 /// How the events of one API become an answer.
 pub(crate) trait Reading {
@@ -22,5 +22,5 @@ pub(crate) trait Reading {
 pub(crate) fn message_of(value: &Value) -> String {
     let paths = ["/error/message", "/error", "/message", "/detail", "/response/error/message"];
     let found = paths.iter().find_map(|path| value.pointer(path).and_then(Value::as_str));
-    shortened(&found.map_or_else(|| value.to_string(), str::to_owned))
+    on_one_line(&found.map_or_else(|| value.to_string(), str::to_owned))
 }

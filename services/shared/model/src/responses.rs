@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Answer, Delta, End, Failure, Message, Model, Prompt, Usage,
-    call::OpenCall,
+    call::{MAX_CALLS, OpenCall, too_many_calls},
     reading::{Reading, message_of},
     usage::number,
 };
@@ -64,6 +64,7 @@ pub(crate) struct ResponsesReading {
     reasoning: String,
     /// The calls by their place in the output.
     calls: BTreeMap<u64, OpenCall>,
+    has_refused: bool,
     /// How the answer ended: `completed` or `incomplete`, and why.
     ended: Option<(String, String)>,
     usage: Option<Usage>,
@@ -71,15 +72,18 @@ pub(crate) struct ResponsesReading {
 }
 
 impl ResponsesReading {
-    fn call(&mut self, index: u64) -> &mut OpenCall {
-        self.calls.entry(index).or_insert_with(|| OpenCall { index, ..OpenCall::default() })
+    fn call(&mut self, index: u64) -> Result<&mut OpenCall, Failure> {
+        if self.calls.len() >= MAX_CALLS && !self.calls.contains_key(&index) {
+            return Err(too_many_calls());
+        }
+        Ok(self.calls.entry(index).or_insert_with(|| OpenCall { index, ..OpenCall::default() }))
     }
 
     /// Takes a call as a whole, which counts instead of its pieces.
-    fn call_item(&mut self, index: u64, item: &Value) -> Option<Delta> {
+    fn call_item(&mut self, index: u64, item: &Value) -> Result<Option<Delta>, Failure> {
         let text = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default();
         let is_new = !self.calls.contains_key(&index);
-        let call = self.call(index);
+        let call = self.call(index)?;
         if !text("name").is_empty() {
             text("name").clone_into(&mut call.name);
         }
@@ -89,7 +93,7 @@ impl ResponsesReading {
             call.text.clear();
             call.add(arguments);
         }
-        is_new.then(|| Delta::Call(text("name").to_owned()))
+        Ok(is_new.then(|| Delta::Call(text("name").to_owned())))
     }
 
     fn end(&mut self, response: &Value) -> Result<(), Failure> {
@@ -109,10 +113,10 @@ impl ResponsesReading {
         self.model = text("/model");
         // The whole answer once more: what servers that send few events have only here.
         let output = response.get("output").and_then(Value::as_array);
-        let had_text = !self.text.is_empty();
+        let (had_text, had_calls) = (!self.text.is_empty(), !self.calls.is_empty());
         for (index, item) in output.into_iter().flatten().enumerate() {
             match item.get("type").and_then(Value::as_str) {
-                Some("function_call") if !self.has_call(item) => drop(self.call_item(index as u64, item)),
+                Some("function_call") if !had_calls => drop(self.call_item(index as u64, item)?),
                 Some("message") if !had_text => self.message_item(item),
                 _ => {}
             }
@@ -121,16 +125,12 @@ impl ResponsesReading {
         Ok(())
     }
 
-    fn has_call(&self, item: &Value) -> bool {
-        let id = item.get("call_id").and_then(Value::as_str).unwrap_or_default();
-        self.calls.values().any(|call| call.server_id == id)
-    }
-
     fn message_item(&mut self, item: &Value) {
-        let parts = item.get("content").and_then(Value::as_array);
-        let text =
-            |part: &Value| part.get("text").or_else(|| part.get("refusal")).and_then(Value::as_str).map(str::to_owned);
-        self.text.extend(parts.into_iter().flatten().filter_map(text));
+        for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
+            let text = |key: &str| part.get(key).and_then(Value::as_str);
+            self.has_refused |= text("refusal").is_some();
+            self.text.push_str(text("text").or_else(|| text("refusal")).unwrap_or_default());
+        }
     }
 }
 
@@ -143,6 +143,7 @@ impl Reading for ResponsesReading {
         let is_call = item.get("type").and_then(Value::as_str) == Some("function_call");
         Ok(match kind {
             "response.output_text.delta" | "response.refusal.delta" => {
+                self.has_refused |= kind == "response.refusal.delta";
                 self.text.push_str(&delta());
                 vec![Delta::Text(delta())]
             }
@@ -151,15 +152,15 @@ impl Reading for ResponsesReading {
                 vec![Delta::Reasoning(delta())]
             }
             "response.output_item.added" | "response.output_item.done" if is_call => {
-                self.call_item(index, item).into_iter().collect()
+                self.call_item(index, item)?.into_iter().collect()
             }
             "response.function_call_arguments.delta" => {
-                self.call(index).text.push_str(&delta());
+                self.call(index)?.text.push_str(&delta());
                 Vec::new()
             }
             "response.function_call_arguments.done" => {
                 if let Some(text) = value.get("arguments").and_then(Value::as_str) {
-                    text.clone_into(&mut self.call(index).text);
+                    text.clone_into(&mut self.call(index)?.text);
                 }
                 Vec::new()
             }
@@ -183,12 +184,17 @@ impl Reading for ResponsesReading {
         self.ended.is_some()
     }
 
-    fn finish(self) -> Result<Answer, Failure> {
-        let (status, why) = self.ended.unwrap_or_default();
+    fn finish(mut self) -> Result<Answer, Failure> {
+        let (status, why) = self.ended.take().unwrap_or_default();
         let end = match (status.as_str(), why.as_str()) {
-            ("incomplete", "content_filter") => End::Refused,
+            // What was filtered may be cut anywhere.
+            ("incomplete", "content_filter") => {
+                self.calls.clear();
+                End::Refused
+            }
             ("incomplete", _) if !self.calls.is_empty() => return Err(Failure::Truncated { usage: self.usage }),
             ("incomplete", _) => End::Length,
+            _ if self.has_refused => End::Refused,
             _ => End::Complete,
         };
         let calls = self.calls.into_values().map(OpenCall::close).collect();

@@ -436,7 +436,7 @@ table! {
 
     MODEL_NOT_LOCAL Models 2 false [] [FailedPrecondition]
     "The settings say `local_only: true` or `air_gapped: true`, and the model's server is not on this machine. It was not asked."
-    "Name a model whose `base_url` is `localhost` or an address of this machine, or remove the setting."
+    "Name a model whose `base_url` is `localhost` or a loopback address such as 127.0.0.1, or remove the setting."
 
     POLICY_DENIED Approvals 33 false [PolicyDenied] []
     "A rule of the policy denies the call or what it changed. Its changes were discarded."

@@ -96,8 +96,7 @@ pub(crate) fn refuse_beyond_this_machine(reader: &mut Reader, webhooks: &[Webhoo
             continue;
         }
         let field = format!("webhooks.{}.url", webhook.name);
-        let message =
-            "is on another machine, and `air_gapped` is true: remove the webhook, or have its receiver on this machine";
+        let message = "is not at `localhost` or a loopback address, and `air_gapped` is true: remove the webhook, or have its receiver on this machine";
         reader.refuse(&field, reader.line_of(&field), message);
     }
 }
@@ -230,7 +229,7 @@ webhooks:
             (
                 "\nwebhooks:",
                 "\nair_gapped: true\nwebhooks:",
-                "webhooks.alerts.url: is on another machine, and `air_gapped` is true",
+                "webhooks.alerts.url: is not at `localhost` or a loopback address, and `air_gapped` is true",
             ),
         ];
         for (right, wrong, says) in cases {

@@ -21,8 +21,8 @@ use crate::{
 
 /// Find out what the servers of models can do
 ///
-/// Asks each server for its list of models, for a call of a tool and for an answer that follows a schema. What is asked costs what the model costs: about
-/// two thousand tokens at most.
+/// Asks each server for its list of models, for a call of a tool and for an answer that follows a schema. What is asked costs what the model costs: a
+/// few thousand tokens at most, and with --fill-window as many as fill the window.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:\n  belay models check\n  belay models check coder --fill-window\n\n\
                   Exit codes:\n  0    usable: every check has passed, or only warns\n  1    a check has failed\n  2    used wrongly: there is no such model, or it may not be asked")]

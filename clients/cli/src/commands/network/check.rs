@@ -53,8 +53,11 @@ pub(crate) async fn check(context: &Context, verb: Check) -> Result<Exit, Failur
     if verb.method.is_empty() || !verb.method.bytes().all(|byte| is_token(byte) && !byte.is_ascii_lowercase()) {
         return Err(wrong("--method", &verb.method, "is not a method: write one in upper case, such as GET").into());
     }
-    let answer = Answer::new(profile, &target, &verb.method);
-    let answer = answer.within(loaded.settings.air_gapped.value);
+    // As the runner does, by the profile: no call has one that has hosts.
+    let answer = match loaded.settings.air_gapped.value && !profile.rules.is_empty() {
+        true => Answer::AirGapped,
+        false => Answer::new(profile, &target, &verb.method),
+    };
     match context.screen.format {
         Format::Text => context.screen.print(&lines(&loaded, profile, &answer))?,
         Format::Json | Format::Jsonl => {
@@ -88,7 +91,7 @@ enum Answer<'a> {
     HostService(SocketAddr, String),
     /// No rule allows it.
     Refused(Refusal),
-    /// A rule would allow it, and the settings say that nothing beyond this machine is reached.
+    /// The profile has hosts, and the settings say that nothing beyond this machine is reached.
     AirGapped,
     /// It is an address: what that means, and the line that allows it, if one can.
     Address(String, Option<String>),
@@ -141,14 +144,6 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The answer where nothing beyond this machine is reached.
-    fn within(self, air_gapped: bool) -> Self {
-        match self {
-            Self::Rule(_) if air_gapped => Self::AirGapped,
-            other => other,
-        }
-    }
-
     fn is_allowed(&self) -> bool {
         matches!(self, Self::Rule(_) | Self::HostService(..))
     }
@@ -166,7 +161,7 @@ impl<'a> Answer<'a> {
 }
 
 /// Why nothing on another machine is reached.
-const AIR_GAPPED: &str = "the settings say `air_gapped: true`, and nothing beyond this machine is reached";
+const AIR_GAPPED: &str = "the settings say `air_gapped: true`, and no call has a profile with hosts on other machines";
 
 fn lines(loaded: &LoadedSettings, profile: &Profile, answer: &Answer<'_>) -> Vec<Line> {
     let good = |words: String| Line::default().and(Style::Good, "allowed").and(Style::Plain, words);

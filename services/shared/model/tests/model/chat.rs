@@ -108,6 +108,10 @@ fn a_name_that_is_repeated_is_one_name() {
         piece(0, None, Some("read_file"), json!("")),
     ];
     assert_eq!(called(&without_id), [pair("read_file", "{\"path\":\"a\"}")]);
+    for nothing in [json!(null), json!("")] {
+        let pieces = [piece(0, Some("a"), Some("list"), json!("{}")), piece(0, None, Some("list"), nothing.clone())];
+        assert_eq!(called(&pieces), [pair("list", "{}")], "{nothing}");
+    }
 }
 
 // vLLM's issue 47901, LM Studio's 1922, llama.cpp's 22072.
@@ -147,6 +151,17 @@ fn an_empty_list_is_no_call_and_the_reason_does_not_count() {
     assert_eq!((answer.calls.len(), answer.end), (0, End::Complete));
     let text = stream(&[piece(0, Some("a"), Some("list"), json!("{}")), finish("stop")]) + DONE;
     assert_eq!(read(&model(Api::Chat), &text).unwrap().0.calls.len(), 1, "`stop` beside a call");
+}
+
+#[test]
+fn no_answer_has_endless_calls_and_what_was_filtered_has_none() {
+    let many: Vec<Value> = (0..300).map(|index| json!({"index": index, "function": {"name": "list"}})).collect();
+    let text = stream(&[chunk(json!({"tool_calls": many})), finish("stop")]);
+    let mut reader = belay_model::Reader::new(&model(Api::Chat), &crate::support::prompt(), "text/event-stream");
+    assert!(matches!(reader.push(text.as_bytes()), Err(Failure::Malformed { why }) if why.contains("256 calls")));
+    let filtered = stream(&[piece(0, Some("a"), Some("list"), json!("{}")), finish("content_filter")]);
+    let (answer, _) = read(&model(Api::Chat), &filtered).unwrap();
+    assert_eq!((answer.calls.len(), answer.end), (0, End::Refused));
 }
 
 #[test]

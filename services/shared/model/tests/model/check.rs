@@ -150,6 +150,24 @@ fn a_window_that_is_smaller_than_the_settings_say_is_noticed() {
     let told = window(Some(4096), None);
     assert!(told.advice.contains("`models.coder.window: 4096`") && told.verdict == Verdict::Failed, "{told:?}");
     assert_eq!(window(None, None).verdict, Verdict::Skipped);
+    // What the server tells is known before anything is tried.
+    let mut check = ModelCheck::new(true);
+    check.take(&model, &listed(Some(30_000)));
+    let found = check.take(&model, &called(good_call()));
+    assert!(found.iter().any(|check| check.name == "window" && check.verdict == Verdict::Failed), "{found:?}");
+    check.take(&model, &Found::Answer(Question::Schema, Err(Failure::Cut)));
+    assert_eq!(check.next(), None);
+    // Four fifths of 8,192, cut to half of that window: 4,915 tokens to 4,096.
+    let half = one(
+        &Model { window: 8192, ..model.clone() },
+        &[
+            called(good_call()),
+            sampled(),
+            Found::Answer(Question::Window, Ok((answer("1", None, Some(4096)), 2, 19_660))),
+        ],
+        "window",
+    );
+    assert_eq!(half.verdict, Verdict::Failed, "{half:?}");
     // Ollama: a quarter of a token for each byte before, and 4,096 tokens of 96,000 bytes now.
     let cut = window(None, Some(Ok((answer("1", None, Some(4096)), 2, 96_000))));
     assert!(cut.seen.contains("has cut a prompt of about 24000 tokens to 4096"), "{cut:?}");

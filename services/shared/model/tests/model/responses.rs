@@ -84,6 +84,18 @@ fn the_limit_a_refusal_and_an_error() {
 }
 
 #[test]
+fn calls_without_an_id_are_calls_and_a_refusal_is_one() {
+    let call =
+        |path: &str| json!({"type": "function_call", "name": "list", "arguments": format!("{{\"path\":\"{path}\"}}")});
+    let (answer, _) =
+        read(&model(Api::Responses), &stream(&[ended("completed", None, json!([call("a"), call("b")]))])).unwrap();
+    assert_eq!(answer.calls.len(), 2);
+    let refusal = json!({"type": "response.refusal.delta", "delta": "No."});
+    let (answer, _) = read(&model(Api::Responses), &stream(&[refusal, ended("completed", None, json!([]))])).unwrap();
+    assert_eq!((answer.text.as_str(), answer.end), ("No.", End::Refused));
+}
+
+#[test]
 fn an_answer_that_comes_whole() {
     let document =
         ended("completed", None, json!([{"type": "message", "content": [{"type": "output_text", "text": "x"}]}]));
