@@ -380,6 +380,8 @@ mod tests {
         reasons::PLAN_REVISION_MISMATCH,
         reasons::ETAG_MISMATCH,
         reasons::CANCELLED,
+        reasons::MODEL_NOT_FOUND,
+        reasons::MODEL_NOT_LOCAL,
         reasons::APPROVAL_NOT_FOUND,
         reasons::ALREADY_DECIDED,
         reasons::DIGEST_MISMATCH,

@@ -186,8 +186,10 @@ impl ModelCheck {
     fn list(&mut self, model: &Model, list: &Result<Vec<ServedModel>, Failure>) -> Vec<Check> {
         let listed = match list {
             Ok(listed) => listed,
-            // The path is no part of what a server has to have.
-            Err(Failure::Refused { refusal: Refusal::NotFound | Refusal::Invalid, status, .. }) => {
+            // The path is no part of what a server has to have, and some keys are for answers alone.
+            Err(Failure::Refused { refusal, status, .. })
+                if *status == 403 || matches!(refusal, Refusal::NotFound | Refusal::Invalid) =>
+            {
                 let seen = format!("it answers, and lists no models ({status} for GET /models)");
                 return vec![Check::passed("server", seen)];
             }

@@ -98,10 +98,13 @@ fn what_makes_every_answer_fail_ends_the_check() {
         assert_eq!((found.verdict, check.next()), (Verdict::Failed, None));
         assert!(found.advice.contains(advice), "{}", found.advice);
     }
-    // Some servers list no models: that is no fault.
+    // Some servers list no models, or not for every key: that is no fault.
     let mut check = ModelCheck::new(false);
-    check.take(&model, &Found::List(Err(refused(Refusal::NotFound, 404))));
-    assert_eq!(check.next(), Some(Question::Call));
+    for failure in [refused(Refusal::NotFound, 404), refused(Refusal::Credential, 403)] {
+        check = ModelCheck::new(false);
+        check.take(&model, &Found::List(Err(failure)));
+        assert_eq!(check.next(), Some(Question::Call));
+    }
     let found = check.take(&model, &Found::Answer(Question::Call, Err(refused(Refusal::NotFound, 404))));
     assert!(found[0].advice.contains("correct `models.coder.model` (qwen3:8b)"), "{}", found[0].advice);
     assert_eq!(check.next(), None);
