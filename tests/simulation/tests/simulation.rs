@@ -419,7 +419,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_unrecorded_child_deleted",
         run: belay::unrecorded_child_deleted,
-        expect: Expect::Found { violation: "had recorded its end", first: 2, within: 200 },
+        expect: Expect::Found { violation: "had recorded its end", first: 7, within: 200 },
     },
     Scenario {
         name: "belay_lost_child_started_again",
@@ -454,7 +454,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_pause_of_child_kept",
         run: belay::pause_of_child_kept,
-        expect: Expect::Found { violation: "stuck", first: 101, within: 400 },
+        expect: Expect::Found { violation: "stuck", first: 235, within: 400 },
     },
     Scenario {
         name: "belay_stale_look",
