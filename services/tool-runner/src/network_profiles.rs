@@ -56,8 +56,7 @@ impl NetworkProblem {
 pub(crate) fn find(profiles: &Profiles, name: &str, air_gapped: bool) -> Result<Option<Arc<Profile>>, NetworkProblem> {
     match profiles.find(name) {
         Some(profile) if profile.is_closed() => Ok(None),
-        // Its services are on this machine.
-        Some(profile) if air_gapped && !profile.rules.is_empty() => {
+        Some(profile) if air_gapped && profile.leaves_this_machine() => {
             Err(NetworkProblem::AirGapped { name: name.to_owned() })
         }
         Some(profile) => Ok(Some(Arc::new(profile.clone()))),

@@ -56,7 +56,7 @@ pub(crate) fn check(check: &ModelCheck) -> Vec<Line> {
     std::iter::once(seen).chain(advice).collect()
 }
 
-/// What the questions have used.
+/// The tokens and the cost of all questions.
 pub(crate) fn usage(usage: &ModelUsage) -> Line {
     let cost = usage.cost_micros.map(|cost| format!(", {}", dollars(cost))).unwrap_or_default();
     let text = format!("  used: {} tokens in, {} out{cost}", usage.input_tokens, usage.output_tokens);

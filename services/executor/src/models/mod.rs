@@ -73,7 +73,7 @@ impl Models {
 }
 
 impl ConfiguredModel {
-    /// What its operator has configured.
+    /// The model as its operator has configured it.
     pub(crate) fn model(&self) -> &Model {
         &self.model
     }

@@ -24,7 +24,7 @@ use crate::{
     store::secrets::shown,
 };
 
-/// What the names of models begin with.
+/// The beginning of the names of models.
 const COLLECTION: &str = "models/";
 
 /// The service, ready to be served.

@@ -181,10 +181,10 @@ fn over_tcp(host: &str, port: u16) -> Connecting {
     let host = host.to_owned();
     Box::pin(async move {
         let here = [SocketAddr::from((Ipv4Addr::LOCALHOST, port)), SocketAddr::from((Ipv6Addr::LOCALHOST, port))];
-        let stream = match host.as_str() {
-            // Whatever a name server or the hosts file make of the name.
-            "localhost" => TcpStream::connect(&here[..]).await?,
-            host => TcpStream::connect((host, port)).await?,
+        // Whatever a name server or the hosts file make of the name.
+        let stream = match host.eq_ignore_ascii_case("localhost") {
+            true => TcpStream::connect(&here[..]).await?,
+            false => TcpStream::connect((host.as_str(), port)).await?,
         };
         Ok(Box::new(stream) as Box<dyn Connection>)
     })

@@ -1,4 +1,4 @@
-//! Why a server cannot be asked.
+//! The reasons why a server cannot be asked.
 
 use thiserror::Error;
 

@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use belay_network::{Placement, Secret};
 use reqwest::header::{HeaderName, HeaderValue};
 
-/// What stands where a server has repeated a key.
+/// The text in place of a key that a server has repeated.
 const HIDDEN: &str = "[REDACTED]";
 
 pub(crate) struct Key<'a> {

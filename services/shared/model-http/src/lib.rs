@@ -1,6 +1,6 @@
 //! Asks the servers of models over HTTP.
 //!
-//! What is sent and how answers are read is decided in `belay-model`; here are the connection, the limits of time, and the key, which is in nothing that
+//! `belay-model` decides the bytes of requests and reads answers; here are the connection, the limits of time, and the key, which is in nothing that
 //! leaves this crate: where a server repeats it, it is replaced.
 
 mod error;
@@ -24,12 +24,12 @@ use tokio::time::{Instant, timeout_at};
 pub use crate::error::InvalidServer;
 use crate::{key::Key, tls::Authorities};
 
-/// How much of a refusal is read, in bytes.
+/// The longest refusal that is read, in bytes.
 const MAX_REFUSAL: usize = 64 << 10;
 /// The largest list of models, in bytes.
 const MAX_LIST: usize = 2 << 20;
 
-/// How the servers of models are reached.
+/// The way to the servers of models.
 #[derive(Debug, Default)]
 pub struct Route {
     authorities: Authorities,
@@ -269,7 +269,7 @@ impl Times {
     }
 }
 
-/// What went wrong, with its causes and without the URL: a key may be in its query.
+/// The causes of an error, without the URL: a key may be in its query.
 fn words(error: &reqwest::Error) -> String {
     let mut words = Vec::new();
     let mut cause = error.source();

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{Arguments, Call, Usage};
 
-/// Why an answer ends.
+/// The reason for which an answer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The model had no more to say, or waits for the results of its calls.

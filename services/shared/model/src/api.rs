@@ -32,7 +32,7 @@ pub struct HttpRequest {
 /// The version of Anthropic's API.
 const OF_MESSAGES: &[(&str, &str)] = &[("anthropic-version", "2023-06-01")];
 
-/// What asks a model for an answer, as a stream.
+/// The request for an answer, as a stream.
 pub fn request(model: &Model, prompt: &Prompt) -> HttpRequest {
     let constrained = (model.tool_calls == ToolCalls::Constrained && !prompt.tools.is_empty())
         .then(|| constrained::without_tools(prompt));
@@ -45,7 +45,7 @@ pub fn request(model: &Model, prompt: &Prompt) -> HttpRequest {
     HttpRequest { path, headers, body: Some(body.to_string().into_bytes()) }
 }
 
-/// What asks a server for its models, which [`served`](crate::served) reads.
+/// The request for the list of models, which [`served`](crate::served) reads.
 pub fn list_request(api: Api) -> HttpRequest {
     let headers: &[_] = match api {
         Api::Chat | Api::Responses => &[],
@@ -190,7 +190,7 @@ fn failed(value: &Value) -> Result<(), Failure> {
     }
 }
 
-/// Why a server refuses a request: its status that is not a success, the time from its headers, and its body.
+/// The failure of a refused request, from its status that is not a success, the time in its headers, and its body.
 pub fn refusal(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Failure {
     /// What servers write when a prompt is longer than the window: llama.cpp, OpenAI and vLLM, Anthropic, and others.
     const TOO_LONG: [&str; 6] = [

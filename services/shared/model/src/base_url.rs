@@ -49,9 +49,9 @@ impl BaseUrl {
             Some(Some(parts)) => parts,
             None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
         };
-        let port = digits(port).ok_or("must have a port from 1 to 65535 after the host's `:`, or none")?;
         let host = HostOrAddress::parse(host)
             .map_err(|_| "must name a host: letters, digits, `.`, `-` and `_`, or an address")?;
+        let port = digits(port).ok_or("must have a port from 1 to 65535 after the host's `:`, or none")?;
         Ok(Self { protocol, host, port, path: path.trim_end_matches('/').to_owned() })
     }
 

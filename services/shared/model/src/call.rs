@@ -16,7 +16,7 @@ pub(crate) fn too_many_calls() -> Failure {
 pub enum Arguments {
     /// A JSON object.
     Object(Value),
-    /// Anything else. The call is not made: the model is told why. Nothing is repaired into a call that nobody has asked for.
+    /// Anything else. The call is not made: the model is told why. Nothing is repaired into another call than the model wrote.
     Invalid {
         /// As they came.
         text: String,

@@ -200,7 +200,7 @@ impl Reading for ChatReading {
 
     fn finish(mut self) -> Result<Answer, Failure> {
         let end = match self.finish.as_deref() {
-            // Arguments that reached the limit may be whole by chance: nobody knows.
+            // Arguments that reached the limit may be whole by chance.
             Some("length") if !self.calls.is_empty() => return Err(Failure::Truncated { usage: self.usage }),
             Some("length") => End::Length,
             // What was filtered may be cut anywhere.

@@ -11,7 +11,7 @@ use crate::{
 const NUMBER: u64 = 7;
 /// The tool that a model is asked to call.
 const TOOL: &str = "report_number";
-/// How many tokens an answer to a question may have: a model may think before it calls a tool.
+/// The most tokens of an answer to a question: a model may think before it calls a tool.
 const MAX_OUTPUT: u64 = 2048;
 /// The line of which long prompts consist.
 const LINE: &str = "The quick brown fox jumps over the lazy dog.\n";
@@ -38,7 +38,7 @@ pub enum Question {
     Window,
 }
 
-/// What a question has brought.
+/// The outcome of a question.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
     /// The server's models, or why there is no list.
@@ -47,7 +47,7 @@ pub enum Found {
     Answer(Question, Result<(Answer, u64, usize), Failure>),
 }
 
-/// How a check has ended.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// As it should be.
@@ -60,7 +60,7 @@ pub enum Verdict {
     Skipped,
 }
 
-/// What was found out about one thing.
+/// A finding about one thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// What was checked: `server`, `model`, `streams`, `tool_calls`, `schema`, `usage` or `window`.
@@ -83,7 +83,7 @@ impl Check {
     }
 }
 
-/// What a check has found so far.
+/// A check of a server, and its findings so far.
 #[derive(Clone, Debug, Default)]
 pub struct ModelCheck {
     fills_window: bool,
@@ -442,7 +442,7 @@ fn schema(model: &Model, answered: &Result<(Answer, u64, usize), Failure>) -> Ch
     }
 }
 
-/// What to do about a failure.
+/// The remedy for a failure.
 fn advice(model: &Model, failure: &Failure) -> String {
     let name = &model.name;
     match failure {

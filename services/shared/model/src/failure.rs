@@ -38,7 +38,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Why a server refuses a request.
+/// The kind of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It wants another key, or one at all.
@@ -111,7 +111,7 @@ pub enum Failure {
     /// The answer broke off: its end has not come.
     #[error("the answer broke off before its end")]
     Cut,
-    /// The answer reached the limit of its tokens within a call, so that nobody knows what the call would have been.
+    /// The answer reached the limit of its tokens within a call, so that the call is not known.
     #[error("the answer reached the limit of its tokens in the middle of a call: allow it more with max_output")]
     Truncated {
         /// What the server counted.
@@ -176,7 +176,7 @@ pub(crate) fn on_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A text of a server for people: on one line, and not too long. What has to be hidden in it is hidden before: half of a key is found by nobody.
+/// A text of a server for people: on one line, and not too long. Callers hide keys in it before: half of a key is not recognized.
 pub fn shortened(text: &str) -> String {
     let one_line = on_one_line(text);
     match one_line.char_indices().nth(MAX_MESSAGE) {

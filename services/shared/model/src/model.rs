@@ -30,7 +30,7 @@ impl Api {
     }
 }
 
-/// How a model calls tools.
+/// The way in which a model calls tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolCalls {
     /// By the tool calls of its API.
@@ -52,7 +52,7 @@ impl ToolCalls {
     }
 }
 
-/// What a model costs, in millionths of a US dollar for a million tokens: 150,000 is $0.15.
+/// The price of a model, in millionths of a US dollar for a million tokens: 150,000 is $0.15.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price {
     /// For tokens of the prompt.
@@ -75,7 +75,7 @@ impl Price {
     }
 }
 
-/// How long a model's server may take.
+/// The time limits of a model's server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeLimits {
     /// Until the first part of the answer. Connecting and reading a long prompt are in it.

@@ -22,7 +22,7 @@ pub struct Schema {
     pub schema: Value,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallResult {
     /// The id of the call in the message before.
@@ -49,7 +49,7 @@ pub enum Message {
     Results(Vec<CallResult>),
 }
 
-/// What a model is asked. The same value gives the same bytes.
+/// A prompt. The same value gives the same bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prompt {
     /// What holds for the whole conversation.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{Answer, Delta, Failure, failure::on_one_line};
 
-/// How the events of one API become an answer.
+/// The reader of the events of one API.
 pub(crate) trait Reading {
     /// Takes an event, and says what can be shown of it.
     fn event(&mut self, name: &str, value: &Value) -> Result<Vec<Delta>, Failure>;
@@ -18,7 +18,7 @@ pub(crate) trait Reading {
         Self: Sized;
 }
 
-/// What a server says of an error, in the forms that are met.
+/// The words of a server about an error, in the forms that are met.
 pub(crate) fn message_of(value: &Value) -> String {
     let paths = ["/error/message", "/error", "/message", "/detail", "/response/error/message"];
     let found = paths.iter().find_map(|path| value.pointer(path).and_then(Value::as_str));

@@ -24,7 +24,7 @@ pub(crate) fn number(value: &Value, paths: &[&str]) -> Option<u64> {
     })
 }
 
-/// How many tokens a prompt of so many bytes has, learnt from what the server has counted.
+/// The tokens of a prompt of so many bytes, learnt from what the server has counted.
 ///
 /// Before the first count it is one token for each byte, which no tokenizer exceeds by more than a few: an upper bound, on which budgets rely. Each count then
 /// moves the ratio, as an exponential mean with the weight 1/2, so that it is right after two turns.
@@ -35,12 +35,8 @@ pub struct Estimator {
 }
 
 impl Estimator {
-    /// How far below what was expected a count is, when the server has shortened the prompt: no tokenizer changes by half from one turn to the next.
-    const SHORTENED: f64 = 0.5;
     /// The fewest tokens for each byte: longer words than any tokenizer has.
     const FEWEST: f64 = 1.0 / 16.0;
-    /// A prompt that may be shortened has at least so many bytes.
-    const WORTH_SHORTENING: usize = 2048;
 
     /// Knows nothing yet.
     pub const NEW: Self = Self { ratio: None };
@@ -57,12 +53,6 @@ impl Estimator {
         }
         let seen = (input as f64 / bytes as f64).clamp(Self::FEWEST, 1.0);
         self.ratio = Some(self.ratio.map_or(seen, |known| (known + seen) / 2.0));
-    }
-
-    /// Whether the server has counted so few tokens that it cannot have read the whole prompt: Ollama cuts what exceeds its `num_ctx` and says nothing.
-    pub fn is_shortened(self, bytes: usize, input: u64) -> bool {
-        let least = self.ratio.map_or(Self::FEWEST, |ratio| ratio * Self::SHORTENED);
-        bytes >= Self::WORTH_SHORTENING && (input as f64) < bytes as f64 * least
     }
 }
 
@@ -84,17 +74,6 @@ mod tests {
             estimator.learn(bytes, input);
         }
         assert_eq!(estimator.tokens(1000), 375, "nothing was counted");
-    }
-
-    #[test]
-    fn a_shortened_prompt_is_noticed() {
-        let mut estimator = Estimator::NEW;
-        assert!(!estimator.is_shortened(40_000, 8_000));
-        assert!(estimator.is_shortened(40_000, 2_048), "a window of 2,048 tokens");
-        estimator.learn(40_000, 10_000);
-        assert!(estimator.is_shortened(80_000, 4_096));
-        assert!(!estimator.is_shortened(80_000, 15_000));
-        assert!(!estimator.is_shortened(1_000, 1), "too short to be shortened");
     }
 
     #[test]

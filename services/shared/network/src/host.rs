@@ -125,7 +125,7 @@ impl From<Host> for String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostOrAddress {
-    /// A name, which is resolved by whoever connects.
+    /// A name, which the connecting process resolves.
     Name(Host),
     /// An address.
     Address(IpAddr),

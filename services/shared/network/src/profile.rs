@@ -46,6 +46,11 @@ impl Profile {
         self.rules.is_empty() && self.host_services.is_empty()
     }
 
+    /// Whether it has hosts on other machines, which nothing reaches in air-gapped mode. The services that it may have besides are on this one.
+    pub fn leaves_this_machine(&self) -> bool {
+        !self.rules.is_empty()
+    }
+
     /// The ports on which its hosts may be reached, each of which is a socket of a command: in order, ranges written out.
     pub fn ports(&self) -> BTreeSet<u16> {
         let direct = self.rules.iter().filter(|rule| rule.base_url.is_none());

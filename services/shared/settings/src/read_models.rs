@@ -232,7 +232,7 @@ pub(crate) fn credentials_of_models(
     }
 }
 
-/// Why a credential cannot go to a server.
+/// The reason why a credential cannot go to a server.
 fn problem_of(credential: &Credential, url: &BaseUrl) -> Option<String> {
     let name = &credential.name;
     let HostOrAddress::Name(host) = &url.host else {

@@ -206,7 +206,7 @@ impl Tool for CodeExec {
 
 /// The command that runs the code.
 ///
-/// Code and context are words of it, in pieces, since no word may be long: a file of the workspace would be a change, and their names are nobody's.
+/// Code and context are words of it, in pieces, since no word may be long: a file of the workspace would be a change, and a name for it might be taken.
 fn command(arguments: Arguments) -> Result<Vec<String>, ToolFailure> {
     let Arguments { code, language, context, timeout_ms: _ } = arguments;
     let around = match language {
@@ -214,6 +214,7 @@ fn command(arguments: Arguments) -> Result<Vec<String>, ToolFailure> {
         Language::Node => include_str!("code_exec/node.js"),
         Language::Sh => include_str!("code_exec/sh.sh"),
     };
+    let mut of_variables = 0;
     let mut words: Vec<String> = [language.program(), language.option(), around].map(str::to_owned).into();
     match language {
         Language::Python => words.extend(pieces(&payload(code, context)?)),
@@ -226,11 +227,11 @@ fn command(arguments: Arguments) -> Result<Vec<String>, ToolFailure> {
             words.push("code".to_owned());
             words.push(word("code", code)?);
             for (name, value) in &context {
-                word(&format!("context/{name}"), text_in_shell(value))?;
+                of_variables += name.len() + word(&format!("context/{name}"), text_in_shell(value))?.len();
             }
         }
     }
-    if words.iter().map(String::len).sum::<usize>() > MAX_BYTES {
+    if words.iter().map(String::len).sum::<usize>() + of_variables > MAX_BYTES {
         return Err(too_large("code and context have", MAX_BYTES));
     }
     Ok(words)
@@ -351,6 +352,9 @@ mod tests {
             "{}",
             refused.message
         );
+        let many: Map<String, Value> = (0..20).map(|n| (format!("v{n}"), "x".repeat(100_000).into())).collect();
+        let refused = words(json!({"code": "ls", "language": "sh", "context": many})).unwrap_err();
+        assert!(refused.message.contains("code and context have more than"), "{}", refused.message);
         let refused = words(json!({"code": "a\0b", "language": "sh"})).unwrap_err();
         assert!(refused.message.starts_with("arguments/code: contains NUL"), "{}", refused.message);
         assert!(words(json!({"code": "a = '\0'"})).is_ok(), "JSON has another form for it");

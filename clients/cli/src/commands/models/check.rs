@@ -35,7 +35,7 @@ pub(crate) struct Check {
     fill_window: bool,
 }
 
-/// What was found out about a model.
+/// The findings about a model.
 struct Findings {
     checks: Vec<ModelCheck>,
     usage: ModelUsage,

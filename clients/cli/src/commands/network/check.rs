@@ -54,7 +54,7 @@ pub(crate) async fn check(context: &Context, verb: Check) -> Result<Exit, Failur
         return Err(wrong("--method", &verb.method, "is not a method: write one in upper case, such as GET").into());
     }
     // As the runner does, by the profile: no call has one that has hosts.
-    let answer = match loaded.settings.air_gapped.value && !profile.rules.is_empty() {
+    let answer = match loaded.settings.air_gapped.value && profile.leaves_this_machine() {
         true => Answer::AirGapped,
         false => Answer::new(profile, &target, &verb.method),
     };

@@ -124,6 +124,7 @@ pub fn chosen_program<'a>(tool: &str, arguments: &'a Value) -> Option<(&'static 
     match tool {
         COMMAND_TOOL => Some(("/command/0", arguments["command"][0].as_str())),
         CODE_TOOL => {
+            // The program of each language, as the runner's tool has it.
             let language = arguments["language"].as_str().unwrap_or("python");
             Some(("/language", Some(if language == "python" { "python3" } else { language })))
         }
