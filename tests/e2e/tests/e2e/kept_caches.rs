@@ -67,12 +67,15 @@ fn a_kept_cache_has_what_committed_calls_have_left_and_nothing_of_others() {
     assert_eq!(cached(&home), "alone\napproved\n", "what is approved is kept");
     assert_eq!(run(&home, &format!("rm {CACHE}/alone; ln -s /etc/hostname {CACHE}/link"), "fail").0, 0);
     assert_eq!(cached(&home), "approved\nsandbox\n", "what a command removes is gone, and a link is a link");
-    let left: Vec<_> = ["caches", "views", "commits", "trash"]
-        .iter()
-        .filter_map(|part| fs::read_dir(home.path("w/.belay").join(part)).ok())
-        .flat_map(|entries| entries.map(|entry| entry.unwrap().path()))
-        .collect();
-    assert!(left.is_empty(), "{left:?}");
+    let left = |part: &str| -> Vec<_> {
+        let entries = fs::read_dir(home.path("w/.belay").join(part)).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    for part in ["caches", "views", "commits"] {
+        assert!(left(part).is_empty(), "{:?}", left(part));
+    }
+    // A process may end before it has deleted what its last command has left; the next that opens the workspace does.
+    assert!(left("trash").len() <= 1, "{:?}", left("trash"));
 }
 
 /// Changes in caches by the calls of a step are dropped when they have one effect: they may come from files that are never committed.
