@@ -20,7 +20,7 @@ pub fn parse(format: Format, text: &str) -> Result<Plan, InvalidPlan> {
             let problem = |message: String| step.problem(&pointer, condition.in_words(&message));
             error.map(|error| problem(error.to_string())).into_iter().collect()
         }
-        PlanPart::Call(_) | PlanPart::Form { .. } | PlanPart::Output { .. } => Vec::new(),
+        PlanPart::Call(_) | PlanPart::Form { .. } | PlanPart::Model { .. } | PlanPart::Output { .. } => Vec::new(),
     })
 }
 

@@ -32,6 +32,10 @@ pub(crate) fn of_step(step: &StepSpec) -> String {
             let calls: Vec<String> = listed.calls.iter().map(|call| of_tool(&call.tool, arguments(call))).collect();
             shorten(&calls.join(" + "), MAX_CHARS)
         }
+        Some(step_spec::Kind::Agent(agent)) => {
+            let task = agent.task.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+            shorten(&format!("{}: {}", clean(&agent.model), clean(task)), MAX_CHARS)
+        }
         Some(step_spec::Kind::Plan(step)) => {
             let id = step.plan.as_ref().map(|plan| clean(&plan.id)).unwrap_or_default();
             format!("carry out the plan {}", shorten(&id, MAX_CHARS))
@@ -54,6 +58,19 @@ pub(crate) fn of_several(step: &StepSpec, index: usize) -> Option<(String, Strin
     }
 }
 
+/// The tool of an entry of a step with a goal, and what it does in words; `None` for a step of another kind. `value`: the entry, as JSON.
+pub(crate) fn of_agent(step: &StepSpec, value: Option<&Payload>) -> Option<(String, String)> {
+    let Some(step_spec::Kind::Agent(agent)) = &step.kind else { return None };
+    let item: Value =
+        value.and_then(Payload::as_json).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    Some(match (&item["turn"], item["tool"].as_str()) {
+        (_, Some("complete_step")) => ("complete_step".to_owned(), "complete the step".to_owned()),
+        (_, Some(COMMIT)) => (COMMIT.to_owned(), "commit what the calls have changed".to_owned()),
+        (_, Some(tool)) => (tool.to_owned(), clean(tool)),
+        (turn, None) => ("ask_model".to_owned(), format!("turn {turn} of {}", clean(&agent.model))),
+    })
+}
+
 /// The kind of a step in a word or two: the tool it calls, or that it waits.
 pub(crate) fn kind_of(step: &Step) -> String {
     match &step.detail {
@@ -61,6 +78,7 @@ pub(crate) fn kind_of(step: &Step) -> String {
         Some(step::Detail::Wait(_)) => "wait".to_owned(),
         Some(step::Detail::Calls(_)) => "calls".to_owned(),
         Some(step::Detail::Plan(_)) => "plan".to_owned(),
+        Some(step::Detail::Agent(_)) => "agent".to_owned(),
         None => String::new(),
     }
 }
@@ -69,7 +87,8 @@ pub(crate) fn kind_of(step: &Step) -> String {
 pub(crate) fn child_of(step: &Step) -> Option<&str> {
     match &step.detail {
         Some(step::Detail::Plan(child)) => Some(child.execution.as_str()).filter(|name| !name.is_empty()),
-        Some(step::Detail::Tool(_) | step::Detail::Calls(_) | step::Detail::Wait(_)) | None => None,
+        Some(step::Detail::Tool(_) | step::Detail::Calls(_) | step::Detail::Agent(_) | step::Detail::Wait(_))
+        | None => None,
     }
 }
 
@@ -90,7 +109,7 @@ pub(crate) fn dependencies(step: &StepSpec, is_step: impl Fn(&str) -> bool) -> V
     let own = match &step.kind {
         Some(step_spec::Kind::Tool(call)) => std::slice::from_ref(call),
         Some(step_spec::Kind::Calls(listed)) => &listed.calls,
-        Some(step_spec::Kind::Wait(_) | step_spec::Kind::Plan(_)) | None => &[],
+        Some(step_spec::Kind::Agent(_) | step_spec::Kind::Wait(_) | step_spec::Kind::Plan(_)) | None => &[],
     };
     let inputs = match &step.kind {
         Some(step_spec::Kind::Plan(plan)) => plan.inputs.as_ref().and_then(Payload::as_json).unwrap_or_default(),
@@ -102,7 +121,11 @@ pub(crate) fn dependencies(step: &StepSpec, is_step: impl Fn(&str) -> bool) -> V
         Some(step_spec::Kind::Wait(WaitStep { condition: Some(Condition::Form(form)) })) => Some(form),
         _ => None,
     };
-    let (title, description) = form.map_or(("", ""), |form| (&form.title, &form.description));
+    let task = match &step.kind {
+        Some(step_spec::Kind::Agent(agent)) => agent.task.as_str(),
+        _ => "",
+    };
+    let (title, description) = form.map_or((task, ""), |form| (&form.title, &form.description));
     let mut ids = step.depends_on.clone();
     let until = step.repeat.as_ref().map_or("", |repeat| &repeat.until);
     let plain = [step.condition.as_str(), until, title, description].map(|text| (text, "[\"", '"'));

@@ -103,6 +103,7 @@ pub(super) fn row(step: &StepSpec, ids: &HashSet<&str>) -> Vec<(Style, String)> 
     let network = match &step.kind {
         Some(Kind::Tool(call)) => call.network.as_str(),
         Some(Kind::Calls(calls)) => calls.network.as_str(),
+        Some(Kind::Agent(agent)) => agent.network.as_str(),
         Some(Kind::Wait(_) | Kind::Plan(_)) | None => "",
     };
     if !network.is_empty() {

@@ -65,11 +65,16 @@ impl TrackedExecution {
                     .flat_map(|plan| &plan.steps)
                     .find(|planned| planned.id == execution.steps[list].step_id);
                 let several = planned.zip(index).and_then(|(planned, index)| call::of_several(planned, index));
+                let value = step.item.as_ref().and_then(|item| item.value.as_ref());
+                let several = several.or_else(|| call::of_agent(planned?, value));
                 calls[place] = several.map_or_else(|| calls[list].clone(), |(_, words)| words);
             }
         }
         for (call, step) in calls.iter_mut().zip(&execution.steps) {
-            if let Some(count) = step.item_count.filter(|_| !matches!(step.detail, Some(step::Detail::Calls(_)))) {
+            if let Some(count) = step
+                .item_count
+                .filter(|_| !matches!(step.detail, Some(step::Detail::Calls(_) | step::Detail::Agent(_))))
+            {
                 let count = usize::try_from(count).unwrap_or_default();
                 *call = for_each(execution.plan.as_ref(), &step.step_id, call, count);
             }

@@ -39,7 +39,7 @@ fn refused(format: belay_plan::Format, text: &str) -> Option<String> {
                 .into_iter()
                 .collect()
         }
-        PlanPart::Call(_) | PlanPart::Form { .. } | PlanPart::Output { .. } => Vec::new(),
+        PlanPart::Call(_) | PlanPart::Form { .. } | PlanPart::Model { .. } | PlanPart::Output { .. } => Vec::new(),
     });
     checked.err().map(|error| format!("{error:#?}"))
 }

@@ -17,6 +17,7 @@ use crate::{
     Admission, Allotment, Amounts, Blobs, Body, BudgetLevel, BudgetReport, BudgetUnit, ErrorClass, Execution,
     ExecutionEvent, Failure, Operation, StepKey, Violation,
     event::OUTPUT_HELD,
+    is_own_tool,
     state::{Account, AccountKey, DueReports},
     steps,
 };
@@ -101,7 +102,8 @@ impl Execution {
     /// Whether there is enough for the next operation of a step, a call or an execution of its plan.
     fn supply(&self, step: StepKey) -> Supply {
         let record = &self.steps[step];
-        if !steps::makes_calls(record) {
+        let is_own = record.current_call().is_some_and(|call| is_own_tool(&call.tool));
+        if !steps::makes_calls(record) || is_own {
             return Supply::Enough;
         }
         let mut supply = Supply::Enough;
@@ -215,6 +217,9 @@ impl Execution {
             });
             left.min()
         };
+        if self.steps[step].current_call().is_some_and(|call| is_own_tool(&call.tool)) {
+            return Amounts::default();
+        }
         Amounts {
             calls: left(BudgetUnit::Calls).map_or(0, |_| 1),
             output_bytes: left(BudgetUnit::OutputBytes).map_or(0, |left| left.min(OUTPUT_HELD)),

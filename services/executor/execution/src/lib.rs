@@ -68,7 +68,7 @@ pub use payload::{
 };
 pub use state::{
     Authorization, ChildPause, Execution, FailedAttempt, LimitState, MAX_SIGNALS, NotRestored, Operation, OperationKey,
-    OperationKind, Phase, SNAPSHOT_VERSION, StepKey, StepRole, StepView, Wait, Waiting,
+    OperationKind, Phase, SNAPSHOT_VERSION, StepKey, StepRole, StepView, Wait, Waiting, is_own_tool,
 };
 pub use time::Timestamp;
 pub use totals::Totals;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use belay_agent::ModelWindow;
 use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -197,6 +198,12 @@ pub trait Blobs {
     /// Whether the execution may have all of its limits now. The implementation remembers what it has to look up.
     fn limit_room(&self) -> LimitRoom {
         LimitRoom::Free
+    }
+
+    /// The window of the model of this name; `None` when it is not known.
+    fn model(&self, name: &str) -> Option<ModelWindow> {
+        let _ = name;
+        None
     }
 
     /// Whether this many steps may be added for the entries of the list of the step with this id. The implementation remembers what was asked for.

@@ -14,8 +14,7 @@ pub(crate) fn started(plan: &str, now: Timestamp) -> Execution {
         tool: tool.into(),
         recovery,
         default_timeout: std::time::Duration::from_secs(1),
-        secret_arguments: Vec::new(),
-        secret_result: Vec::new(),
+        ..ToolFacts::default()
     };
     let created = Created {
         uid: "u".into(),

@@ -321,9 +321,10 @@ impl From<Dependency> for WrittenDependency {
 }
 
 impl StepDraft {
-    /// Whether steps of its own do its work: one for each entry of its list, for each of its calls, or for each of its rounds.
+    /// Whether steps of its own do its work: one for each entry of its list, for each of its calls, for each of its rounds, or for each turn of its model.
     pub(crate) fn has_entries(&self) -> bool {
-        self.for_each.is_some() || self.repeat.is_some() || matches!(self.kind, StepKindDraft::Calls { .. })
+        let by_kind = matches!(self.kind, StepKindDraft::Calls { .. } | StepKindDraft::Agent { .. });
+        self.for_each.is_some() || self.repeat.is_some() || by_kind
     }
 
     /// Whether it names the outcomes of a step that it depends on.

@@ -53,6 +53,15 @@ pub const MAX_FORM_DESCRIPTION_CHARS: usize = 8_000;
 /// The maximum size of a form's schema in bytes, as compact JSON.
 pub const MAX_SCHEMA_BYTES: usize = 32 * 1024;
 
+/// The maximum size of the task of a step with `agent`, in bytes, as it is written.
+pub const MAX_TASK_BYTES: usize = 256 * 1024;
+
+/// The most turns of a model in one step.
+pub const MAX_TURNS: u32 = 1_000;
+
+/// The most tools that a step offers a model. Models choose badly among many, and each is in every prompt.
+pub const MAX_OFFERED_TOOLS: usize = 64;
+
 /// The most calls that a step makes side by side.
 pub const MAX_CALLS: usize = 100;
 

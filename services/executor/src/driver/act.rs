@@ -9,7 +9,7 @@ use std::{
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
     Action, Child, ChildPause, OperationKey, OperationKind, RecoveryClass, RequiredAction, StepKey, Timestamp,
-    WaitCondition,
+    WaitCondition, is_own_tool,
 };
 use belay_journal::ParentStep;
 use belay_plan::{PlanStep, StepKind, limits::MAX_DESCRIPTION_CHARS};
@@ -87,6 +87,9 @@ impl Driver {
                 Some(approval) => GateNotice::Cancel(approval),
                 None => GateNotice::Withdraw { execution: self.execution_name.clone(), call: name.clone() },
             });
+        }
+        if is_own_tool(&request.tool) {
+            return self.start_own_call(key, &request, required);
         }
         let operation = ToolCallOperation {
             registry: Arc::clone(&self.registry),

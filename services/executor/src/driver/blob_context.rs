@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use belay_agent::ModelWindow;
 use belay_execution::{
     Admission, BlobRef, BlobValue, CachedResult, CallIdentity, ConditionResult, Json, LimitRoom, Payload, Room,
     Timestamp,
@@ -15,6 +16,7 @@ use serde_json::Value;
 
 use crate::{
     intake::conditions::{Evaluation, EvaluationKey, NoAnswer, Question, ToEvaluate},
+    models::Models,
     owned::namespace_usage::PendingUsage,
     store::{blobs::NewBlob, secrets::Secrets},
 };
@@ -24,6 +26,8 @@ pub(crate) struct BlobContext<'a> {
     pub(crate) uid: &'a str,
     /// Values of more bytes than this become blobs.
     pub(crate) max_inline: usize,
+    /// The models of the settings.
+    pub(crate) models: &'a Models,
     pub(crate) resolved: &'a ResolvedData,
     pub(crate) secrets: RefCell<&'a mut Secrets>,
     pub(crate) made: RefCell<&'a mut NewBlobs>,
@@ -103,6 +107,12 @@ impl belay_execution::Blobs for BlobContext<'_> {
                 BlobValue::Wanted
             }
         }
+    }
+
+    fn model(&self, name: &str) -> Option<ModelWindow> {
+        let model = self.models.get(name)?.model();
+        // A limit of the answer that is large by default must not leave a small window without room for the prompt.
+        Some(ModelWindow { tokens: model.window, max_output: model.max_output.min(model.window / 4) })
     }
 
     fn payload(&self, json: Json) -> Payload {

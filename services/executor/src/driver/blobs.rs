@@ -8,8 +8,9 @@ use std::{
 
 use belay_execution::{
     BlobRef, CallIdentity, DecideContext, Event, Execution, Json, OperationKey, Payload, Receipt, RequiredAction,
-    Timestamp, ToolCallEnd,
+    Timestamp, ToolCallEnd, ToolCallRequest,
 };
+use belay_plan::MODEL_TOOL;
 use serde_json::Value;
 
 use super::{
@@ -128,6 +129,7 @@ impl Driver {
             room: self.steps.steps(),
             most_steps: self.steps.most(),
             uid: &self.uid,
+            models: &self.registry.models,
             max_inline: self.registry.reading.thresholds.max_inline,
             resolved,
             secrets: RefCell::new(&mut self.secrets),
@@ -223,8 +225,8 @@ impl Driver {
 
     /// Gets the arguments of calls that are about to be sent.
     pub(super) async fn get_arguments(&mut self) -> Result<(), Exit> {
-        let mut calls = self.execution.operations().filter_map(|operation| operation.tool_call());
-        if !calls.any(|call| call.arguments.blob().is_some()) {
+        let takes_more = |call: &Arc<ToolCallRequest>| call.arguments.blob().is_some() || call.tool == MODEL_TOOL;
+        if !self.execution.operations().filter_map(|operation| operation.tool_call()).any(takes_more) {
             return Ok(());
         }
         for action in self.execution.actions() {
@@ -232,7 +234,8 @@ impl Driver {
             else {
                 continue;
             };
-            let Payload::Blob(blob) = &call.arguments else { continue };
+            let is_turn = call.tool == MODEL_TOOL;
+            let blob = call.arguments.blob().cloned();
             let sends = match action.required {
                 RequiredAction::Dispatch | RequiredAction::RequestApproval | RequiredAction::Commit => true,
                 RequiredAction::Pause | RequiredAction::Cancel | RequiredAction::Kill | RequiredAction::Discard => {
@@ -242,17 +245,26 @@ impl Driver {
             if !sends || self.is_under_way(action) {
                 continue;
             }
-            let blob = blob.clone();
-            match self.original(&blob).await {
-                Ok(json) => drop(self.made.originals.insert(blob.digest, json)),
-                Err(unreadable) if unreadable.is_temporary() => {
-                    return Err(Exit::Unreadable(unreadable.status(&blob.digest)));
-                }
-                // The call may be running already, so that it cannot be said to have failed.
-                Err(unreadable) => return Err(Exit::Lost(unreadable.status(&blob.digest))),
+            if is_turn {
+                self.get_conversation(action.operation.step).await?;
+            } else if let Some(blob) = blob {
+                self.get_original(&blob).await?;
             }
         }
         Ok(())
+    }
+
+    /// Gets the original of a blob for the operations that are about to start.
+    pub(super) async fn get_original(&mut self, blob: &BlobRef) -> Result<(), Exit> {
+        match self.original(blob).await {
+            Ok(json) => {
+                self.made.originals.insert(Arc::clone(&blob.digest), json);
+                Ok(())
+            }
+            Err(unreadable) if unreadable.is_temporary() => Err(Exit::Unreadable(unreadable.status(&blob.digest))),
+            // The call may be running already, so that it cannot be said to have failed.
+            Err(unreadable) => Err(Exit::Lost(unreadable.status(&blob.digest))),
+        }
     }
 
     /// The arguments of a call for its operation. `None` for an operation that sends none, for which [`Self::get_arguments`] has not got them.

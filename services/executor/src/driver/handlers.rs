@@ -5,6 +5,7 @@ use std::sync::Arc;
 use belay_execution::{
     Actor, ApprovalRequirement, Body, Control, Decision, Event, ExecutionEvent, ExecutionState, ForbiddenChange,
     OperationEnd, OperationEvent, OperationKey, OperationReport, PendingApproval, Refused, RequiredAction, ToolCallEnd,
+    is_own_tool,
 };
 use belay_journal::StoreError;
 use belay_proto::v1::{self};
@@ -141,6 +142,7 @@ impl Driver {
     ) -> Result<(), Exit> {
         let in_flight = self.execution.operation(key).expect("the caller has looked");
         let pending = in_flight.pending_approval.as_ref();
+        let is_own = in_flight.tool_call().is_some_and(|call| is_own_tool(&call.tool));
         let step = self.execution.step(key.step);
         let facts = call_end::Facts {
             recovery: self.execution.recovery(key),
@@ -172,7 +174,8 @@ impl Driver {
         self.operations.remove(&key);
         self.blockers.remove(key);
         self.in_doubt.remove(&key);
-        if needs_acknowledgement {
+        // No runner knows a call that the executor carries out itself.
+        if needs_acknowledgement && !is_own {
             self.unacknowledged.push(call);
         }
         self.notices.extend(notice);

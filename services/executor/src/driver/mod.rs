@@ -17,6 +17,7 @@ mod limits;
 mod log;
 mod namespace_usage;
 mod open_questions;
+mod own_calls;
 mod questions;
 mod usage;
 

@@ -16,6 +16,7 @@ use tonic::{Code, Status};
 use crate::{
     ExecutionRegistry,
     intake::{conditions, inputs, limits, paths::leaves_workspace},
+    models::Models,
     runners::runner::{Catalogue, FoundTool},
     wire,
 };
@@ -26,10 +27,11 @@ use crate::{
 /// INVALID_ARGUMENT with every violation; UNAVAILABLE when it is not known which tools there are.
 pub(crate) async fn accepted(registry: &ExecutionRegistry, source: &Source) -> Result<(Plan, Vec<ToolFacts>), Status> {
     let none = HashMap::new();
-    match checked(source, registry.runner.catalogue(false).await?.as_ref(), &none) {
+    let models = &registry.models;
+    match checked(source, registry.runner.catalogue(false).await?.as_ref(), models, &none) {
         Ok(checked) => Ok(checked),
         // A tool may have come since the catalogue was read.
-        Err(_) => checked(source, registry.runner.catalogue(true).await?.as_ref(), &none)
+        Err(_) => checked(source, registry.runner.catalogue(true).await?.as_ref(), models, &none)
             .map_err(|invalid| refusal(shown(registry, invalid))),
     }
 }
@@ -86,6 +88,7 @@ pub(crate) fn plan_with(
 pub(crate) fn checked(
     source: &Source,
     catalogue: &Catalogue,
+    models: &Models,
     refused: &HashMap<CallKey, Vec<StepProblem>>,
 ) -> Result<(Plan, Vec<ToolFacts>), InvalidPlan> {
     let mut tools = Vec::<ToolFacts>::new();
@@ -98,6 +101,7 @@ pub(crate) fn checked(
             PlanPart::Output { step, schema } => {
                 return conditions::problem_of_output(step, schema).into_iter().collect();
             }
+            PlanPart::Model { step, model } => return problem_of_model(step, model, models).into_iter().collect(),
             PlanPart::Form { step, schema } => return problems_of_form(step, schema).into_iter().collect(),
         };
         let mut problems = problems_of_call(&call, catalogue, &mut tools);
@@ -121,6 +125,28 @@ fn problems_of_form(step: PlannedStep<'_>, schema: &serde_json::Value) -> Option
     Some(step.problem(&format!("/wait/form/schema{}", invalid.pointer), invalid.to_string()))
 }
 
+/// The problem of a model that cannot be asked, if it is one.
+fn problem_of_model(step: PlannedStep<'_>, name: &str, models: &Models) -> Option<StepProblem> {
+    let message = match models.get(name) {
+        Some(model) if model.is_refused() => {
+            format!(
+                "the model `{name}` is not on this machine, and the settings say `local_only` or `air_gapped`: name one that is"
+            )
+        }
+        Some(_) => return None,
+        None => {
+            let names = || models.iter().map(|known| known.model().name.as_str());
+            let way_out = match (nearest(name, names()), names().next()) {
+                (Some(near), _) => format!("; did you mean `{near}`?"),
+                (None, Some(_)) => format!("; there are: {}", names().collect::<Vec<_>>().join(", ")),
+                (None, None) => ": add it under `models` in the settings".to_owned(),
+            };
+            format!("there is no model `{name}`{way_out}")
+        }
+    };
+    Some(step.problem("/agent/model", message))
+}
+
 /// The problems of a step's call with its tool; adds the facts about the tool to `tools`.
 fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut Vec<ToolFacts>) -> Vec<StepProblem> {
     let Some(found) = catalogue.find(call.tool) else {
@@ -132,7 +158,8 @@ fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut V
         return vec![call.problem("/tool", message)];
     };
     let FoundTool { tool, schema, path_arguments, secret_arguments, secret_result } = found;
-    if !tools.iter().any(|facts| facts.used_as == call.tool) {
+    let place = tools.iter().position(|facts| facts.used_as == call.tool);
+    let place = place.unwrap_or_else(|| {
         tools.push(ToolFacts {
             used_as: call.tool.to_owned(),
             tool: tool.name.clone(),
@@ -141,7 +168,13 @@ fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut V
             secret_arguments: secret_arguments.to_vec(),
             secret_result: secret_result.to_vec(),
             takes_network: tool.takes_network,
+            ..ToolFacts::default()
         });
+        tools.len() - 1
+    });
+    if let CallPlace::Offered(_) = call.place {
+        (tools[place].description, tools[place].parameters) =
+            (tool.description.clone(), tool.parameters_schema.clone());
     }
     let Some(arguments) = call.arguments else { return Vec::new() };
     let templates = arguments.reference_paths();

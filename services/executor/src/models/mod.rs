@@ -1,6 +1,7 @@
 //! The models of the settings, and their servers.
 
 mod check;
+pub(crate) mod turn;
 
 use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
 

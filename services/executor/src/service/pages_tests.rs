@@ -174,13 +174,13 @@ fn events(steps: usize, file: impl Fn(usize) -> CommittedFile) -> (Vec<Transitio
     };
     let plan = format!("{{id: p, steps: [{}]}}", (0..steps).map(step).collect::<Vec<_>>().join(", "));
     let tool = ToolFacts {
-        takes_network: false,
         used_as: "t".into(),
         tool: "t".into(),
         recovery: RecoveryClass::Transactional,
         default_timeout: Duration::from_secs(60),
         secret_arguments: Vec::new(),
         secret_result: Vec::new(),
+        ..ToolFacts::default()
     };
     let created = Created {
         uid: "8x4k2m9q1p7r3s5t6v8w".into(),

@@ -51,7 +51,7 @@ pub(super) async fn validate_plan(
     };
     let catalogue = registry.runner.catalogue(true).await?;
     let foreseen = foreseen(registry, &source).await;
-    Ok(match checked(&source, &catalogue, &foreseen.refused) {
+    Ok(match checked(&source, &catalogue, &registry.models, &foreseen.refused) {
         Ok((plan, _)) => v1::ValidatePlanResponse {
             violations: Vec::new(),
             warnings: violations(registry, located(&source, foreseen.warnings)),

@@ -77,7 +77,7 @@ pub(crate) fn of_event(
 
 /// The places in a step's output that its calls mark: one of them has returned it. What a step with a plan returns has the outputs of that plan's steps.
 fn of_output(step: &StepSpec, tools: &[ToolFacts]) -> Vec<String> {
-    let calls = step.calls().chain(step.listed_calls());
+    let calls = step.named_calls();
     let facts = calls.filter_map(|call| tools.iter().find(|facts| facts.used_as == call.tool));
     let mut places: Vec<String> = facts.flat_map(|facts| facts.secret_result.iter().cloned()).collect();
     if let StepKind::Plan(PlanStep { plan, .. }) = step.kind() {
@@ -108,7 +108,7 @@ impl MarkedValues<'_> {
         let mut inputs = BTreeSet::new();
         for step in plan.steps() {
             let checks = step.preconditions().iter().chain(step.postconditions()).filter_map(|check| check.call());
-            let calls = step.calls().chain(step.listed_calls()).chain(step.compensate());
+            let calls = step.named_calls().chain(step.compensate());
             for ToolStep { tool, arguments } in calls.chain(checks) {
                 if let Some(facts) = self.tools.iter().find(|facts| facts.used_as == *tool) {
                     self.in_template(arguments, &facts.secret_arguments, &mut inputs);
@@ -159,13 +159,13 @@ mod tests {
 
     fn tools() -> Vec<ToolFacts> {
         vec![ToolFacts {
-            takes_network: false,
             used_as: "login".into(),
             tool: "login".into(),
             recovery: RecoveryClass::ReadOnly,
             default_timeout: std::time::Duration::ZERO,
             secret_arguments: vec!["/pin".into(), "/list/*/key".into()],
             secret_result: vec!["/session".into()],
+            ..ToolFacts::default()
         }]
     }
 

@@ -244,6 +244,8 @@ fn tools_from(tools: Vec<runner_v1::ToolFacts>, sequence: i64) -> Result<Vec<Too
             secret_arguments: facts.secret_arguments,
             secret_result: facts.secret_result,
             takes_network: facts.takes_network,
+            description: facts.description,
+            parameters: facts.parameters_schema,
         })
     };
     tools.into_iter().map(tool).collect()

@@ -212,6 +212,8 @@ fn facts(facts: &ToolFacts) -> runner_v1::ToolFacts {
         secret_arguments: facts.secret_arguments.clone(),
         secret_result: facts.secret_result.clone(),
         takes_network: facts.takes_network,
+        description: facts.description.clone(),
+        parameters_schema: facts.parameters.clone(),
     }
 }
 

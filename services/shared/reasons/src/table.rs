@@ -430,11 +430,43 @@ table! {
     "The network profile of a command has a credential whose value cannot be read now. The command did not run."
     "The message names the credential, its source and what is wrong. `belay doctor` reads all of them; a value that was changed is read again by the next call."
 
-    MODEL_NOT_FOUND Models 2 false [] [NotFound]
+    TURN_LIMIT Calls 31 false [BudgetExhausted] []
+    "The model of a step had all its turns (`agent.max_turns`), and has not completed the step. What its calls did is done; with `effects: per_step` nothing of it is committed."
+    "`belay executions get ID` lists the turns and calls. Raise `max_turns`, make the task smaller or clearer, and run `belay executions retry ID --plan FILE`, which begins with the first turn."
+
+    AGENT_STUCK Calls 31 false [BudgetExhausted] []
+    "The model of a step did the same again and again with the same outcome, also after it was told: the same calls, calls that failed with the same error, or no call at all."
+    "`belay executions get ID` lists the turns and calls. Say in the task what was unclear, give it the tool that it lacks, or use another model, and run `belay executions retry ID --plan FILE`."
+
+    CONTEXT_EXHAUSTED Calls 30 false [InvalidArguments] []
+    "The conversation of a step with its model does not fit into the model's window, also with the older results archived."
+    "Use a model with a larger window, or make the task smaller. `belay models list` shows the windows of the settings, and `belay models check NAME` what the server has."
+
+    CONTEXT_TRUNCATED_BY_SERVER Calls 30 false [InvalidResult] []
+    "The server of a model counted fewer tokens in a prompt than in the one with which it begins: it shortens prompts without saying so, and the model has not read all of it."
+    "Raise the window of the server (`num_ctx` of Ollama), or lower `models.NAME.window` to what it has; `belay models check NAME --fill-window` tries it."
+
+    MODEL_REFUSED Calls 30 false [InvalidArguments InvalidResult] []
+    "The model, or its server, refuses what a step asks of it."
+    "The message has its words. `belay models check NAME` tries what the server can do; correct the settings or the task, and run `belay executions retry ID`."
+
+    MODEL_ANSWER_INVALID Calls 30 true [InvalidResult] []
+    "What a model's server sent is no answer that can be acted on: it is cut within a call, too large, or not of its API. Nothing of it was done."
+    "The message says what is wrong. Raise `models.NAME.max_output` where an answer is cut; `belay models check NAME` tries the rest."
+
+    MODEL_UNAVAILABLE Calls 30 true [Transient RateLimit Timeout] []
+    "The server of a model cannot be reached, has failed, took too long, or is at its limit, also after the further attempts of the step."
+    "The message says what happened. `belay models check NAME` asks it. Run `belay executions retry ID` when it answers again."
+
+    MODEL_TURN_LOST Calls 30 true [Transient] []
+    "The executor ended while a model answered. Nothing of that answer is recorded or was acted on, and the model is asked again; the server may count it all the same."
+    "Nothing: the model is asked again by itself. When it happens again and again, look at why the executor ends."
+
+    MODEL_NOT_FOUND Models 2 false [InvalidArguments] [NotFound]
     "The settings have no model of this name."
     "`belay models list` shows the models. One is added under `models` in the settings, which services read when they start."
 
-    MODEL_NOT_LOCAL Models 2 false [] [FailedPrecondition]
+    MODEL_NOT_LOCAL Models 2 false [InvalidArguments] [FailedPrecondition]
     "The settings say `local_only: true` or `air_gapped: true`, and the model's server is not on this machine. It was not asked."
     "Name a model whose `base_url` is `localhost` or a loopback address such as 127.0.0.1, or remove the setting."
 

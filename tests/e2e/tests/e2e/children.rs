@@ -10,7 +10,7 @@ async fn children(client: &Client, id: &str) -> Vec<String> {
     let steps = client.get(id).await.steps;
     let children = steps.into_iter().filter_map(|step| match step.detail? {
         Detail::Plan(plan) => plan.execution.rsplit('/').next().map(str::to_owned).filter(|id| !id.is_empty()),
-        Detail::Tool(_) | Detail::Calls(_) | Detail::Wait(_) => None,
+        Detail::Tool(_) | Detail::Calls(_) | Detail::Agent(_) | Detail::Wait(_) => None,
     });
     children.collect()
 }

@@ -71,7 +71,9 @@ fn unheard(plan: &Plan, signal: &str) -> Option<String> {
             wait_step::Condition::Signal(signal) => Some(signal.as_str()),
             _ => None,
         },
-        step_spec::Kind::Tool(_) | step_spec::Kind::Calls(_) | step_spec::Kind::Plan(_) => None,
+        step_spec::Kind::Tool(_) | step_spec::Kind::Calls(_) | step_spec::Kind::Agent(_) | step_spec::Kind::Plan(_) => {
+            None
+        }
     });
     let named: BTreeSet<&str> = named.collect();
     if named.contains(signal) {

@@ -151,6 +151,7 @@ pub(super) fn tool(step: &Step) -> &str {
         Some(step::Detail::Wait(_)) => "wait",
         Some(step::Detail::Calls(_)) => "calls",
         Some(step::Detail::Plan(_)) => "plan",
+        Some(step::Detail::Agent(_)) => "agent",
         None => "",
     }
 }

@@ -65,6 +65,8 @@ impl TrackedExecution {
         let first = usize::try_from(listed.first).unwrap_or_default();
         let all = first + listed.items.len();
         let several: Vec<_> = (0..all).map(of_several).collect();
+        let of_agent: Vec<_> = listed.items.iter().map(|value| call::of_agent(planned?, Some(value))).collect();
+        let is_agent = of_agent.iter().any(Option::is_some);
         for (index, value) in listed.items.iter().enumerate().map(|(place, value)| (first + place, value)) {
             let step_id = format!("{id}~{index}");
             if let Some(&place) = self.places.get(&step_id) {
@@ -78,7 +80,8 @@ impl TrackedExecution {
             let item =
                 StepItem { step_id: id.to_owned(), index: i32::try_from(index).unwrap_or(i32::MAX), value: None };
             let title = step_id.clone();
-            let several = several.get(index).cloned().flatten();
+            let of_agent = of_agent.get(index - first).cloned().flatten();
+            let several = several.get(index).cloned().flatten().or(of_agent);
             let detail = match &several {
                 Some((tool, _)) => Some(step::Detail::Tool(ToolStepDetail { tool: tool.clone() })),
                 None => detail.clone(),
@@ -92,7 +95,7 @@ impl TrackedExecution {
             self.put(step, words, at);
         }
         self.execution.steps[list].item_count = Some(i32::try_from(all).unwrap_or(i32::MAX));
-        self.calls[list] = if several.iter().any(Option::is_some) {
+        self.calls[list] = if is_agent || several.iter().any(Option::is_some) {
             call
         } else {
             for_each(self.execution.plan.as_ref(), id, &call, all)

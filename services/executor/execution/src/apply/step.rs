@@ -96,15 +96,9 @@ pub(super) fn apply(
                     false => record.failure = Some(Box::new(failure.clone())),
                 }
             });
-            execution.progress.first_failure.get_or_insert_with(|| failure.clone());
-            steps::for_each::failed(execution, step);
-            execution.dependency_ended(step, time)?;
-            execution.group_failed(step);
-            let undoes = execution.steps[step].spec.recovery(failure.class) == Some(RecoveryStrategy::Compensate);
-            let stops = execution.plan().stop_on_error() || failure.class == ErrorClass::Fatal || undoes;
-            // What is being undone is undone as far as it can be.
-            if execution.stop.is_none() && stops && execution.compensation.is_none() {
-                execution.progress.stop = Some(Stop::Error { step });
+            // What becomes of the failure of a model's call is for the model to say.
+            if !execution.steps[step].is_of_agent() {
+                step_failed(execution, step, failure, time)?;
             }
         }
         StepEvent::Skipped { reason, because, group, .. } => {
@@ -201,6 +195,21 @@ pub(super) fn apply(
         {
             compensation.open -= 1;
         }
+    }
+    Ok(())
+}
+
+/// A step has failed for good: what follows for the others, and for the execution.
+fn step_failed(execution: &mut Execution, step: StepKey, failure: &Failure, time: Timestamp) -> Result<(), Violation> {
+    execution.progress.first_failure.get_or_insert_with(|| failure.clone());
+    steps::for_each::failed(execution, step);
+    execution.dependency_ended(step, time)?;
+    execution.group_failed(step);
+    let undoes = execution.steps[step].spec.recovery(failure.class) == Some(RecoveryStrategy::Compensate);
+    let stops = execution.plan().stop_on_error() || failure.class == ErrorClass::Fatal || undoes;
+    // What is being undone is undone as far as it can be.
+    if execution.stop.is_none() && stops && execution.compensation.is_none() {
+        execution.progress.stop = Some(Stop::Error { step });
     }
     Ok(())
 }

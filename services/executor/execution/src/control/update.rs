@@ -9,10 +9,17 @@ impl Execution {
         let NewPlan { plan, tools } = new;
         // What was known about a tool when the execution began to use it holds until its end; but another network is for the tools that take one now.
         let is_other_network = plan.network() != self.plan().network();
-        let known = |new: ToolFacts| match self.tool(&new.used_as) {
-            Some(known) if is_other_network => ToolFacts { takes_network: new.takes_network, ..known.clone() },
-            Some(known) => known.clone(),
-            None => new,
+        let known = |new: ToolFacts| {
+            let Some(known) = self.tool(&new.used_as) else { return new };
+            let mut known = known.clone();
+            if is_other_network {
+                known.takes_network = new.takes_network;
+            }
+            // A model may call it now.
+            if known.description.is_empty() && known.parameters.is_empty() {
+                (known.description, known.parameters) = (new.description, new.parameters);
+            }
+            known
         };
         let tools = tools.into_iter().map(known).collect();
         let deadline = match plan.timeout() {

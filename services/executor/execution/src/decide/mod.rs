@@ -329,8 +329,13 @@ impl Execution {
         let record = &self.steps[step];
         // That of a step that runs for each entry of a list is the limit of each.
         let limit = record.spec.timeout().filter(|_| !record.has_entries());
+        // That of a step with a goal is the limit of all its entries together.
+        let since = match record.runs_for().filter(|_| record.is_of_agent()) {
+            Some(whole) => self.steps[whole].started_at,
+            None => record.started_at,
+        };
         // Time spent waiting for approval does not count towards the step's time limit.
-        let own = limit.zip(record.started_at).map(|(limit, started)| started.saturating_add(limit + record.waited));
+        let own = limit.zip(since).map(|(limit, started)| started.saturating_add(limit + record.waited));
         [own, self.group_deadline(step).map(|(deadline, _)| deadline)].into_iter().flatten().min()
     }
 

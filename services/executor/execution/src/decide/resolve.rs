@@ -61,6 +61,7 @@ impl Execution {
         // Another attempt cannot start what could not be started.
         let goes_to_fallback_at_once = failure.class == ErrorClass::AgentUnavailable && fallback.is_some();
         if !failure.class.is_retryable()
+            || !record.is_tried_again(failure)
             || attempt >= record.spec.max_attempts(failure.class)
             || goes_to_fallback_at_once
         {

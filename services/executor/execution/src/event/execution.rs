@@ -128,7 +128,7 @@ pub enum ApprovalMode {
 }
 
 /// How to recover a call whose outcome is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RecoveryClass {
     /// Changes nothing; always safe to run again.
     ReadOnly,
@@ -137,12 +137,13 @@ pub enum RecoveryClass {
     /// Works in a view; a call that was interrupted has changed nothing.
     Transactional,
     /// Has effects outside the workspace; never run again automatically.
+    #[default]
     Manual,
 }
 
 /// The facts about a tool that an execution relies on. The first event records them, so that later changes at the runner do not affect
 /// executions that have started.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolFacts {
     /// The name the plan uses.
     pub used_as: String,
@@ -158,6 +159,10 @@ pub struct ToolFacts {
     pub secret_result: Vec<String>,
     /// Whether its calls have the network profile of the plan, where their step names none.
     pub takes_network: bool,
+    /// What the tool does, for models; empty unless a model may call it.
+    pub description: String,
+    /// The JSON schema of its arguments, for models; empty unless a model may call it.
+    pub parameters: String,
 }
 
 /// A signal.

@@ -1,6 +1,7 @@
 //! The state of an execution after its events so far: steps, operations, and what an execution has as a whole.
 
 mod account;
+mod agent;
 mod cache;
 mod groups;
 mod index;
@@ -19,6 +20,7 @@ use belay_plan::{CONTEXT_INPUT, Plan};
 
 pub(crate) use self::{
     account::Account,
+    agent::AgentEntry,
     cache::StepCache,
     index::Index,
     operation::Operations,
@@ -28,6 +30,7 @@ pub(crate) use self::{
     signals::Signals,
 };
 pub use self::{
+    agent::is_own_tool,
     operation::{ChildPause, Operation, OperationKey, OperationKind, Phase, Wait},
     progress::LimitState,
     record::{Authorization, FailedAttempt, StepKey, StepRole},
@@ -320,6 +323,6 @@ impl Execution {
 
     /// The facts about the tool that the plan names `used_as`.
     pub(crate) fn tool(&self, used_as: &str) -> Option<&ToolFacts> {
-        self.tools().iter().find(|facts| facts.used_as == used_as)
+        agent::facts(used_as).or_else(|| self.tools().iter().find(|facts| facts.used_as == used_as))
     }
 }

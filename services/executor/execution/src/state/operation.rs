@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
+use super::agent::is_own_tool;
 use crate::{
     Allotment, Amounts, Child, Decision, PendingApproval, QuestionReply, StepKey, SubjectKind, Timestamp,
     ToolCallRequest, WaitCondition, event::OUTPUT_HELD,
@@ -168,6 +169,7 @@ impl Operation {
     /// The amounts that are held for it.
     pub(crate) fn held(&self) -> Amounts {
         match &self.kind {
+            OperationKind::ToolCall(request) if is_own_tool(&request.tool) => Amounts::default(),
             // Nothing is said of what was not limited when it began, and may be by now.
             OperationKind::ToolCall(request) => Amounts {
                 calls: request.held.calls.max(1),
@@ -185,7 +187,8 @@ impl Operation {
     pub(crate) fn used(&self, output_bytes: u64) -> Amounts {
         let is_before = |pending: &PendingApproval| pending.requirement.kind == SubjectKind::Call;
         let waited = self.pending_approval.as_ref().is_some_and(is_before) && self.phase != Phase::Dispatched;
-        if waited { Amounts::default() } else { Amounts { calls: 1, output_bytes } }
+        let is_own = self.tool_call().is_some_and(|call| is_own_tool(&call.tool));
+        if waited || is_own { Amounts::default() } else { Amounts { calls: 1, output_bytes } }
     }
 
     /// The amounts that the execution of a step's plan has used; all that it was given where they are not known.

@@ -9,8 +9,9 @@ use std::{
 };
 
 use belay_plan::{Condition, Outcome, Plan, RunWhen, StepSpec, ToolStep, compensation_id, entry_id};
+use belay_reasons as reasons;
 
-use super::{account::Account, cache::StepCache};
+use super::{account::Account, agent::AgentEntry, cache::StepCache};
 use crate::{
     BudgetLevel, BudgetUnit, CachedFrom, Failure, Json, Payload, PendingApproval, Receipt, SkipReason, StepId,
     StepState, Timestamp,
@@ -138,6 +139,8 @@ pub(crate) struct StepProgress {
     /// How long it has waited for approvals; not counted as its own time.
     pub(crate) waited: Duration,
     pub(crate) output: Option<Payload>,
+    /// What it adds to the conversation, for a turn of a model.
+    pub(crate) asked: Option<Payload>,
     /// The layer of changes of its completed call, which are part of the effect of the step that it is an entry of; empty when there are none, or when they
     /// are committed.
     pub(crate) layer: String,
@@ -214,7 +217,10 @@ impl StepRecord {
             StepRole::Planned => self.spec.calls().nth(self.call),
             StepRole::Item { index, .. } => match self.spec.several() {
                 Some(several) => several.calls().nth(index as usize).or_else(|| several.commit()),
-                None => self.spec.calls().nth(self.call),
+                None => match self.spec.agent() {
+                    Some(agent) => self.agent_entry()?.call(agent),
+                    None => self.spec.calls().nth(self.call),
+                },
             },
             StepRole::Compensates { .. } => self.spec.compensate(),
         }
@@ -223,12 +229,19 @@ impl StepRecord {
     /// Whether it commits what the calls of a step have changed.
     pub(crate) fn commits_step(&self) -> bool {
         let StepRole::Item { index, .. } = self.role else { return false };
+        if self.spec.agent().is_some() {
+            return self.agent_entry() == Some(AgentEntry::Commit);
+        }
         self.spec.several().is_some_and(|several| several.commit().is_some() && index as usize == several.calls().len())
     }
 
     /// Whether what its calls change is committed as one.
     pub(crate) fn has_one_effect(&self) -> bool {
-        self.has_entries() && self.spec.several().is_some_and(|several| several.commit().is_some())
+        let commits = || match self.spec.agent() {
+            Some(agent) => agent.commit().is_some(),
+            None => self.spec.several().is_some_and(|several| several.commit().is_some()),
+        };
+        self.has_entries() && commits()
     }
 
     /// The call that takes the place of the current one when that has failed.
@@ -249,9 +262,9 @@ impl StepRecord {
         }
     }
 
-    /// Whether the totals of the execution count it. What undoes a step is no part of what was to be done.
+    /// Whether the totals of the execution count it. What undoes a step is no part of what was to be done, and what a model calls on its way no part of the plan.
     pub(crate) fn is_counted(&self) -> bool {
-        self.compensates().is_none()
+        self.compensates().is_none() && !self.is_of_agent()
     }
 
     /// After which ends of the steps that it depends on it runs. Work is undone whether what was undone before it could be or not.
@@ -281,6 +294,29 @@ impl StepRecord {
             StepRole::Planned | StepRole::Compensates { .. } => None,
             StepRole::Item { of, .. } => Some(of),
         }
+    }
+}
+
+/// The failures of a tool that are its answer, and that go to the model: everything else of their class passes, and is tried again first.
+const ANSWERS: [&str; 4] =
+    [reasons::TOOL_FAILED, reasons::COMMAND_FAILED, reasons::FILE_IO_FAILED, reasons::DISK_LIMIT];
+
+impl StepRecord {
+    /// What it is among the entries of a step with a goal; `None` for any other step.
+    pub(crate) fn agent_entry(&self) -> Option<AgentEntry> {
+        let StepRole::Item { .. } = self.role else { return None };
+        AgentEntry::of(self.item.as_ref()?, self.spec.agent()?)
+    }
+
+    /// Whether it is an entry of a step with a goal: what becomes of it is for the model to hear.
+    pub(crate) fn is_of_agent(&self) -> bool {
+        matches!(self.role, StepRole::Item { .. }) && self.spec.agent().is_some()
+    }
+
+    /// Whether another attempt at a call of a model may follow this failure. What is the answer of a tool goes to the model instead.
+    pub(crate) fn is_tried_again(&self, failure: &Failure) -> bool {
+        let is_answer = ANSWERS.contains(&&*failure.reason);
+        !matches!(self.agent_entry(), Some(AgentEntry::Call { .. })) || !is_answer
     }
 }
 
@@ -380,6 +416,7 @@ impl StepRecord {
             since: time,
             waited: Duration::ZERO,
             output: None,
+            asked: None,
             failure: None,
             failed_attempts: Vec::new(),
             skipped: None,
@@ -413,7 +450,7 @@ impl StepRecord {
         (self.conflicts, self.failed_during_commits, self.checked) = (0, false, 0);
         (self.started_at, self.attempt_started_at, self.ended_at, self.not_before) = (None, None, None, None);
         self.waited = Duration::ZERO;
-        (self.output, self.failure, self.authorization) = (None, None, None);
+        (self.output, self.asked, self.failure, self.authorization) = (None, None, None, None);
         self.layer.clear();
         (self.skipped, self.skipped_group, self.to_skip, self.end) = (None, None, None, None);
         // Its last result can still take the place of the next.

@@ -159,6 +159,11 @@ impl<'a> StepView<'a> {
         self.operations.of_step(self.key)
     }
 
+    /// How many turns of its model have begun since it was last made to run again, for a step with a goal.
+    pub fn turns(&self, execution: &Execution) -> u32 {
+        execution.turns_of(self.record)
+    }
+
     /// The id of the execution that carries out its plan in its current attempt; `None` for a step that has begun none.
     pub fn child(&self, execution: &Execution) -> Option<String> {
         let begun = matches!(self.record.spec.kind(), StepKind::Plan(_)) && self.record.operations > 0;

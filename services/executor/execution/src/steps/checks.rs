@@ -14,7 +14,7 @@ use super::{condition, outputs::value_of, request};
 use crate::{
     Blobs, Body, ConditionResult, DecideContext, ErrorClass, Execution, Failure, Payload, StepEvent, StepKey,
     Violation,
-    state::{AttemptEnd, StepRecord},
+    state::{AgentEntry, AttemptEnd, StepRecord},
 };
 
 /// Returns the next event of a started step that makes calls; `None` while it needs a value that has not been read.
@@ -158,16 +158,29 @@ pub(crate) fn resolved(execution: &mut Execution, step: StepKey, result: Payload
 impl StepRecord {
     /// The checks before its call; empty for a step whose entries do the work, that compensates another, or that commits.
     pub(crate) fn preconditions(&self) -> &[Check] {
-        if self.is_checked() { self.spec.preconditions() } else { &[] }
+        let is_checked = match self.agent_entry() {
+            // Before the model is asked for the first time.
+            Some(entry) => entry == AgentEntry::Turn(1),
+            None => self.is_checked(),
+        };
+        if is_checked { self.spec.preconditions() } else { &[] }
     }
 
     /// The checks after its call.
     pub(crate) fn postconditions(&self) -> &[Check] {
-        if self.is_checked() { self.spec.postconditions() } else { &[] }
+        if self.is_checked_after() { self.spec.postconditions() } else { &[] }
     }
 
     fn output_schema(&self) -> Option<&Value> {
-        self.spec.output_schema().filter(|_| self.is_checked())
+        self.spec.output_schema().filter(|_| self.is_checked_after())
+    }
+
+    /// Whether what it returns is checked. Of a step with a goal, that is what the model says that it has done.
+    fn is_checked_after(&self) -> bool {
+        match self.agent_entry() {
+            Some(entry) => matches!(entry, AgentEntry::Completion { .. }),
+            None => self.is_checked(),
+        }
     }
 
     fn is_checked(&self) -> bool {
@@ -209,7 +222,13 @@ impl StepRecord {
     pub(crate) fn check_can_call(&self, place: Option<CheckPlace>) -> Result<(), Violation> {
         let is_one = match place {
             None => true,
-            Some(place) => self.is_checked() && self.spec.check(place).is_some_and(|check| check.call().is_some()),
+            Some(place) => {
+                let checks = match place {
+                    CheckPlace::Before(_) => self.preconditions(),
+                    CheckPlace::After(_) => self.postconditions(),
+                };
+                !checks.is_empty() && self.spec.check(place).is_some_and(|check| check.call().is_some())
+            }
         };
         let is_next = if self.has_done() {
             matches!(place, Some(CheckPlace::After(_))) && self.position(place) >= self.checked

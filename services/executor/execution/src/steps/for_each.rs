@@ -16,6 +16,7 @@ use belay_reasons as reasons;
 use serde_json::Value;
 
 use super::{
+    agent,
     entries::{not_started, some_failed},
     layers,
     outputs::values,
@@ -33,6 +34,15 @@ const MAX_COLLECTED_BYTES: u64 = 16 * 1024 * 1024;
 /// Returns the next event of a started step: it reads its list, adds to it, or collects the outputs; `None` while it needs a blob that has not been read.
 pub(super) fn next(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Option<Body> {
     let record = &execution.steps[step];
+    if let Some(agent) = record.spec.agent() {
+        let listed = record.items.listed.unwrap_or_default();
+        let decided = match agent::course(execution, record, agent, blobs)? {
+            agent::Course::Entries(entries) => with_room(record, blobs, listed, entries)?,
+            agent::Course::Done(output) => Ok(StepEvent::ItemsCollected { output }),
+            agent::Course::Failed(failure) => Err(failure),
+        };
+        return Some(event(execution, step, decided));
+    }
     let decided = match (record.items.listed, record.spec.repeat()) {
         (listed, Some(repeat)) => match repeat::course(execution, record, repeat, blobs)? {
             Course::Round(round) => with_room(record, blobs, listed.unwrap_or_default(), vec![round])?,
@@ -48,10 +58,15 @@ pub(super) fn next(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> O
             None => collect(execution, record, blobs)?.map(|output| StepEvent::ItemsCollected { output }),
         },
     };
-    Some(match decided {
+    Some(event(execution, step, decided))
+}
+
+fn event(execution: &Execution, step: StepKey, decided: Result<StepEvent, Failure>) -> Body {
+    let record = &execution.steps[step];
+    match decided {
         Ok(event) => Body::Step { step: record.id.clone(), attempt: record.attempt, event },
         Err(failure) => execution.fail(step, failure),
-    })
+    }
 }
 
 /// Lists entries after those that are listed, if there may be as many steps; `None` until that is known.
@@ -279,7 +294,7 @@ pub(crate) fn listed(
         let added = execution.steps.append_item(step, item.clone(), time).map_err(Violation::DuplicateStep)?;
         execution.steps[added].not_before = not_before;
         execution.index_appended(added);
-        execution.progress.totals.total += 1;
+        execution.count(added, |totals| totals.total += 1);
         open += 1;
     }
     for &beyond in known.iter().skip(all) {
@@ -299,6 +314,9 @@ pub(crate) fn listed(
 /// Whether a step may list so many entries from this position on: the whole list first; after that the entry that commits what its calls have changed, or the
 /// next of its rounds.
 fn may_list(execution: &Execution, record: &StepRecord, first: usize, count: usize) -> bool {
+    if record.spec.agent().is_some() {
+        return count > 0 && agent::may_list(execution, record, first);
+    }
     let is_one_more = count == 1 && record.items.listed.unwrap_or_default() == first;
     match (record.items.listed, record.spec.repeat()) {
         (_, Some(repeat)) => is_one_more && first < repeat.max() as usize,

@@ -33,7 +33,8 @@ pub(super) fn commit(execution: &Execution, whole: &StepRecord) -> Option<Json> 
 
 /// The layers of the calls of a step that have completed, in the order in which these have.
 fn kept(execution: &Execution, whole: &StepRecord) -> Vec<String> {
-    let calls = whole.spec.several().map_or(0, |several| several.calls().len());
+    // A model makes as many as it wants, and none of them is the one that commits.
+    let calls = whole.spec.several().map_or(whole.items.current().len(), |several| several.calls().len());
     let entries = whole.items.steps.iter().take(calls).map(|&entry| &execution.steps[entry]);
     let mut kept: Vec<&StepRecord> =
         entries.filter(|entry| entry.state == StepState::Completed && !entry.layer.is_empty()).collect();

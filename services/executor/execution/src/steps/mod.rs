@@ -6,6 +6,7 @@
 //! - `words…` and `activity…` say what an event of one means to people: a sentence, and what the step does from then on,
 //! - `output` and `files` say what the end of one has produced.
 
+pub(crate) mod agent;
 pub(crate) mod cache;
 pub(crate) mod checks;
 pub(crate) mod child;
@@ -48,7 +49,7 @@ pub(crate) fn next(
         return checks::next(execution, step, call, context, blobs);
     }
     match record.spec.kind() {
-        StepKind::Tool(_) | StepKind::Calls(_) => None,
+        StepKind::Tool(_) | StepKind::Calls(_) | StepKind::Agent(_) => None,
         StepKind::Wait(wait) => wait::next(execution, step, wait, context, blobs),
         StepKind::Plan(plan) => child::next(execution, step, plan, context, blobs),
     }
@@ -110,8 +111,11 @@ impl Execution {
         if request.check.is_some() || request.tool == COMMIT_TOOL {
             return None;
         }
+        // A model calls tools of many kinds.
+        let of_agent = self.steps[operation.step].is_of_agent();
         let takes = || self.tools().iter().any(|facts| facts.tool == request.tool && facts.takes_network);
-        self.steps[operation.step].spec.network().or_else(|| self.plan().network().filter(|_| takes()))
+        let own = self.steps[operation.step].spec.network().filter(|_| !of_agent || takes());
+        own.or_else(|| self.plan().network().filter(|_| takes()))
     }
 
     /// How to recover a call in flight when its outcome is not known; `None` for any other operation. A call whose command has a network never runs again

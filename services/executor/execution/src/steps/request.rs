@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use belay_plan::{CheckPlace, ToolStep, not_allowed};
 use belay_reasons as reasons;
 
-use super::{layers, outputs::values};
+use super::{agent, layers};
 use crate::{
     Admission, Blobs, Body, DecideContext, ErrorClass, Execution, ExecutionEvent, Failure, Json, OperationEvent,
     StepKey, Timestamp, ToolCallRequest, Work, digest,
@@ -31,11 +31,21 @@ pub(super) fn call(
         let message = format!("Tool '{}' not found in the execution's record.", call.tool);
         return Some(execution.fail(step, Failure::new(ErrorClass::Internal, reasons::TOOL_FACTS_MISSING, message)));
     };
-    let values = match values(execution, step, call.arguments.values(), blobs) {
-        Ok(values) => values?,
-        Err(failure) => return Some(execution.fail(step, failure)),
+    // What a model writes is taken as it is: `${` means nothing in it.
+    let values;
+    let resolved = if check.is_none() && record.is_of_agent() {
+        match agent::arguments(execution, step, blobs)? {
+            Ok(arguments) => Ok(arguments),
+            Err(failure) => return Some(execution.fail(step, failure)),
+        }
+    } else {
+        values = match super::outputs::values(execution, step, call.arguments.values(), blobs) {
+            Ok(values) => values?,
+            Err(failure) => return Some(execution.fail(step, failure)),
+        };
+        call.arguments.resolve(&|id, what| values.get(id, what))
     };
-    let arguments = match call.arguments.resolve(&|id, what| values.get(id, what)) {
+    let arguments = match resolved {
         Ok(arguments) => {
             if let Some(message) = not_allowed(&facts.tool, execution.plan().allowed_commands(), &arguments) {
                 let message = format!("The command was not started: {message}.");
@@ -58,7 +68,9 @@ pub(super) fn call(
     };
     // The tool's own limit is for steps that say nothing: one that may take ten minutes may take them in one attempt.
     let spec = &record.spec;
-    let limit = spec.attempt_timeout().or(spec.timeout()).unwrap_or(facts.default_timeout);
+    // That of a step with a goal is for all of its entries together.
+    let of_step = spec.timeout().filter(|_| !record.is_of_agent());
+    let limit = spec.attempt_timeout().or(of_step).unwrap_or(facts.default_timeout);
     let left = execution.step_deadline(step).map_or(limit, |deadline| deadline.since(context.now));
     let request = ToolCallRequest {
         tool: facts.tool.clone(),

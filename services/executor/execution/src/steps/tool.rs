@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_plan::AuditLevel;
+use belay_plan::{AuditLevel, MODEL_TOOL};
 use belay_reasons as reasons;
 use serde_json::{Value, json};
 
@@ -44,6 +44,9 @@ pub(super) fn requested(
         (record.operations, record.checked) = (key.number, checked);
         record.operations_before_purpose += std::mem::take(&mut record.questions);
         record.remember_call(request);
+        if request.tool == MODEL_TOOL {
+            record.asked = Some(request.arguments.clone());
+        }
     });
     execution.progress.ledger_id.clone_from(&request.ledger_id);
     let kind = OperationKind::ToolCall(Arc::clone(request));

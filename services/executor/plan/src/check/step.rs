@@ -1,5 +1,6 @@
 //! The rules for one step, and for references between steps.
 
+mod agent;
 mod call_part;
 mod calls;
 mod checks;

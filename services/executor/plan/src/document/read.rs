@@ -1,6 +1,7 @@
 //! Converts the tree of a document to a draft. A value that cannot be read is reported and replaced by a placeholder, so that the rest is still
 //! checked.
 
+mod agent;
 mod calls;
 mod config;
 mod context;

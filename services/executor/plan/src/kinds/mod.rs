@@ -1,5 +1,6 @@
 //! The kinds of steps, as authors write them and as they are checked. Each has a file beside this one where there is more to say.
 
+mod agent;
 mod calls;
 mod wait;
 
@@ -10,6 +11,7 @@ use serde_json::Value;
 
 use crate::{Plan, PlanDraft, Template, template::json_size};
 
+pub use agent::{AgentDraft, AgentStep, COMPLETION_TOOL, DEFAULT_TURNS, MODEL_TOOL};
 pub use calls::{
     CODE_TOOL, COMMAND_TOOL, COMMIT_TOOL, CallDraft, CallsStep, Effects, ToolStep, chosen_program, not_allowed,
 };
@@ -40,6 +42,14 @@ pub enum StepKindDraft {
         /// The event that it waits for.
         wait: WaitDraft,
     },
+    /// A goal that a model works towards.
+    Agent {
+        /// The goal, the model and its tools.
+        agent: AgentDraft,
+        /// How what its calls change becomes the workspace's.
+        #[serde(default, skip_serializing_if = "Effects::is_default")]
+        effects: Effects,
+    },
     /// An execution of another plan.
     Plan {
         /// The other plan.
@@ -55,7 +65,7 @@ impl StepKindDraft {
     pub(crate) fn calls_tool(&self) -> bool {
         match self {
             Self::Tool { .. } | Self::Calls { .. } => true,
-            Self::Wait { .. } | Self::Plan { .. } => false,
+            Self::Wait { .. } | Self::Plan { .. } | Self::Agent { .. } => false,
         }
     }
 
@@ -66,15 +76,17 @@ impl StepKindDraft {
             Self::Calls { calls, .. } => calls.iter().map(CallDraft::size).sum(),
             Self::Plan { plan, inputs } => of_plan(plan) + json_size(inputs),
             Self::Wait { wait } => wait.size(),
+            Self::Agent { agent, .. } => agent.size(),
         }
     }
 
-    /// The name of its kind where a plan says how often steps of a kind are tried: the tool, `calls` or `plan`. `None` for a step without attempts.
+    /// The name of its kind where a plan says how often steps of a kind are tried: the tool, `calls`, `agent` or `plan`. `None` for a step without attempts.
     pub(crate) fn retried_as(&self) -> Option<&str> {
         match self {
             Self::Tool { tool, .. } => Some(tool),
             Self::Calls { .. } => Some("calls"),
             Self::Plan { .. } => Some("plan"),
+            Self::Agent { .. } => Some("agent"),
             Self::Wait { .. } => None,
         }
     }
@@ -99,6 +111,8 @@ pub enum StepKind {
     Wait(WaitStep),
     /// An execution of another plan.
     Plan(PlanStep),
+    /// A goal that a model works towards.
+    Agent(AgentStep),
 }
 
 impl StepKind {
@@ -106,7 +120,7 @@ impl StepKind {
     /// ready.
     pub fn needs_slot(&self) -> bool {
         match self {
-            Self::Tool(_) | Self::Calls(_) | Self::Plan(_) => true,
+            Self::Tool(_) | Self::Calls(_) | Self::Plan(_) | Self::Agent(_) => true,
             Self::Wait(_) => false,
         }
     }
@@ -114,7 +128,7 @@ impl StepKind {
     /// Whether a step of this kind has attempts, of which its plan says how many.
     pub fn has_attempts(&self) -> bool {
         match self {
-            Self::Tool(_) | Self::Calls(_) | Self::Plan(_) => true,
+            Self::Tool(_) | Self::Calls(_) | Self::Plan(_) | Self::Agent(_) => true,
             Self::Wait(_) => false,
         }
     }
@@ -123,7 +137,7 @@ impl StepKind {
     pub(crate) fn own_call(&self) -> Option<&ToolStep> {
         match self {
             Self::Tool(call) => Some(call),
-            Self::Calls(_) | Self::Wait(_) | Self::Plan(_) => None,
+            Self::Calls(_) | Self::Wait(_) | Self::Plan(_) | Self::Agent(_) => None,
         }
     }
 
@@ -131,7 +145,7 @@ impl StepKind {
     pub(crate) fn several(&self) -> Option<&CallsStep> {
         match self {
             Self::Calls(several) => Some(several),
-            Self::Tool(_) | Self::Wait(_) | Self::Plan(_) => None,
+            Self::Tool(_) | Self::Wait(_) | Self::Plan(_) | Self::Agent(_) => None,
         }
     }
 
@@ -139,7 +153,15 @@ impl StepKind {
     pub(crate) fn form(&self) -> Option<&FormSpec> {
         match self {
             Self::Wait(wait) => wait.form(),
-            Self::Tool(_) | Self::Calls(_) | Self::Plan(_) => None,
+            Self::Tool(_) | Self::Calls(_) | Self::Plan(_) | Self::Agent(_) => None,
+        }
+    }
+
+    /// The goal of a step in which a model works towards one.
+    pub fn agent(&self) -> Option<&AgentStep> {
+        match self {
+            Self::Agent(agent) => Some(agent),
+            Self::Tool(_) | Self::Calls(_) | Self::Wait(_) | Self::Plan(_) => None,
         }
     }
 
@@ -147,7 +169,7 @@ impl StepKind {
     pub fn plan(&self) -> Option<&Plan> {
         match self {
             Self::Plan(step) => Some(&step.plan),
-            Self::Tool(_) | Self::Calls(_) | Self::Wait(_) => None,
+            Self::Tool(_) | Self::Calls(_) | Self::Wait(_) | Self::Agent(_) => None,
         }
     }
 
@@ -159,6 +181,7 @@ impl StepKind {
             }
             Self::Calls(calls) => StepKindDraft::Calls { calls: calls.to_drafts(), effects: calls.effects },
             Self::Wait(wait) => StepKindDraft::Wait { wait: wait.to_draft() },
+            Self::Agent(agent) => StepKindDraft::Agent { agent: agent.to_draft(), effects: agent.effects },
             Self::Plan(PlanStep { plan, inputs }) => {
                 StepKindDraft::Plan { plan: Box::new(plan.to_draft()), inputs: inputs.source().clone() }
             }

@@ -60,7 +60,7 @@ impl StepSpec {
             exclusive: self.exclusive,
             network: self.network.clone(),
             verbatim: self.verbatim.clone(),
-            retry: (self.retry != RetryPolicy::default()).then(|| self.retry.clone()),
+            retry: (self.retry != RetryPolicy::default() || self.kind.agent().is_some()).then(|| self.retry.clone()),
             on_error: self.on_error.clone(),
             fallback: self.fallback.iter().map(OtherCall::to_draft).collect(),
             compensate: self.compensate.as_ref().map(OtherCall::to_draft),

@@ -24,6 +24,13 @@ pub enum PlanPart<'a> {
         /// The schema, an object within the limits.
         schema: &'a Value,
     },
+    /// The model of a step, whose name is one.
+    Model {
+        /// The step.
+        step: PlannedStep<'a>,
+        /// The name.
+        model: &'a str,
+    },
     /// The condition of a step, or one that is checked before or after its call.
     Condition {
         /// The step.
@@ -40,7 +47,10 @@ impl<'a> PlanPart<'a> {
     pub(crate) fn step(&self) -> PlannedStep<'a> {
         match self {
             Self::Call(call) => call.step,
-            Self::Form { step, .. } | Self::Output { step, .. } | Self::Condition { step, .. } => *step,
+            Self::Form { step, .. }
+            | Self::Output { step, .. }
+            | Self::Model { step, .. }
+            | Self::Condition { step, .. } => *step,
         }
     }
 
@@ -48,7 +58,7 @@ impl<'a> PlanPart<'a> {
     pub(crate) fn allowing(self, allowed_commands: Option<&'a [String]>) -> Self {
         match self {
             Self::Call(call) => Self::Call(PlannedCall { allowed_commands, ..call }),
-            Self::Form { .. } | Self::Output { .. } | Self::Condition { .. } => self,
+            Self::Form { .. } | Self::Output { .. } | Self::Model { .. } | Self::Condition { .. } => self,
         }
     }
 
@@ -56,12 +66,14 @@ impl<'a> PlanPart<'a> {
     pub(crate) fn in_network(self, network: Option<&'a str>, of_plan: Option<&'a str>) -> Self {
         match self {
             Self::Call(call) => match call.place {
-                CallPlace::Own | CallPlace::Listed(_) | CallPlace::Fallback(_) | CallPlace::Compensate => {
-                    Self::Call(PlannedCall { network, network_of_plan: of_plan, ..call })
-                }
+                CallPlace::Own
+                | CallPlace::Listed(_)
+                | CallPlace::Offered(_)
+                | CallPlace::Fallback(_)
+                | CallPlace::Compensate => Self::Call(PlannedCall { network, network_of_plan: of_plan, ..call }),
                 CallPlace::Commit | CallPlace::Check(_) => self,
             },
-            Self::Form { .. } | Self::Output { .. } | Self::Condition { .. } => self,
+            Self::Form { .. } | Self::Output { .. } | Self::Model { .. } | Self::Condition { .. } => self,
         }
     }
 
@@ -71,6 +83,7 @@ impl<'a> PlanPart<'a> {
             Self::Call(call) => Self::Call(PlannedCall { step, ..call }),
             Self::Form { schema, .. } => Self::Form { step, schema },
             Self::Output { schema, .. } => Self::Output { step, schema },
+            Self::Model { model, .. } => Self::Model { step, model },
             Self::Condition { place, condition, .. } => Self::Condition { step, place, condition },
         }
     }
@@ -154,7 +167,9 @@ pub enum CallPlace {
     Own,
     /// A call of several, by its position.
     Listed(usize),
-    /// The one that commits what the several have changed.
+    /// Any call that a model may make of a tool, by the position of the tool.
+    Offered(usize),
+    /// The one that commits what the others have changed.
     Commit,
     /// A call that takes the place of its own, by its position.
     Fallback(usize),
@@ -170,6 +185,8 @@ impl CallPlace {
         match self {
             Self::Own => field.to_owned(),
             Self::Listed(place) => format!("/calls/{place}{field}"),
+            // The author names a tool, and no arguments.
+            Self::Offered(place) => format!("/agent/tools/{place}"),
             Self::Commit => "/effects".to_owned(),
             Self::Fallback(place) => format!("/fallback/{place}{field}"),
             Self::Compensate => format!("/compensate{field}"),

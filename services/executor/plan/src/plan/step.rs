@@ -13,8 +13,8 @@ use super::{
     checks::{Check, CheckPlace},
 };
 use crate::{
-    Budget, CallsStep, Condition, Dependency, FormSpec, Outcome, RecoveryStrategy, Repeat, RetryPolicy, RunWhen,
-    StepKind, Template, ToolStep, recovery::MAX_QUEUED_ATTEMPTS,
+    AgentStep, Budget, CallsStep, Condition, Dependency, FormSpec, Outcome, RecoveryStrategy, Repeat, RetryPolicy,
+    RunWhen, StepKind, Template, ToolStep, recovery::MAX_QUEUED_ATTEMPTS,
 };
 
 impl StepSpec {
@@ -113,9 +113,20 @@ impl StepSpec {
         self.several().into_iter().flat_map(CallsStep::calls)
     }
 
-    /// Whether steps of its own do its work: one for each entry of its list, for each of its calls, or for each of its rounds.
+    /// The goal towards which a model works in it; `None` for a step of another kind.
+    pub fn agent(&self) -> Option<&AgentStep> {
+        self.kind.agent()
+    }
+
+    /// All calls of tools that it may make, those that a model may ask for included, for what is to be known of their tools.
+    pub fn named_calls(&self) -> impl Iterator<Item = &ToolStep> {
+        let offered = self.agent().into_iter().flat_map(AgentStep::tools);
+        self.calls().chain(self.listed_calls()).chain(offered)
+    }
+
+    /// Whether steps of its own do its work: one for each entry of its list, for each of its calls, for each of its rounds, or for each turn of its model.
     pub fn has_entries(&self) -> bool {
-        self.for_each.is_some() || self.repeat.is_some() || self.several().is_some()
+        self.for_each.is_some() || self.repeat.is_some() || self.several().is_some() || self.agent().is_some()
     }
 
     /// The most that its calls may use; `None` means no limit of its own.

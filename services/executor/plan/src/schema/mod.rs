@@ -63,6 +63,7 @@ pub fn schema() -> Value {
             "retry": step::retry(),
             "on_error": step::on_error(),
             "wait": step::wait(),
+            "agent": step::agent(),
             "form": step::form(),
             "input": input(),
         },

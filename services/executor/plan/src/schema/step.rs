@@ -7,13 +7,14 @@ use super::parts::{
     absent, budget, duration, id, network, object, optional, present, present_as_any, with_other_names,
 };
 use crate::{
-    MAX_QUEUED_ATTEMPTS, Outcome, Profile, RecoveryStrategy, RunWhen,
+    DEFAULT_TURNS, MAX_QUEUED_ATTEMPTS, Outcome, Profile, RecoveryStrategy, RunWhen,
     document::other_names,
     limits::{
         MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CALLS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DESCRIPTION_CHARS,
         MAX_DURATION, MAX_FALLBACKS, MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEM_BYTES, MAX_ITEMS,
-        MAX_LIST_BYTES, MAX_NESTED_GROUPS, MAX_NESTED_PLANS, MAX_RESOLVED_BYTES, MAX_RESOURCE_CHARS, MAX_RESOURCES,
-        MAX_ROUNDS, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS, MAX_TOOL_CHARS,
+        MAX_LIST_BYTES, MAX_NESTED_GROUPS, MAX_NESTED_PLANS, MAX_OFFERED_TOOLS, MAX_RESOLVED_BYTES, MAX_RESOURCE_CHARS,
+        MAX_RESOURCES, MAX_ROUNDS, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS, MAX_TASK_BYTES,
+        MAX_TOOL_CHARS, MAX_TURNS,
     },
     recovery::{class_named, class_names},
 };
@@ -159,7 +160,7 @@ pub(super) fn step() -> Value {
             "items": {"$ref": "#/$defs/call"},
         })),
         "effects": optional(json!({
-            "description": "How what several `calls` change becomes the workspace's: each call commits its own (per_call), or all of it is committed as \
+            "description": "How what several `calls`, or those of an `agent`, change becomes the workspace's: each call commits its own (per_call), or all of it is committed as \
                             one when they have completed, or not at all (per_step).",
             "type": "string",
             "enum": ["per_call", "per_step"],
@@ -190,6 +191,7 @@ pub(super) fn step() -> Value {
         "description": "The values of the inputs of the step's plan, by their names; of a step that calls a tool, its arguments.",
         "type": "object",
     }));
+    fields["agent"] = json!({"anyOf": [{"$ref": "#/$defs/agent"}, {"type": "null"}]});
     fields["wait"] = json!({"anyOf": [{"$ref": "#/$defs/wait"}, {"type": "null"}]});
     let no_call = |name: &str| match name {
         "exclusive" => json!({"properties": {"exclusive": {"enum": [false, null]}}}),
@@ -205,17 +207,21 @@ pub(super) fn step() -> Value {
     };
     let mut no_call_at_all: Vec<Value> =
         of_calls.as_object().into_iter().flatten().map(|(name, _)| no_call(name)).collect();
-    no_call_at_all.extend([absent("plan"), absent("inputs")]);
+    no_call_at_all.extend([absent("plan"), absent("inputs"), absent("agent")]);
     rules.push(present_as_any("id"));
     // What else a step with a plan may have: it is undone, retried and kept apart like one that calls a tool.
     let shared_with_calls = ["compensate", "resources", "attempt_timeout", "retry", "budget"];
     let own = of_calls.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
     let no_tool = own.filter(|name| !shared_with_calls.contains(name)).map(no_call).collect::<Vec<_>>();
-    let no_tool = json!({"allOf": no_tool});
+    let no_tool = json!({"allOf": [{"allOf": no_tool}, absent("agent")]});
     // What is for a step with one call of its own.
     let of_one_call = ["tool", "arguments", "verbatim", "fallback", "compensate"];
     let mut no_own_call: Vec<Value> = of_one_call.map(no_call).into();
     no_own_call.extend([absent("for_each"), absent("repeat"), absent("inputs")]);
+    // In a step with a goal the model makes the calls.
+    let of_agent = ["tool", "arguments", "calls", "verbatim", "fallback", "compensate"];
+    let mut no_calls_of_its_own: Vec<Value> = of_agent.map(no_call).into();
+    no_calls_of_its_own.extend([absent("for_each"), absent("repeat"), absent("inputs")]);
     rules.push(json!({
         "if": present("wait"),
         "then": {"allOf": no_call_at_all},
@@ -223,9 +229,13 @@ pub(super) fn step() -> Value {
             "if": present("plan"),
             "then": no_tool,
             "else": {
-                "if": present("calls"),
-                "then": {"allOf": no_own_call},
-                "else": {"allOf": [present_as_any("tool"), absent("effects")]},
+                "if": present("agent"),
+                "then": {"allOf": no_calls_of_its_own},
+                "else": {
+                    "if": present("calls"),
+                    "then": {"allOf": no_own_call},
+                    "else": {"allOf": [present_as_any("tool"), absent("effects")]},
+                },
             },
         },
     }));
@@ -239,7 +249,7 @@ pub(super) fn step() -> Value {
     rules.extend(joins_once());
     // They would look at a workspace that has nothing of the step.
     rules.push(json!({
-        "if": {"required": ["effects"], "properties": {"effects": {"const": "per_step"}}},
+        "if": {"required": ["effects", "calls"], "properties": {"effects": {"const": "per_step"}, "calls": {"type": "array"}}},
         "then": {"allOf": [no_call("preconditions"), no_call("postconditions")]},
     }));
     let ends_by_itself = json!({"type": "object", "anyOf": [present("for"), present("until")]});
@@ -249,7 +259,7 @@ pub(super) fn step() -> Value {
     }));
     object(
         fields,
-        json!({"description": "One call of one tool, several calls, an execution of another plan, or a wait.", "allOf": rules}),
+        json!({"description": "One call of one tool, several calls, a goal that a model works towards, an execution of another plan, or a wait.", "allOf": rules}),
     )
 }
 
@@ -412,6 +422,33 @@ pub(super) fn on_error() -> Value {
          pauses the execution until there is room again, for at most {MAX_QUEUED_ATTEMPTS} attempts; `compensate`, which stops the execution and undoes its steps."
     );
     object(Value::Object(classes.collect()), json!({"description": description}))
+}
+
+/// A goal that a model works towards.
+pub(super) fn agent() -> Value {
+    let fields = json!({
+        "model": {
+            "description": "The model, by its name in the settings of the executor.",
+            "type": "string", "minLength": 1, "maxLength": MAX_TOOL_CHARS, "pattern": VISIBLE,
+        },
+        "task": {
+            "description": format!("What is to be achieved, in words; at most {MAX_TASK_BYTES} bytes."),
+            "type": "string", "pattern": "\\S", "maxLength": MAX_TASK_BYTES,
+        },
+        "tools": optional(json!({
+            "description": "The tools that the model may call, by their names or aliases.",
+            "type": "array", "maxItems": MAX_OFFERED_TOOLS, "uniqueItems": true,
+            "items": {"type": "string", "minLength": 1, "maxLength": MAX_TOOL_CHARS, "pattern": VISIBLE},
+        })),
+        "max_turns": optional(json!({
+            "description": "How many times the model is asked at most.",
+            "type": "integer", "minimum": 1, "maximum": MAX_TURNS, "default": DEFAULT_TURNS,
+        })),
+    });
+    object(
+        fields,
+        json!({"description": "A goal that a model works towards with tools, turn by turn.", "required": ["model", "task"]}),
+    )
 }
 
 pub(super) fn wait() -> Value {

@@ -32,13 +32,13 @@ impl Story {
     /// The story of an execution that carries out the plan of a step.
     fn under(parent_step: &str, plan: &str) -> Self {
         let facts = |tool: &str, recovery| ToolFacts {
-            takes_network: false,
             used_as: tool.into(),
             tool: tool.into(),
             recovery,
             default_timeout: Duration::from_secs(1),
             secret_arguments: Vec::new(),
             secret_result: Vec::new(),
+            ..ToolFacts::default()
         };
         let created = Created {
             uid: "u".into(),

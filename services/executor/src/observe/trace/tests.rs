@@ -43,13 +43,13 @@ fn name() -> ExecutionName {
 fn first(trace: (String, String)) -> Event {
     let plan = Plan::parse(Format::Yaml, PLAN).unwrap();
     let facts = ToolFacts {
-        takes_network: false,
         used_as: "noop".into(),
         tool: "noop".into(),
         recovery: RecoveryClass::Transactional,
         default_timeout: Duration::from_secs(120),
         secret_arguments: Vec::new(),
         secret_result: Vec::new(),
+        ..ToolFacts::default()
     };
     let created = Created {
         uid: "8x4k2m9q1p7r3s5t6v8w".into(),

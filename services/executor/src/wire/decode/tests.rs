@@ -175,6 +175,8 @@ fn events_come_back_as_they_were() {
         labels: [("a".to_owned(), "b".to_owned())].into(),
         tools: vec![ToolFacts {
             takes_network: true,
+            description: String::new(),
+            parameters: String::new(),
             used_as: "noop".into(),
             tool: "noop".into(),
             recovery: belay_execution::RecoveryClass::ReadOnly,

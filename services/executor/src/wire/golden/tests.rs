@@ -60,6 +60,8 @@ impl Story {
     fn begin() -> Self {
         let facts = ToolFacts {
             takes_network: true,
+            description: String::new(),
+            parameters: String::new(),
             used_as: "noop".into(),
             tool: "noop".into(),
             recovery: RecoveryClass::Transactional,

@@ -125,16 +125,34 @@ pub(in crate::wire) fn other_from(call: v1::ToolStep, field: &str, violations: &
     CallDraft { tool: call.tool, arguments, verbatim: call.verbatim }
 }
 
+/// How what the calls of a step change becomes the workspace's.
+pub(super) fn effects_message(effects: Effects) -> v1::calls_step::Effects {
+    match effects {
+        Effects::PerCall => v1::calls_step::Effects::Unspecified,
+        Effects::PerStep => v1::calls_step::Effects::PerStep,
+    }
+}
+
+/// Reads what [`effects_message`] writes; `field` is where it stands.
+pub(super) fn effects_from(effects: i32, field: impl Fn() -> String, violations: &mut Vec<Violation>) -> Effects {
+    match v1::calls_step::Effects::try_from(effects) {
+        Ok(v1::calls_step::Effects::Unspecified | v1::calls_step::Effects::PerCall) => Effects::PerCall,
+        Ok(v1::calls_step::Effects::PerStep) => Effects::PerStep,
+        Err(_) => {
+            let message = "is not a value that this version knows: use EFFECTS_PER_CALL or EFFECTS_PER_STEP";
+            violations.push(violation(field(), message));
+            Effects::default()
+        }
+    }
+}
+
 pub(super) fn several_message(
     calls: Vec<CallDraft>,
     effects: Effects,
     exclusive: bool,
     network: Option<String>,
 ) -> v1::CallsStep {
-    let effects = match effects {
-        Effects::PerCall => v1::calls_step::Effects::Unspecified,
-        Effects::PerStep => v1::calls_step::Effects::PerStep,
-    };
+    let effects = effects_message(effects);
     let calls = calls.into_iter().map(other_message).collect();
     v1::CallsStep { calls, exclusive, effects: effects.into(), network: network.unwrap_or_default() }
 }
@@ -146,15 +164,7 @@ pub(super) fn several_from(
     at: &dyn Fn(&str) -> String,
     violations: &mut Vec<Violation>,
 ) -> (Vec<CallDraft>, Effects) {
-    let effects = match v1::calls_step::Effects::try_from(effects) {
-        Ok(v1::calls_step::Effects::Unspecified | v1::calls_step::Effects::PerCall) => Effects::PerCall,
-        Ok(v1::calls_step::Effects::PerStep) => Effects::PerStep,
-        Err(_) => {
-            let message = "is not a value that this version knows: use EFFECTS_PER_CALL or EFFECTS_PER_STEP";
-            violations.push(violation(at("calls.effects"), message));
-            Effects::default()
-        }
-    };
+    let effects = effects_from(effects, || at("calls.effects"), violations);
     let read = |(place, call)| other_from(call, &at(&format!("calls[{place}]")), violations);
     (calls.into_iter().enumerate().map(read).collect(), effects)
 }

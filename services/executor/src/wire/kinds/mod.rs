@@ -1,5 +1,6 @@
 //! The kinds of steps, and of the operations that do their work, as messages: a file each, with both directions.
 
+mod agent;
 pub(super) mod call;
 pub(super) mod child;
 pub(super) mod wait;
@@ -58,6 +59,10 @@ pub(super) fn detail(name: &ExecutionName, execution: &Execution, view: StepView
                 tools: listed.calls().map(|call| call.tool.clone()).collect(),
             }),
         },
+        StepKind::Agent(agent) => match view.call() {
+            Some(one) => call(&one.tool),
+            None => step::Detail::Agent(agent::detail(agent, execution, view)),
+        },
         StepKind::Plan(plan) => step::Detail::Plan(child::detail(plan, name, execution, view)),
         StepKind::Wait(wait) => step::Detail::Wait(wait::detail(wait, view)),
     }
@@ -81,6 +86,7 @@ pub(super) fn spec_message(
         StepKindDraft::Calls { calls, effects } => {
             Kind::Calls(call::several_message(calls, effects, exclusive, network))
         }
+        StepKindDraft::Agent { agent, effects } => Kind::Agent(agent::spec_message(agent, effects, exclusive, network)),
         StepKindDraft::Plan { plan: carried_out, inputs } => {
             Kind::Plan(v1::PlanStep { plan: Some(plan(*carried_out)), inputs: payload(inputs) })
         }
@@ -116,13 +122,19 @@ pub(super) fn draft_from(
             let kind = StepKindDraft::Calls { calls, effects };
             KindParts { kind, exclusive, network: named(network), verbatim: Vec::new() }
         }
+        Some(Kind::Agent(step)) => {
+            let (exclusive, network) = (step.exclusive, named(step.network.clone()));
+            let (agent, effects) = agent::draft_from(step, at, violations);
+            KindParts { kind: StepKindDraft::Agent { agent, effects }, exclusive, network, verbatim: Vec::new() }
+        }
         Some(Kind::Plan(step)) => {
             let (plan, inputs) = child::draft_from(step, at, violations, plan);
             alone(StepKindDraft::Plan { plan: Box::new(plan), inputs })
         }
         Some(Kind::Wait(wait)) => alone(StepKindDraft::Wait { wait: wait::draft_from(wait, at, violations) }),
         None => {
-            violations.push(violation(at("kind"), "a step needs a kind: set `tool`, `calls`, `wait` or `plan`"));
+            violations
+                .push(violation(at("kind"), "a step needs a kind: set `tool`, `calls`, `agent`, `wait` or `plan`"));
             alone(StepKindDraft::Tool { tool: String::new(), arguments: serde_json::Value::Null })
         }
     }

@@ -521,7 +521,7 @@ pub(super) fn dependencies(step: &v1::StepSpec) -> Vec<String> {
         Some(step_spec::Kind::Tool(tool)) => vec![tool.arguments.as_ref()],
         Some(step_spec::Kind::Calls(listed)) => listed.calls.iter().map(|call| call.arguments.as_ref()).collect(),
         Some(step_spec::Kind::Plan(plan)) => vec![plan.inputs.as_ref()],
-        Some(step_spec::Kind::Wait(_)) | None => Vec::new(),
+        Some(step_spec::Kind::Agent(_) | step_spec::Kind::Wait(_)) | None => Vec::new(),
     };
     let arguments = arguments.into_iter().filter_map(|payload| payload?.as_json());
     let list = step.for_each.as_ref().and_then(v1::Payload::as_json).unwrap_or_default();

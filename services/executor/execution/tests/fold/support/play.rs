@@ -34,7 +34,6 @@ pub(crate) type Crash = usize;
 /// The first event's content for a plan that is accepted at `START`.
 pub(crate) fn created(plan: Plan) -> Created {
     let facts = |tool: &ToolStep| ToolFacts {
-        takes_network: false,
         used_as: tool.tool.clone(),
         tool: tool.tool.clone(),
         recovery: match tool.tool.as_str() {
@@ -42,8 +41,7 @@ pub(crate) fn created(plan: Plan) -> Created {
             _ => RecoveryClass::Transactional,
         },
         default_timeout: Duration::from_secs(120),
-        secret_arguments: Vec::new(),
-        secret_result: Vec::new(),
+        ..ToolFacts::default()
     };
     let calls = plan.steps().iter().flat_map(|step| {
         step.calls()

@@ -159,7 +159,7 @@ impl Story {
             StepKindDraft::Tool { arguments, .. } => *arguments = value,
             StepKindDraft::Plan { inputs, .. } => *inputs = value,
             StepKindDraft::Calls { calls, .. } => calls.iter_mut().for_each(|call| call.arguments = value.clone()),
-            StepKindDraft::Wait { .. } => panic!("{id} waits"),
+            StepKindDraft::Wait { .. } | StepKindDraft::Agent { .. } => panic!("{id} has no arguments"),
         }
         self
     }
@@ -246,7 +246,10 @@ impl Story {
     pub(crate) fn call_arguments(mut self, id: &str, index: usize, arguments: Value) -> Self {
         match &mut self.step(id).kind {
             StepKindDraft::Calls { calls, .. } => calls[index].arguments = arguments,
-            StepKindDraft::Tool { .. } | StepKindDraft::Wait { .. } | StepKindDraft::Plan { .. } => {
+            StepKindDraft::Tool { .. }
+            | StepKindDraft::Agent { .. }
+            | StepKindDraft::Wait { .. }
+            | StepKindDraft::Plan { .. } => {
                 panic!("{id} makes one call at most")
             }
         }
@@ -268,7 +271,10 @@ impl Story {
     pub(crate) fn tool(mut self, id: &str, name: &str) -> Self {
         match &mut self.step(id).kind {
             StepKindDraft::Tool { tool, .. } => *tool = name.to_owned(),
-            StepKindDraft::Calls { .. } | StepKindDraft::Wait { .. } | StepKindDraft::Plan { .. } => {
+            StepKindDraft::Calls { .. }
+            | StepKindDraft::Agent { .. }
+            | StepKindDraft::Wait { .. }
+            | StepKindDraft::Plan { .. } => {
                 panic!("{id} is not one call")
             }
         }

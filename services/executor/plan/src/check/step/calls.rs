@@ -2,7 +2,7 @@
 
 use super::call_part::CallPart;
 use crate::{
-    CallDraft, Effects, StepDraft, Template,
+    COMPLETION_TOOL, CallDraft, Effects, MODEL_TOOL, StepDraft, Template,
     check::Checker,
     limits::{
         MAX_ARGUMENT_BYTES, MAX_CALLS, MAX_FALLBACKS, MAX_NETWORK_CHARS, MAX_RESOURCE_CHARS, MAX_RESOURCES,
@@ -89,8 +89,12 @@ impl Checker<'_> {
     }
 
     /// Whether a tool can have this name.
-    fn tool(&mut self, path: &FieldPath, tool: &str) -> bool {
-        if tool.is_empty() {
+    pub(super) fn tool(&mut self, path: &FieldPath, tool: &str) -> bool {
+        if tool == MODEL_TOOL || tool == COMPLETION_TOOL {
+            self.rule(path, || {
+                format!("`{tool}` is what a step with `agent` does by itself: write `agent: {{model: NAME, task: …}}` instead")
+            });
+        } else if tool.is_empty() {
             self.rule(path, || "is required: name the tool that the step calls".to_owned());
         } else if tool.chars().count() > MAX_TOOL_CHARS
             || tool.contains(|c: char| !belay_text::is_plain(c) || c.is_whitespace())

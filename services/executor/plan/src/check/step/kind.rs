@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
-use super::call_part::{CallPart, outermost};
+use super::{
+    agent::AgentPart,
+    call_part::{CallPart, outermost},
+};
 use crate::{
-    COMMIT, CallPlace, CallsStep, Effects, Plan, PlanPart, PlanStep, PlannedCall, StepDraft, StepKind, StepKindDraft,
-    Template, ToolStep, WaitFor, WaitStep, check::Checker, path::FieldPath,
+    AgentStep, COMMIT, CallPlace, CallsStep, Effects, Plan, PlanPart, PlanStep, PlannedCall, StepDraft, StepKind,
+    StepKindDraft, Template, ToolStep, WaitFor, WaitStep, check::Checker, path::FieldPath,
 };
 
 /// The result of checking a step's kind.
 pub(super) enum KindPart {
     Tool(CallPart),
     Calls(Vec<CallPart>),
+    Agent(AgentPart),
     /// The plan is checked after the step, and `None` when it is not valid.
     Plan(Option<Arc<Plan>>, Template),
     /// `None` when nothing valid was named.
@@ -24,6 +28,7 @@ impl Checker<'_> {
             StepKindDraft::Tool { tool, arguments } => KindPart::Tool(self.call(path, tool, arguments, &step.verbatim)),
             StepKindDraft::Calls { calls, effects } => KindPart::Calls(self.listed_calls(path, step, calls, *effects)),
             StepKindDraft::Wait { wait } => KindPart::Wait(self.wait(path, step, wait)),
+            StepKindDraft::Agent { agent, .. } => KindPart::Agent(self.agent(path, step, agent)),
             StepKindDraft::Plan { plan, inputs } => KindPart::Plan(None, self.plan_inputs(path, step, plan, inputs)),
         }
     }
@@ -44,18 +49,21 @@ fn commit_of(step: usize) -> PlanPart<'static> {
 }
 
 impl KindPart {
-    /// The step's call, when the tool is named, or its form, when the schema is within the limits.
+    /// The step's call, when the tool is named, its model, when that is named, or its form, when the schema is within the limits.
     pub(super) fn planned<'a>(&'a self, step: usize, draft: &'a StepKindDraft) -> Option<PlanPart<'a>> {
         match (self, draft) {
             (Self::Tool(call), StepKindDraft::Tool { tool, .. }) => call.planned(step, CallPlace::Own, tool),
+            (Self::Agent(part), StepKindDraft::Agent { agent, .. }) => {
+                part.has_model.then(|| PlanPart::Model { step: outermost(step), model: &agent.model })
+            }
             (Self::Wait(Some(WaitFor::Form(form))), _) => {
                 Some(PlanPart::Form { step: outermost(step), schema: &form.schema })
             }
-            (Self::Tool(_) | Self::Calls(_) | Self::Wait(_) | Self::Plan(..), _) => None,
+            (Self::Tool(_) | Self::Calls(_) | Self::Agent(_) | Self::Wait(_) | Self::Plan(..), _) => None,
         }
     }
 
-    /// The calls of a step that makes several, whose tools are named, and the one that commits what they have changed.
+    /// The calls of a step that makes several, or that a model may make, whose tools are named, and the one that commits what they have changed.
     pub(super) fn planned_calls<'a>(
         &'a self,
         step: usize,
@@ -65,12 +73,20 @@ impl KindPart {
             (Self::Calls(parts), StepKindDraft::Calls { calls, effects }) => {
                 (Some(parts.iter().zip(calls)), *effects == Effects::PerStep)
             }
+            (Self::Agent(_), StepKindDraft::Agent { effects, .. }) => (None, *effects == Effects::PerStep),
             _ => (None, false),
         };
+        let offered = match (self, draft) {
+            (Self::Agent(part), StepKindDraft::Agent { agent, .. }) => Some(part.tools.iter().zip(&agent.tools)),
+            _ => None,
+        };
+        let offered = offered.into_iter().flatten().enumerate();
+        let offered =
+            offered.filter_map(move |(place, (call, tool))| call.planned(step, CallPlace::Offered(place), tool));
         let listed = listed.into_iter().flatten().enumerate();
         let listed =
             listed.filter_map(move |(place, (call, draft))| call.planned(step, CallPlace::Listed(place), &draft.tool));
-        listed.chain(commits.then(|| commit_of(step)))
+        listed.chain(offered).chain(commits.then(|| commit_of(step)))
     }
 
     /// The templates of the step at `path`, each with its field.
@@ -83,6 +99,7 @@ impl KindPart {
             }
             Self::Wait(Some(WaitFor::Form(form))) => vec![(path.key("wait").key("form"), &form.texts)],
             Self::Wait(_) => Vec::new(),
+            Self::Agent(agent) => vec![(path.key("agent"), &agent.task)],
             Self::Plan(_, inputs) => vec![(path.key("inputs"), inputs)],
         }
     }
@@ -104,9 +121,14 @@ impl KindPart {
             (Self::Tool(CallPart { arguments, .. }), StepKindDraft::Tool { tool, .. }) => {
                 StepKind::Tool(ToolStep { tool, arguments })
             }
+            (Self::Agent(AgentPart { task, tools, .. }), StepKindDraft::Agent { agent, effects }) => {
+                let tools = agent.tools.into_iter().zip(tools);
+                let tools = tools.map(|(tool, CallPart { arguments, .. })| ToolStep { tool, arguments }).collect();
+                StepKind::Agent(AgentStep { model: agent.model, task, tools, max_turns: agent.max_turns, effects })
+            }
             (Self::Wait(Some(wait_for)), _) => StepKind::Wait(WaitStep { wait_for }),
             (Self::Plan(Some(plan), inputs), _) => StepKind::Plan(PlanStep { plan, inputs }),
-            (Self::Tool(_) | Self::Calls(_) | Self::Wait(_) | Self::Plan(..), _) => {
+            (Self::Tool(_) | Self::Calls(_) | Self::Agent(_) | Self::Wait(_) | Self::Plan(..), _) => {
                 unreachable!("the plan is valid")
             }
         }

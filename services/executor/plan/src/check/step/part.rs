@@ -5,8 +5,9 @@ use super::{
     kind::KindPart,
 };
 use crate::{
-    CallDraft, CallPlace, Check, CheckDraft, CheckPlace, Condition, ConditionPlace, Plan, PlanPart, Repeat, StepDraft,
-    StepSpec, Template, ToolStep, path::FieldPath, plan::call_of, template::Reference,
+    CallDraft, CallPlace, Check, CheckDraft, CheckPlace, Condition, ConditionPlace, Plan, PlanPart, Profile, Repeat,
+    RetryPolicy, StepDraft, StepKind, StepSpec, Template, ToolStep, path::FieldPath, plan::call_of,
+    template::Reference,
 };
 
 /// The result of checking a step.
@@ -164,6 +165,11 @@ impl Part {
     pub(in crate::check) fn complete(self, draft: StepDraft) -> StepSpec {
         let other = |(draft, part): (CallDraft, CallPart)| part.complete(draft);
         let kind = self.kind.complete(draft.kind);
+        // What fails for a while is tried again within the loop, and everything else goes to the model.
+        let retry = draft.retry.unwrap_or_else(|| match kind.agent() {
+            Some(_) => Profile::Executor.policy(),
+            None => RetryPolicy::default(),
+        });
         let checks = |drafts: Vec<CheckDraft>, parts: Vec<CheckPart>| -> Vec<Check> {
             let call = |draft, CallPart { arguments, .. }| {
                 let tool = call_of(draft).map(|(tool, _)| tool.to_owned()).unwrap_or_default();
@@ -206,7 +212,7 @@ impl Part {
             exclusive: draft.exclusive,
             network: draft.network,
             verbatim: draft.verbatim,
-            retry: draft.retry.unwrap_or_default(),
+            retry,
             on_error: draft.on_error,
             fallback: fallback.collect(),
             compensate: draft.compensate.zip(self.compensate).map(other),

@@ -375,7 +375,7 @@ fn what_else_is_wrong_with_a_schema_stands_at_its_field() {
         PlanPart::Form { step, .. } => {
             vec![step.problem("/wait/form/schema/type", "no".into())]
         }
-        PlanPart::Call(_) | PlanPart::Condition { .. } | PlanPart::Output { .. } => Vec::new(),
+        PlanPart::Call(_) | PlanPart::Condition { .. } | PlanPart::Model { .. } | PlanPart::Output { .. } => Vec::new(),
     });
     assert_eq!(refused.unwrap_err().violations[0].field, "steps[0].wait.form.schema.type");
 }

@@ -25,7 +25,21 @@ impl<'n> Reader<'n> {
         draft.id = fields.take(&mut self.report, "id").map_or_else(String::new, |id| id.text(&mut self.report));
         draft.title = self.optional_text(&mut fields, "title");
         draft.description = self.optional_text(&mut fields, "description");
+        let agent = fields.take_exactly("agent");
         draft.kind = match (fields.take_exactly("wait"), fields.take_exactly("plan")) {
+            (None, None) if agent.is_some() => {
+                for field in ["tool", "arguments", "calls"] {
+                    if let Some(value) = fields.take(&mut self.report, field) {
+                        value.refuse(&mut self.report, || {
+                            "is for steps that call tools themselves, and in this one a model does: remove it, or make two steps"
+                                .to_owned()
+                        });
+                    }
+                }
+                let agent = agent.as_ref().map(|agent| self.agent(agent)).unwrap_or_default();
+                let effects = fields.take_exactly("effects").map(|value| self.effects(&value)).unwrap_or_default();
+                StepKindDraft::Agent { agent, effects }
+            }
             (None, Some(plan)) => {
                 let inputs = fields.take_exactly("inputs");
                 self.no_effects(&mut fields);
@@ -97,6 +111,12 @@ impl<'n> Reader<'n> {
                 }
             },
         };
+        if let Some(agent) = agent.filter(|_| !matches!(draft.kind, StepKindDraft::Agent { .. })) {
+            agent.refuse(&mut self.report, || {
+                "is for steps in which a model works, and this one waits or carries out a plan: remove it, or make two steps"
+                    .to_owned()
+            });
+        }
         draft.verbatim = self.texts(&mut fields, "verbatim", "names of arguments");
         draft.for_each = self.precise(fields.take_exactly("for_each"));
         draft.fail_fast = fields.take_exactly("fail_fast").is_some_and(|value| value.flag(&mut self.report));
@@ -148,7 +168,7 @@ impl<'n> Reader<'n> {
     fn no_effects(&mut self, fields: &mut Fields<'n>) {
         if let Some(value) = fields.take_exactly("effects") {
             value.refuse(&mut self.report, || {
-                "is for steps with `calls`, and this one has none: remove it, or write its call as the only one of `calls`"
+                "is for steps with `calls` or `agent`, and this one has none: remove it, or write its call as the only one of `calls`"
                     .to_owned()
             });
         }

@@ -91,7 +91,7 @@ fn unknown_fields_are_named_with_the_nearest() {
             ("steps[0].dependson: there is no field `dependson` here; did you mean `depends_on`?", (6, 5)),
             ("steps[0].retry.max_atempts: there is no field `max_atempts` here; did you mean `max_attempts`?", (7, 13)),
             (
-                "steps[0].zzz: there is no field `zzz` here, only id, title, description, wait, plan, calls, effects, tool, arguments, verbatim, for_each",
+                "steps[0].zzz: there is no field `zzz` here, only id, title, description, agent, wait, plan, calls, effects, tool, arguments, verbatim, for_each",
                 (8, 5),
             ),
         ],

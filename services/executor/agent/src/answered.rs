@@ -1,0 +1,143 @@
+//! What a model has answered, and what it wants.
+
+use belay_model::{Answer, Arguments, End, Usage};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{READ_RESULT, offer::COMPLETE_STEP};
+
+/// An answer as it is recorded: the result of the call that asks the model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Answered {
+    /// The text.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// What the model thought before, where its server shows it. It is not sent back.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reasoning: String,
+    /// The calls, in the order in which they came.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<Calls>,
+    /// Whether the limit of its tokens has cut the text.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut: bool,
+    /// Whether the server or the model refused to answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_refusal: bool,
+    /// What the server counted; `None` if it counted nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Counted>,
+    /// The model that answered, as its server names it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub model: String,
+}
+
+/// The tokens of a request and its answer, as the server counted them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Those of the prompt, the cached ones included.
+    pub input: u64,
+    /// Those of the prompt that the server had in its cache.
+    pub cached_input: u64,
+    /// Those of the answer, its reasoning included.
+    pub output: u64,
+    /// Those of the answer in which the model thought, where the server counts them.
+    pub reasoning: u64,
+}
+
+impl From<Usage> for Counted {
+    fn from(Usage { input, cached_input, output, reasoning }: Usage) -> Self {
+        Self { input, cached_input, output, reasoning }
+    }
+}
+
+/// A call of an answer as it is recorded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Calls {
+    /// The id by which its result is sent back, derived from the turn and the place: servers send none, empty ones, and the same twice.
+    pub id: String,
+    /// The tool, as the model names it.
+    pub tool: String,
+    /// The arguments, an object. Null where they are not one.
+    pub arguments: Value,
+    /// What is wrong with the arguments, for the model; empty when they are an object.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub invalid: String,
+    /// The arguments as they came, where they are no object.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub written: String,
+}
+
+/// What becomes of a call that a model wants.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wanted {
+    /// The tool at this place of the offer is called.
+    Call(usize),
+    /// The step is done.
+    Complete,
+    /// An earlier result is read again, which takes nothing but the record.
+    ReadResult,
+    /// Nothing is called: the model is told why.
+    Refused(String),
+}
+
+/// A call that a model wants, by its place in the answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WantedCall<'a> {
+    /// The call.
+    pub call: &'a Calls,
+    /// What becomes of it.
+    pub wanted: Wanted,
+}
+
+impl Answered {
+    /// What is recorded of an answer in this turn.
+    pub fn new(turn: u32, answer: Answer) -> Self {
+        let Answer { text, reasoning, calls, end, usage, model } = answer;
+        let calls = calls.into_iter().enumerate().map(|(place, call)| {
+            let (arguments, invalid, written) = match call.arguments {
+                Arguments::Object(object) => (object, String::new(), String::new()),
+                Arguments::Invalid { text, why } => (Value::Null, why, text),
+            };
+            Calls { id: format!("{turn}.{}", place + 1), tool: call.name, arguments, invalid, written }
+        });
+        Self {
+            calls: calls.collect(),
+            text,
+            reasoning,
+            is_cut: end == End::Length,
+            is_refusal: end == End::Refused,
+            usage: usage.map(Counted::from),
+            model,
+        }
+    }
+
+    /// What becomes of each call of the answer, with these tools by the names that the model knows. A completion is heard alone: a model that ends its work in the breath in
+    /// which it asks for more has not seen what that returns.
+    pub fn wanted(&self, offered: &[&str]) -> Vec<WantedCall<'_>> {
+        let is_alone = self.calls.len() == 1;
+        let of = |call: &Calls| {
+            if !call.invalid.is_empty() {
+                return Wanted::Refused(format!("Nothing was called: {}", call.invalid));
+            }
+            match call.tool.as_str() {
+                COMPLETE_STEP if is_alone => Wanted::Complete,
+                COMPLETE_STEP => Wanted::Refused(
+                    "The step is not completed: look at what the other calls of this turn return, then call complete_step alone."
+                        .to_owned(),
+                ),
+                READ_RESULT => Wanted::ReadResult,
+                name => match offered.iter().position(|offered| *offered == name) {
+                    Some(place) => Wanted::Call(place),
+                    None => Wanted::Refused(format!("Tool '{name}' not found. {}", there_are(offered))),
+                },
+            }
+        };
+        self.calls.iter().map(|call| WantedCall { call, wanted: of(call) }).collect()
+    }
+}
+
+fn there_are(offered: &[&str]) -> String {
+    let names: Vec<&str> = offered.iter().copied().chain([COMPLETE_STEP, READ_RESULT]).collect();
+    format!("There are: {}.", names.join(", "))
+}

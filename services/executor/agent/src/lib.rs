@@ -1,0 +1,21 @@
+//! How a model works towards a goal: what each turn asks of it, what its answer wants, and when it stops getting anywhere. Pure: no clock, no ids, no store.
+//!
+//! A turn is recorded in two parts, each once: what it adds to the conversation ([`Asked`]), and the answer ([`Answered`]). The prompt of a turn is made of the
+//! parts of the turns so far and of nothing else, so that the same record gives the same bytes, and each prompt begins with the one before it, which servers have
+//! in their caches. The one exception is a turn that archives older results: from there on the prompt has a fixed stub in their place.
+
+mod answered;
+mod asked;
+mod offer;
+mod outcome;
+mod prompt;
+mod repetition;
+mod window;
+
+pub use answered::{Answered, Calls, Counted, Wanted, WantedCall};
+pub use asked::{Asked, Beginning, ResultText};
+pub use offer::{INSTRUCTIONS, Offer, READ_RESULT, beginning, offered_name};
+pub use outcome::{Outcome, RESULT_TOKENS, result_part};
+pub use prompt::{Turn, prompt};
+pub use repetition::{LIMIT as REPETITION_LIMIT, repetitions};
+pub use window::{ARCHIVE_AT, KEPT, ModelWindow, archived, shortened};

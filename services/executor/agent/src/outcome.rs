@@ -1,0 +1,76 @@
+//! What a model reads of what came of a call.
+
+use serde_json::Value;
+
+use crate::ResultText;
+
+/// How many tokens of a result the model reads at once (S2-X-13).
+pub const RESULT_TOKENS: usize = 10_000;
+
+/// The bytes that a token is taken for where text is cut: about what tokenizers make of English and of code. The place of a cut has to be the same whenever it is computed.
+const BYTES_OF_TOKEN: usize = 4;
+
+/// What came of a call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Outcome<'a> {
+    /// It returned a value.
+    Returned(&'a Value),
+    /// It failed, was denied, or did not happen.
+    Failed {
+        /// The code of the failure.
+        reason: &'a str,
+        /// The message.
+        message: &'a str,
+        /// The ends of what its program printed, to standard output and standard error.
+        printed: [&'a str; 2],
+    },
+    /// A person skipped it.
+    Skipped,
+}
+
+impl Outcome<'_> {
+    /// The whole of what the model may read.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Returned(Value::String(text)) => text.clone(),
+            Self::Returned(value) => value.to_string(),
+            Self::Failed { reason, message, printed } => {
+                let lines = [format!("{reason}: {message}"), (*printed[0]).to_owned(), (*printed[1]).to_owned()];
+                lines.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+            }
+            Self::Skipped => "A person skipped this call: it was not made.".to_owned(),
+        }
+    }
+
+    /// Whether the call has not done what it was to do.
+    pub fn is_error(&self) -> bool {
+        !matches!(self, Self::Returned(_))
+    }
+
+    /// What the model reads first: all of it, or as much as [`RESULT_TOKENS`].
+    pub fn result(&self, id: &str) -> ResultText {
+        ResultText { id: id.to_owned(), text: result_part(id, &self.text(), 0), is_error: self.is_error() }
+    }
+}
+
+/// The part of a result from this byte on, of at most [`RESULT_TOKENS`]; what is missing after it is said.
+pub fn result_part(id: &str, text: &str, offset: usize) -> String {
+    let rest = &text[floor(text, offset)..];
+    let most = RESULT_TOKENS * BYTES_OF_TOKEN;
+    if rest.len() <= most {
+        return rest.to_owned();
+    }
+    let end = floor(rest, most);
+    let omitted = (rest.len() - end).div_ceil(BYTES_OF_TOKEN);
+    let next = text.len() - rest.len() + end;
+    format!(
+        "{}\n[Truncated: {omitted} tokens omitted]\n[The rest: read_result with id {id} and offset {next}.]",
+        &rest[..end]
+    )
+}
+
+/// The last place at or before this one at which a character begins.
+fn floor(text: &str, place: usize) -> usize {
+    let place = place.min(text.len());
+    (0..=place).rev().find(|&place| text.is_char_boundary(place)).unwrap_or_default()
+}

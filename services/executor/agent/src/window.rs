@@ -1,0 +1,92 @@
+//! How much of a model's window a conversation takes, and which results are archived.
+
+use belay_model::Estimator;
+
+use crate::Turn;
+
+/// How many results stay at least (S2-X-14).
+pub const KEPT: usize = 10;
+
+/// How many results there are when the older ones are archived. In batches, because every archiving changes the beginning of the prompt, which servers have in their caches:
+/// keeping exactly ten would have half of all tokens computed anew, archiving ten at once a tenth.
+pub const ARCHIVE_AT: usize = 20;
+
+/// Tokens for each byte where the server has counted nothing yet: about what tokenizers make of English and of code, less what their schemas add.
+const USUAL: f64 = 1.0 / 3.0;
+
+/// A model's window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelWindow {
+    /// How many tokens prompt and answer may have together.
+    pub tokens: u64,
+    /// How many tokens of it are left for the answer.
+    pub max_output: u64,
+}
+
+impl ModelWindow {
+    /// Whether the last of these turns, as far as can be told, has too many tokens.
+    pub fn is_too_small_for(self, turns: &[Turn]) -> bool {
+        expected(turns).saturating_add(self.max_output) > self.tokens
+    }
+}
+
+/// How many results are archived from the next turn on, of these turns.
+pub fn archived(turns: &[Turn], results: usize) -> usize {
+    let before = turns.iter().map(|turn| turn.asked.archived).max().unwrap_or_default();
+    if results - before.min(results) > ARCHIVE_AT { results - KEPT } else { before }
+}
+
+/// The turns of whose prompts the server has counted the tokens, with these, the last first.
+fn counts(turns: &[Turn]) -> impl Iterator<Item = (usize, u64)> + '_ {
+    let counted = turns.iter().enumerate().rev();
+    counted.filter_map(|(place, turn)| Some((place, turn.answered.as_ref()?.usage?.input)))
+}
+
+/// How many tokens the server counted in the prompt of the last turn, and in the one before, if it has shortened it without saying so: a prompt that begins with the one before
+/// cannot have fewer.
+pub fn shortened(turns: &[Turn]) -> Option<(u64, u64)> {
+    let mut counted = counts(turns);
+    let (last, now) = counted.next()?;
+    let (before, then) = counted.next()?;
+    let has_archived = turns[last].asked.archived != turns[before].asked.archived;
+    // Servers count a few tokens more or less for what separates messages.
+    (!has_archived && now.saturating_add(then / 20) < then).then_some((now, then))
+}
+
+/// How many tokens the prompt of the last turn is expected to have.
+pub(crate) fn expected(turns: &[Turn]) -> u64 {
+    let mut estimator = Estimator::NEW;
+    // An estimate is right after two counts.
+    let counted: Vec<(usize, u64)> = counts(turns).take(2).collect();
+    for &(place, input) in counted.iter().rev() {
+        estimator.learn(size(&turns[..=place], true), input);
+    }
+    let has_learnt = !counted.is_empty();
+    let bytes = size(turns, false);
+    if has_learnt { estimator.tokens(bytes) } else { (bytes as f64 * USUAL).ceil() as u64 }
+}
+
+/// The bytes of the prompt of the last turn. `is_answered`: its answer is not part of that prompt.
+fn size(turns: &[Turn], is_answered: bool) -> usize {
+    let mut turns = turns.to_vec();
+    if let Some(last) = turns.last_mut().filter(|_| is_answered) {
+        last.answered = None;
+    }
+    let prompt = crate::prompt(&turns, 0);
+    let messages = prompt.messages.iter().map(|message| match message {
+        belay_model::Message::User(text) => text.len(),
+        belay_model::Message::Assistant { text, calls } => {
+            text.len()
+                + calls
+                    .iter()
+                    .map(|(id, name, arguments)| id.len() + name.len() + arguments.to_string().len())
+                    .sum::<usize>()
+        }
+        belay_model::Message::Results(results) => {
+            results.iter().map(|result| result.id.len() + result.text.len()).sum()
+        }
+    });
+    let tools =
+        prompt.tools.iter().map(|tool| tool.name.len() + tool.description.len() + tool.parameters.to_string().len());
+    prompt.instructions.len() + messages.sum::<usize>() + tools.sum::<usize>()
+}

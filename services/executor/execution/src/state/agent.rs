@@ -1,0 +1,90 @@
+//! The entries of a step in which a model works towards a goal, and the tools that the executor carries out itself for them.
+
+use std::{sync::LazyLock, time::Duration};
+
+use belay_plan::{AgentStep, COMPLETION_TOOL, MODEL_TOOL, Template, ToolStep};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::{Json, RecoveryClass, ToolFacts};
+
+/// How long a turn may take, beside the limits of the model's server.
+const TURN_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// What an entry of a step with a goal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AgentEntry {
+    /// A turn of the model, from 1.
+    Turn(u32),
+    /// A call of the turn before it, by its place in the answer and that of its tool in the plan.
+    Call { place: usize, tool: usize },
+    /// The call with which the model completes the step, by its place in the answer.
+    Completion { place: usize },
+    /// The call that commits what the others have changed.
+    Commit,
+}
+
+/// An entry as it is listed.
+#[derive(Deserialize)]
+struct Item {
+    turn: Option<u32>,
+    call: Option<usize>,
+    #[serde(default)]
+    tool: String,
+}
+
+/// The calls that the executor carries out itself.
+static MODEL_CALL: LazyLock<ToolStep> = LazyLock::new(|| own_call(MODEL_TOOL));
+static COMPLETION_CALL: LazyLock<ToolStep> = LazyLock::new(|| own_call(COMPLETION_TOOL));
+static OWN_FACTS: LazyLock<[ToolFacts; 2]> = LazyLock::new(|| [MODEL_TOOL, COMPLETION_TOOL].map(own_facts));
+
+fn own_call(tool: &str) -> ToolStep {
+    let arguments = Template::parse(&json!({})).expect("an object without templates is one");
+    ToolStep { tool: tool.to_owned(), arguments }
+}
+
+fn own_facts(tool: &str) -> ToolFacts {
+    ToolFacts {
+        used_as: tool.to_owned(),
+        tool: tool.to_owned(),
+        recovery: RecoveryClass::ReadOnly,
+        default_timeout: TURN_TIMEOUT,
+        ..ToolFacts::default()
+    }
+}
+
+/// The facts about a tool that the executor carries out itself; `None` for the tools of runners.
+pub(crate) fn facts(tool: &str) -> Option<&'static ToolFacts> {
+    OWN_FACTS.iter().find(|facts| facts.tool == tool)
+}
+
+/// Whether the executor carries out the calls of this tool itself.
+pub fn is_own_tool(tool: &str) -> bool {
+    facts(tool).is_some()
+}
+
+impl AgentEntry {
+    /// Reads an entry of a step with this goal.
+    pub(crate) fn of(item: &Json, agent: &AgentStep) -> Option<Self> {
+        let Item { turn, call, tool } = serde_json::from_str(item.as_str()).ok()?;
+        match (turn, call) {
+            (Some(_), Some(place)) if tool == COMPLETION_TOOL => Some(Self::Completion { place }),
+            (Some(_), Some(place)) => {
+                let tool = agent.tools().iter().position(|offered| offered.tool == tool)?;
+                Some(Self::Call { place, tool })
+            }
+            (Some(turn), None) => Some(Self::Turn(turn)),
+            (None, _) => Some(Self::Commit),
+        }
+    }
+
+    /// The call that it makes.
+    pub(crate) fn call(self, agent: &AgentStep) -> Option<&ToolStep> {
+        match self {
+            Self::Turn(_) => Some(&MODEL_CALL),
+            Self::Call { tool, .. } => agent.tools().get(tool),
+            Self::Completion { .. } => Some(&COMPLETION_CALL),
+            Self::Commit => agent.commit(),
+        }
+    }
+}

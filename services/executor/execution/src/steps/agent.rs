@@ -1,0 +1,490 @@
+//! Steps in which a model works towards a goal. Each turn of the model and each call that it asks for is a step of its own, as each entry of a list is: so a call
+//! has its attempts, its approval, its slot and its unknown outcome, and what came of it is there for the next turn.
+//!
+//! Asking the model is a call that the executor carries out itself. Its arguments are what the turn adds to the conversation, its result is the answer: both are recorded
+//! before anything follows from them, and the prompt is made of nothing else (`belay-agent`). The call with which the model ends the step is one as well: `postconditions`
+//! and `output_schema` of the step are checks of that call, and what does not hold goes back to the model.
+
+use belay_agent::{
+    Answered, Asked, Calls, ModelWindow, Offer, Outcome, REPETITION_LIMIT, ResultText, Turn, Wanted, WantedCall,
+};
+use belay_plan::{AgentStep, COMPLETION_TOOL, ToolStep, limits::MAX_RESOLVED_BYTES};
+use belay_reasons as reasons;
+use serde_json::{Value, json};
+
+use super::{
+    entries::not_started,
+    layers,
+    outputs::{value_of, values},
+};
+use crate::{
+    Blobs, ErrorClass, Execution, Failure, Json, Payload, StepKey, StepRole, StepState,
+    state::{AgentEntry, StepRecord},
+};
+
+/// The course of a step none of whose entries is open, as far as it is known.
+pub(super) enum Course {
+    /// These entries follow.
+    Entries(Vec<Json>),
+    /// The model has completed the step with this output.
+    Done(Payload),
+    /// The step fails.
+    Failed(Failure),
+}
+
+/// The course of a step whose model works towards a goal; `None` while a value is not at hand.
+pub(super) fn course(
+    execution: &Execution,
+    record: &StepRecord,
+    agent: &AgentStep,
+    blobs: &dyn Blobs,
+) -> Option<Course> {
+    if let Some(failure) = not_started(execution, record) {
+        return Some(Course::Failed(failure));
+    }
+    let entries = record.items.current();
+    let entry = |key: StepKey| execution.steps[key].agent_entry();
+    let last = entries.iter().enumerate().rev();
+    let last = last.filter_map(|(place, &key)| match entry(key)? {
+        AgentEntry::Turn(turn) => Some((place, turn)),
+        AgentEntry::Call { .. } | AgentEntry::Completion { .. } | AgentEntry::Commit => None,
+    });
+    let Some((place, turn)) = last.into_iter().next() else {
+        return Some(Course::Entries(vec![turn_item(record, 1)]));
+    };
+    let asked = &execution.steps[entries[place]];
+    if asked.state != StepState::Completed {
+        return Some(Course::Failed(unanswered(asked, turn)));
+    }
+    let answered = match answered_of(asked, blobs)? {
+        Ok(answered) => answered,
+        Err(failure) => return Some(Course::Failed(failure)),
+    };
+    let calls = &entries[place + 1..];
+    if calls.is_empty() {
+        let names = offered_names(execution, agent);
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let wanted = answered.wanted(&names);
+        let listed = wanted.iter().enumerate().filter_map(|(call, wanted)| match wanted.wanted {
+            Wanted::Call(tool) => Some((call, agent.tools()[tool].tool.as_str())),
+            Wanted::Complete => Some((call, COMPLETION_TOOL)),
+            Wanted::ReadResult | Wanted::Refused(_) => None,
+        });
+        let listed: Vec<Json> = listed.map(|(call, tool)| call_item(record, turn, call, tool)).collect();
+        if !listed.is_empty() {
+            return Some(Course::Entries(listed));
+        }
+    }
+    if answered.is_refusal {
+        let message = format!("The model refused in turn {turn}: {}", answered.text);
+        let failure = Failure::new(ErrorClass::InvalidResult, reasons::MODEL_REFUSED, message);
+        return Some(Course::Failed(failure));
+    }
+    let completed = calls.iter().map(|&key| &execution.steps[key]);
+    let mut completed = completed.filter(|call| {
+        matches!(call.agent_entry(), Some(AgentEntry::Completion { .. })) && call.state == StepState::Completed
+    });
+    if let Some(completion) = completed.next() {
+        return Some(committed(execution, record, completion, calls.last().copied()));
+    }
+    if turn >= agent.max_turns() {
+        let message = format!(
+            "Turn limit reached ({turn} turns): the model `{}` has not completed the step. Raise `agent.max_turns`, or make the task smaller.",
+            agent.model()
+        );
+        return Some(Course::Failed(Failure::new(ErrorClass::BudgetExhausted, reasons::TURN_LIMIT, message)));
+    }
+    Some(Course::Entries(vec![turn_item(record, turn + 1)]))
+}
+
+/// What follows once the model has completed the step: what its calls have changed is committed, if that is one effect.
+fn committed(execution: &Execution, record: &StepRecord, completion: &StepRecord, last: Option<StepKey>) -> Course {
+    let output = || completion.output.clone().unwrap_or_else(|| Json::from_text("null").into());
+    if !record.has_one_effect() {
+        return Course::Done(output());
+    }
+    let commit = last.map(|last| &execution.steps[last]).filter(|last| last.commits_step());
+    match commit.map(|commit| (commit.state, commit.failure.as_deref())) {
+        Some((StepState::Completed, _)) => Course::Done(output()),
+        Some((_, Some(failure))) => Course::Failed(failure.clone()),
+        Some((state, None)) => {
+            let message = format!(
+                "What the calls of the step have changed was not committed: the step that commits it is {}.",
+                state.word()
+            );
+            Course::Failed(Failure::new(ErrorClass::ApprovalDenied, reasons::ITEMS_FAILED, message))
+        }
+        None => layers::commit(execution, record)
+            .map_or_else(|| Course::Done(output()), |commit| Course::Entries(vec![commit])),
+    }
+}
+
+/// Whether a step with a goal may list these entries after those that it has.
+pub(super) fn may_list(execution: &Execution, record: &StepRecord, first: usize) -> bool {
+    let entries = record.items.current();
+    let ended = |&entry: &StepKey| execution.steps[entry].state.is_terminal();
+    first == entries.len() && entries.iter().all(ended)
+}
+
+/// An entry of a step that runs again is another entry.
+fn turn_item(record: &StepRecord, turn: u32) -> Json {
+    Json::canonical(&json!({"turn": turn, "run": record.attempt}))
+}
+
+fn call_item(record: &StepRecord, turn: u32, call: usize, tool: &str) -> Json {
+    Json::canonical(&json!({"turn": turn, "call": call, "tool": tool, "run": record.attempt}))
+}
+
+/// The failure of a step whose model has not answered.
+fn unanswered(asked: &StepRecord, turn: u32) -> Failure {
+    match asked.failure.as_deref() {
+        Some(failure) => failure.clone(),
+        None => {
+            let message = format!(
+                "Turn {turn} of the model was {}: without its answer the step cannot go on.",
+                asked.state.word()
+            );
+            Failure::new(ErrorClass::ApprovalDenied, reasons::ITEMS_FAILED, message)
+        }
+    }
+}
+
+/// The names by which the model knows the tools of the plan.
+fn offered_names(execution: &Execution, agent: &AgentStep) -> Vec<String> {
+    let name = |ToolStep { tool, .. }: &ToolStep| {
+        belay_agent::offered_name(execution.tool(tool).map_or(tool, |facts| &facts.tool))
+    };
+    agent.tools().iter().map(name).collect()
+}
+
+/// The answer of a turn that has completed; `None` while it is not at hand.
+fn answered_of(asked: &StepRecord, blobs: &dyn Blobs) -> Option<Result<Answered, Failure>> {
+    let output = asked.output.as_ref();
+    let value = match output.map(|output| value_of(&asked.id, output, blobs)) {
+        None => Value::Null,
+        Some(Ok(value)) => value?,
+        Some(Err(failure)) => return Some(Err(failure)),
+    };
+    Some(Ok(read(value)))
+}
+
+/// What was recorded. A person may have given a text, or anything else, as the answer.
+fn read(value: Value) -> Answered {
+    match value {
+        Value::String(text) => Answered { text, ..Answered::default() },
+        value => serde_json::from_value(value.clone())
+            .unwrap_or_else(|_| Answered { text: value.to_string(), ..Answered::default() }),
+    }
+}
+
+/// The arguments of the call that an entry makes, as far as they are known: what a turn adds to the conversation, or what the model wants.
+pub(super) fn arguments(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Option<Result<Value, Failure>> {
+    let record = &execution.steps[step];
+    let StepRole::Item { of, index } = record.role else { return None };
+    let agent = record.spec.agent()?;
+    let place = match record.agent_entry()? {
+        AgentEntry::Commit => return Some(Ok(json!({}))),
+        AgentEntry::Turn(turn) => {
+            let asked = asked(execution, of, agent, turn, index as usize, blobs)?;
+            return Some(asked.map(|asked| serde_json::to_value(asked).unwrap_or_default()));
+        }
+        AgentEntry::Call { place, .. } | AgentEntry::Completion { place } => place,
+    };
+    let entries = &execution.steps[of].items.steps[..index as usize];
+    let is_turn = |key: &&StepKey| matches!(execution.steps[**key].agent_entry(), Some(AgentEntry::Turn(_)));
+    let turn = entries.iter().rev().find(is_turn)?;
+    let answered = match answered_of(&execution.steps[*turn], blobs)? {
+        Ok(answered) => answered,
+        Err(failure) => return Some(Err(failure)),
+    };
+    let wanted = answered.calls.get(place).map(|call| call.arguments.clone()).unwrap_or_default();
+    if record.agent_entry() == Some(AgentEntry::Completion { place }) && wanted.get("result").is_none() {
+        let message = "complete_step: `result` is required: what the step has produced or found out.".to_owned();
+        return Some(Err(Failure::new(ErrorClass::InvalidArguments, reasons::INVALID_ARGUMENTS, message)));
+    }
+    let size = wanted.to_string().len();
+    if size > MAX_RESOLVED_BYTES {
+        let message = format!(
+            "The arguments have {size} bytes, and the limit is {MAX_RESOLVED_BYTES}: write the content into a file in parts, and pass its path."
+        );
+        return Some(Err(Failure::new(ErrorClass::InvalidArguments, reasons::INVALID_ARGUMENTS, message)));
+    }
+    Some(Ok(wanted))
+}
+
+/// What a turn adds to the conversation, or why the model is not asked again.
+fn asked(
+    execution: &Execution,
+    step: StepKey,
+    agent: &AgentStep,
+    turn: u32,
+    index: usize,
+    blobs: &dyn Blobs,
+) -> Option<Result<Asked, Failure>> {
+    let asked = match turn {
+        1 => first(execution, step, agent, blobs)?.map(|asked| (asked, Vec::new())),
+        _ => later(execution, step, agent, turn, index, blobs)?,
+    };
+    let (asked, mut turns) = match asked {
+        Ok(asked) => asked,
+        Err(failure) => return Some(Err(failure)),
+    };
+    turns.push(Turn { asked: asked.clone(), answered: None });
+    let window = blobs.model(agent.model()).filter(|window| window.is_too_small_for(&turns));
+    Some(match window {
+        None => Ok(asked),
+        Some(ModelWindow { tokens, max_output }) => {
+            let message = format!(
+                "The conversation of turn {turn} does not fit into the window of the model `{}`, which has {tokens} tokens, {max_output} of them for the \
+                 answer, also with all results but the last {} archived. Use a model with a larger window, or make the task smaller.",
+                agent.model(),
+                belay_agent::KEPT
+            );
+            Err(Failure::new(ErrorClass::InvalidArguments, reasons::CONTEXT_EXHAUSTED, message))
+        }
+    })
+}
+
+/// The first turn: instructions, tools and the task.
+fn first(execution: &Execution, step: StepKey, agent: &AgentStep, blobs: &dyn Blobs) -> Option<Result<Asked, Failure>> {
+    let values = match values(execution, step, agent.task().values(), blobs) {
+        Ok(values) => values?,
+        Err(failure) => return Some(Err(failure)),
+    };
+    let task = match agent.task().resolve(&|id, what| values.get(id, what)) {
+        Ok(task) => task["task"].as_str().map_or_else(|| task["task"].to_string(), str::to_owned),
+        Err(unresolved) => {
+            let message = unresolved.to_string();
+            return Some(Err(Failure::new(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, message)));
+        }
+    };
+    let record = &execution.steps[step];
+    let offers = agent.tools().iter().filter_map(|call| execution.tool(&call.tool)).map(|facts| Offer {
+        name: &facts.tool,
+        description: &facts.description,
+        parameters: serde_json::from_str(&facts.parameters).unwrap_or_default(),
+    });
+    let beginning = belay_agent::beginning(&offers.collect::<Vec<_>>(), record.spec.output_schema());
+    Some(Ok(Asked {
+        model: agent.model().to_owned(),
+        turn: 1,
+        beginning: Some(beginning),
+        message: task,
+        ..Asked::default()
+    }))
+}
+
+/// A later turn: what came of the calls of the turn before.
+fn later(
+    execution: &Execution,
+    step: StepKey,
+    agent: &AgentStep,
+    turn: u32,
+    index: usize,
+    blobs: &dyn Blobs,
+) -> Option<Result<(Asked, Vec<Turn>), Failure>> {
+    let before = &execution.steps[step].items.steps[..index];
+    let mut reading = Reading { blobs, is_wanted: false, damaged: None };
+    let turns = conversation(execution, before, &mut |record, payload| reading.value(record, payload));
+    let names = offered_names(execution, agent);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let answered = turns.last().and_then(|turn| turn.answered.as_ref());
+    let wanted = answered.map(|answered| answered.wanted(&names)).unwrap_or_default();
+    let results = wanted.iter().enumerate().map(|(place, WantedCall { call, wanted })| {
+        let refused = |text: String| ResultText { id: call.id.clone(), text, is_error: true };
+        match wanted {
+            Wanted::Refused(why) => refused(why.clone()),
+            Wanted::ReadResult => reading.earlier_result(execution, before, call, &turns),
+            Wanted::Call(_) | Wanted::Complete => match call_at(execution, before, turn - 1, place) {
+                Some(record) => {
+                    let returned = reading.returned(record);
+                    outcome(record, returned.as_ref()).result(&call.id)
+                }
+                None => refused("The call was not made.".to_owned()),
+            },
+        }
+    });
+    let results: Vec<ResultText> = results.collect();
+    if let Some(failure) = reading.damaged {
+        return Some(Err(failure));
+    }
+    if reading.is_wanted {
+        return None;
+    }
+    if let Some((now, then)) = belay_agent::shortened(&turns) {
+        let message = format!(
+            "The server of the model `{}` counted {now} tokens in a prompt that begins with one in which it counted {then}: it shortens prompts \
+             without saying so. Raise its window (`num_ctx` of Ollama), or lower `models.{}.window`.",
+            agent.model(),
+            agent.model()
+        );
+        let failure = Failure::new(ErrorClass::InvalidResult, reasons::CONTEXT_TRUNCATED_BY_SERVER, message);
+        return Some(Err(failure));
+    }
+    let known: usize = turns.iter().map(|turn| turn.asked.results.len()).sum();
+    let archived = belay_agent::archived(&turns, known + results.len());
+    let mut asked = Asked { model: agent.model().to_owned(), turn, results, archived, ..Asked::default() };
+    if asked.results.is_empty() {
+        asked.message = "Call a tool, or complete_step if the task is done.".to_owned();
+    }
+    let mut all = turns;
+    all.push(Turn { asked: asked.clone(), answered: None });
+    let repetitions = belay_agent::repetitions(&all);
+    all.pop();
+    if repetitions > REPETITION_LIMIT {
+        let message = format!(
+            "The model `{}` has done the same {repetitions} times in a row with the same outcome, also after it was told. Its turns are steps `{}~…`.",
+            agent.model(),
+            execution.steps[step].id
+        );
+        return Some(Err(Failure::new(ErrorClass::BudgetExhausted, reasons::AGENT_STUCK, message)));
+    }
+    if repetitions == REPETITION_LIMIT {
+        let warning = format!(
+            "You have done the same {repetitions} times with the same outcome. Do something else, or say why the task cannot be done."
+        );
+        asked.message =
+            [asked.message, warning].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ");
+    }
+    Some(Ok((asked, all)))
+}
+
+/// What the model reads of what came of a call.
+fn outcome<'a>(record: &'a StepRecord, returned: Option<&'a Value>) -> Outcome<'a> {
+    match (record.state, record.failure.as_deref()) {
+        (StepState::Completed, _) => Outcome::Returned(returned.unwrap_or(&Value::Null)),
+        (StepState::Failed, Some(failure)) => Outcome::Failed {
+            reason: &failure.reason,
+            message: &failure.message,
+            printed: failure.last_output.as_ref().map_or(["", ""], |output| [&output.stdout, &output.stderr]),
+        },
+        _ => Outcome::Skipped,
+    }
+}
+
+/// The step that makes the call at this place of the answer of a turn.
+fn call_at<'a>(execution: &'a Execution, entries: &[StepKey], turn: u32, place: usize) -> Option<&'a StepRecord> {
+    let mut current = 0;
+    entries.iter().map(|&key| &execution.steps[key]).find(|record| match record.agent_entry() {
+        Some(AgentEntry::Turn(turn)) => {
+            current = turn;
+            false
+        }
+        Some(AgentEntry::Call { place: of, .. } | AgentEntry::Completion { place: of }) => {
+            current == turn && of == place
+        }
+        Some(AgentEntry::Commit) | None => false,
+    })
+}
+
+/// Reads what is recorded, and remembers what is not at hand.
+struct Reading<'a> {
+    blobs: &'a dyn Blobs,
+    is_wanted: bool,
+    damaged: Option<Failure>,
+}
+
+impl Reading<'_> {
+    fn value(&mut self, record: &StepRecord, payload: &Payload) -> Value {
+        match value_of(&record.id, payload, self.blobs) {
+            Ok(Some(value)) => return value,
+            Ok(None) => self.is_wanted = true,
+            Err(failure) => drop(self.damaged.get_or_insert(failure)),
+        }
+        Value::Null
+    }
+
+    /// What the call of a step has returned.
+    fn returned(&mut self, record: &StepRecord) -> Option<Value> {
+        let output = record.output.as_ref().filter(|_| record.state == StepState::Completed);
+        output.map(|output| self.value(record, output))
+    }
+
+    /// The part of an earlier result for which a model asks.
+    fn earlier_result(
+        &mut self,
+        execution: &Execution,
+        entries: &[StepKey],
+        call: &Calls,
+        turns: &[Turn],
+    ) -> ResultText {
+        let of = call.arguments["id"].as_str().unwrap_or_default();
+        let offset = usize::try_from(call.arguments["offset"].as_u64().unwrap_or_default()).unwrap_or(usize::MAX);
+        let place = of
+            .split_once('.')
+            .and_then(|(turn, place)| Some((turn.parse().ok()?, place.parse::<usize>().ok()?.checked_sub(1)?)));
+        let whole = place.and_then(|(turn, place)| call_at(execution, entries, turn, place)).map(|record| {
+            let returned = self.returned(record);
+            outcome(record, returned.as_ref()).text()
+        });
+        let told = || {
+            turns
+                .iter()
+                .flat_map(|turn| &turn.asked.results)
+                .find(|result| result.id == of)
+                .map(|result| result.text.clone())
+        };
+        match whole.or_else(told) {
+            Some(text) => {
+                ResultText { id: call.id.clone(), text: belay_agent::result_part(of, &text, offset), is_error: false }
+            }
+            None => ResultText {
+                id: call.id.clone(),
+                text: format!("There is no result with the id `{of}`."),
+                is_error: true,
+            },
+        }
+    }
+}
+
+/// The turns of these entries. `value` reads what is recorded.
+fn conversation(
+    execution: &Execution,
+    entries: &[StepKey],
+    value: &mut dyn FnMut(&StepRecord, &Payload) -> Value,
+) -> Vec<Turn> {
+    let turns = entries.iter().map(|&key| &execution.steps[key]);
+    let turns = turns.filter(|record| matches!(record.agent_entry(), Some(AgentEntry::Turn(_))));
+    let turns = turns.filter_map(|record| {
+        let asked = value(record, record.asked.as_ref()?);
+        let asked = serde_json::from_value(asked).unwrap_or_default();
+        let output = record.output.as_ref().filter(|_| record.state == StepState::Completed);
+        Some(Turn { asked, answered: output.map(|output| read(value(record, output))) })
+    });
+    turns.collect()
+}
+
+impl Execution {
+    /// Everything that is recorded of the conversation up to the turn that this step is, by the ids of its steps: what each turn added and was answered.
+    pub fn recorded_conversation(&self, turn: StepKey) -> Vec<&Payload> {
+        let turns = self.turns_up_to(turn).iter().map(|&key| &self.steps[key]);
+        let turns = turns.filter(|record| matches!(record.agent_entry(), Some(AgentEntry::Turn(_))));
+        turns.flat_map(|record| record.asked.iter().chain(record.output.as_ref())).collect()
+    }
+
+    /// The conversation up to the turn that this step is, whose answer is not known yet. `value` has what [`Self::recorded_conversation`] names.
+    pub fn conversation(&self, turn: StepKey, value: &dyn Fn(&Payload) -> Value) -> Vec<Turn> {
+        let mut turns = conversation(self, self.turns_up_to(turn), &mut |_, payload| value(payload));
+        if let Some(last) = turns.last_mut() {
+            last.answered = None;
+        }
+        turns
+    }
+
+    fn turns_up_to(&self, turn: StepKey) -> &[StepKey] {
+        let StepRole::Item { of, index } = self.steps[turn].role else { return &[] };
+        &self.steps[of].items.steps[..=index as usize]
+    }
+
+    /// How many turns have begun of a step with a goal, since it was last made to run again.
+    pub(crate) fn turns_of(&self, record: &StepRecord) -> u32 {
+        let entries = record.items.current().iter().rev();
+        entries
+            .filter_map(|&key| match self.steps[key].agent_entry()? {
+                AgentEntry::Turn(turn) => Some(turn),
+                AgentEntry::Call { .. } | AgentEntry::Completion { .. } | AgentEntry::Commit => None,
+            })
+            .next()
+            .unwrap_or_default()
+    }
+}

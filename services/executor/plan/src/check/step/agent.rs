@@ -1,0 +1,94 @@
+//! A goal that a model works towards.
+
+use super::call_part::CallPart;
+use crate::{
+    AgentDraft, StepDraft, Template,
+    check::Checker,
+    limits::{MAX_OFFERED_TOOLS, MAX_TASK_BYTES, MAX_TOOL_CHARS, MAX_TURNS},
+    path::{FieldPath, shown},
+};
+
+/// The result of checking a goal.
+pub(super) struct AgentPart {
+    /// The task, as far as it could be read.
+    pub(super) task: Template,
+    /// Whether the model's name is one.
+    pub(super) has_model: bool,
+    /// The tools that the model may call.
+    pub(super) tools: Vec<CallPart>,
+}
+
+impl Checker<'_> {
+    /// The task and the tools, as far as they can be read.
+    pub(super) fn agent(&mut self, path: &FieldPath, step: &StepDraft, agent: &AgentDraft) -> AgentPart {
+        let AgentDraft { model, task, tools, max_turns } = agent;
+        let not_for_agents = [
+            (
+                "for_each",
+                step.for_each.is_some(),
+                "let the step carry out a `plan`, and one in that plan have the goal",
+            ),
+            ("repeat", step.repeat.is_some(), "let the step carry out a `plan`, and one in that plan have the goal"),
+            ("fallback", !step.fallback.is_empty(), "let another step run after the failure of this one"),
+            ("compensate", step.compensate.is_some(), "make what has to be undone a step of its own"),
+            ("verbatim", !step.verbatim.is_empty(), "write `$${` in the task where `${` means nothing"),
+        ];
+        for (field, _, way_out) in not_for_agents.into_iter().filter(|(_, is_set, _)| *is_set) {
+            self.rule(&path.key(field), || {
+                format!("is for steps with one call of their own, and in this one a model works: remove it; {way_out}")
+            });
+        }
+        let at = path.key("agent");
+        let is_name = !model.is_empty()
+            && model.chars().count() <= MAX_TOOL_CHARS
+            && model.chars().all(|c| belay_text::is_plain(c) && !c.is_whitespace());
+        if !is_name {
+            self.rule(&at.key("model"), || match model.as_str() {
+                "" => {
+                    "is required: name one of the models of the settings, as `belay models list` shows them".to_owned()
+                }
+                name => format!(
+                    "`{}` is not a model's name: it has 1 to {MAX_TOOL_CHARS} characters and no spaces",
+                    shown(name)
+                ),
+            });
+        }
+        if task.trim().is_empty() {
+            self.rule(&at.key("task"), || "is required: say in words what is to be achieved".to_owned());
+        }
+        if task.len() > MAX_TASK_BYTES {
+            self.rule(&at.key("task"), || {
+                format!(
+                    "has {} bytes and the limit is {MAX_TASK_BYTES}: put what is long into files, and name their paths",
+                    task.len()
+                )
+            });
+        }
+        if *max_turns > MAX_TURNS {
+            self.rule(&at.key("max_turns"), || format!("is {max_turns} and the limit is {MAX_TURNS}"));
+        }
+        if tools.len() > MAX_OFFERED_TOOLS {
+            self.rule(&at.key("tools"), || {
+                format!(
+                    "names {} tools and the limit is {MAX_OFFERED_TOOLS}: leave out what the task does not need",
+                    tools.len()
+                )
+            });
+        }
+        let (task, errors) = Template::read(&serde_json::json!({"task": task}), &[]);
+        for error in errors {
+            self.refuse(&at.join(&error.field), || error.message);
+        }
+        let named = tools.iter().enumerate();
+        let tools = named.map(|(place, tool)| {
+            let at = at.key("tools").index(place);
+            let is_first = tools.iter().position(|other| other == tool) == Some(place);
+            if !is_first {
+                self.rule(&at, || format!("`{}` is named twice: remove it here", shown(tool)));
+            }
+            let has_tool = self.tool(&at, tool) && is_first;
+            CallPart { has_tool, arguments: Template::read(&serde_json::json!({}), &[]).0, arguments_are_valid: false }
+        });
+        AgentPart { task, has_model: is_name, tools: tools.collect() }
+    }
+}

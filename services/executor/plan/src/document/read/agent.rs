@@ -1,0 +1,27 @@
+//! Reads a goal that a model works towards.
+
+use super::{super::fields::Value, Reader};
+use crate::{AgentDraft, limits::MAX_TURNS};
+
+impl<'n> Reader<'n> {
+    pub(super) fn agent(&mut self, agent: &Value<'n>) -> AgentDraft {
+        // What cannot be read is refused once: these stand for it, so that the check does not call it missing.
+        let unread = || "unread".to_owned();
+        let what = "an object such as {model: NAME, task: …, tools: [NAME]}";
+        let Some(mut fields) = agent.fields(&mut self.report, what) else {
+            return AgentDraft { model: unread(), task: unread(), ..AgentDraft::default() };
+        };
+        let model = self.optional_text(&mut fields, "model");
+        let task = self.optional_text(&mut fields, "task");
+        let tools = self.texts(&mut fields, "tools", "names of tools");
+        let max_turns = fields.take_exactly("max_turns").and_then(|value| {
+            let turns = value.whole(&mut self.report, 1..=MAX_TURNS)?;
+            if turns == 0 {
+                value.refuse(&mut self.report, || format!("must be 1 to {MAX_TURNS}; remove it for the default"));
+            }
+            Some(turns)
+        });
+        fields.finish(&mut self.report);
+        AgentDraft { model, task, tools, max_turns: max_turns.unwrap_or_default() }
+    }
+}

@@ -1,0 +1,94 @@
+//! A goal that a model works towards with tools.
+
+use serde::{Deserialize, Serialize};
+
+use super::{COMMIT, Effects, ToolStep};
+use crate::Template;
+
+/// The tool as which a turn of a model is recorded, and which the executor carries out itself. No plan may call it.
+pub const MODEL_TOOL: &str = "ask_model";
+
+/// The tool with which a model says that the task is done, and with what result. The executor carries it out itself, and no plan may call it.
+pub const COMPLETION_TOOL: &str = "complete_step";
+
+/// How many turns a model has where the plan says nothing (S2-FR-015).
+pub const DEFAULT_TURNS: u32 = 10;
+
+/// An unchecked goal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentDraft {
+    /// The model, by its name in the settings of the executor.
+    pub model: String,
+    /// What is to be achieved, in words; may hold templates.
+    pub task: String,
+    /// The tools that the model may call, by their names or aliases.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
+    /// How many times the model is asked at most; 0 means [`DEFAULT_TURNS`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub max_turns: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl AgentDraft {
+    /// The bytes of everything in it that an author can make long.
+    pub(super) fn size(&self) -> usize {
+        self.model.len() + self.task.len() + self.tools.iter().map(String::len).sum::<usize>()
+    }
+}
+
+/// A step in which a model works towards a goal, turn by turn. Each turn, and each call that it asks for, is carried out as a step of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentStep {
+    pub(crate) model: String,
+    pub(crate) task: Template,
+    pub(crate) tools: Vec<ToolStep>,
+    pub(crate) max_turns: u32,
+    pub(crate) effects: Effects,
+}
+
+impl AgentStep {
+    /// The model, by its name in the settings.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// The object whose `task` is what is to be achieved.
+    pub fn task(&self) -> &Template {
+        &self.task
+    }
+
+    /// The tools that the model may call, in the order of the plan: calls without arguments.
+    pub fn tools(&self) -> &[ToolStep] {
+        &self.tools
+    }
+
+    /// How many times the model is asked at most.
+    pub fn max_turns(&self) -> u32 {
+        if self.max_turns == 0 { DEFAULT_TURNS } else { self.max_turns }
+    }
+
+    /// How what the calls change becomes the workspace's.
+    pub fn effects(&self) -> Effects {
+        self.effects
+    }
+
+    /// The call that commits what the others have changed; `None` when each commits its own.
+    pub fn commit(&self) -> Option<&ToolStep> {
+        (self.effects == Effects::PerStep).then(|| &*COMMIT)
+    }
+
+    pub(super) fn to_draft(&self) -> AgentDraft {
+        AgentDraft {
+            model: self.model.clone(),
+            task: self.task.source()["task"].as_str().unwrap_or_default().to_owned(),
+            tools: self.tools.iter().map(|tool| tool.tool.clone()).collect(),
+            max_turns: self.max_turns,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! A turn of a step's model: it is asked once, and what comes of that is the end of the call as which the turn is recorded.
+
+use std::{sync::Arc, time::Duration};
+
+use belay_agent::{Answered, Turn};
+use belay_execution::{ErrorClass, Failure, Json, OperationKey, Receipt, ToolCallEnd};
+use belay_model::Refusal;
+use belay_reasons as reasons;
+use tokio::sync::mpsc;
+
+use crate::{
+    owned::registry::ExecutionRegistry,
+    runners::operation::{ReportFault, Update},
+};
+
+/// A turn that is to be asked.
+pub(crate) struct ModelTurn {
+    pub(crate) registry: Arc<ExecutionRegistry>,
+    /// The call as which it is recorded.
+    pub(crate) key: OperationKey,
+    /// The conversation, the turn last.
+    pub(crate) turns: Vec<Turn>,
+    /// The longest time that it may take.
+    pub(crate) timeout: Duration,
+    pub(crate) updates: mpsc::UnboundedSender<Update>,
+}
+
+impl ModelTurn {
+    /// Asks, and reports the end to the driver.
+    pub(crate) async fn run(self) {
+        let _fault = ReportFault::new(&self.updates, self.key);
+        let end = match tokio::time::timeout(self.timeout, self.ask()).await {
+            Ok(end) => end,
+            Err(_) => {
+                let message = format!("The model did not answer within {} s.", self.timeout.as_secs());
+                failed(Failure::new(ErrorClass::Timeout, reasons::MODEL_UNAVAILABLE, message))
+            }
+        };
+        // An error means that the driver has ended.
+        let _ = self.updates.send(Update::Ended { operation: self.key, end, is_copied: false });
+    }
+
+    async fn ask(&self) -> ToolCallEnd {
+        let Some(turn) = self.turns.last() else {
+            let message = "The turn is not recorded.";
+            return failed(Failure::new(ErrorClass::Internal, reasons::INTERNAL, message));
+        };
+        let name = &turn.asked.model;
+        let Some(model) = self.registry.models.get(name) else {
+            let message = format!(
+                "There is no model `{name}` in the settings any more: `belay models list` shows those that there are."
+            );
+            return failed(Failure::new(ErrorClass::InvalidArguments, reasons::MODEL_NOT_FOUND, message));
+        };
+        if model.is_refused() {
+            let message = format!(
+                "The model `{name}` is not on this machine, and the settings say `local_only` or `air_gapped`."
+            );
+            return failed(Failure::new(ErrorClass::InvalidArguments, reasons::MODEL_NOT_LOCAL, message));
+        }
+        let prompt = belay_agent::prompt(&self.turns, model.model().max_output);
+        let now = || self.registry.now().as_micros();
+        let began = now();
+        let answered = model.ask(&prompt, began.div_euclid(1_000_000)).await;
+        let took = Duration::from_micros(u64::try_from(now() - began).unwrap_or_default());
+        match answered {
+            Ok(asked) => {
+                let answered = Answered::new(turn.asked.turn, asked.answer);
+                let result = Json::canonical(&serde_json::to_value(answered).unwrap_or_default());
+                let receipt = Receipt { duration: took, ..Receipt::default() };
+                ToolCallEnd::Completed { result: result.into(), receipt }
+            }
+            Err(failure) => {
+                let receipt = Receipt { duration: took, ..Receipt::default() };
+                ToolCallEnd::Failed { failure: failure_of(name, &failure), receipt }
+            }
+        }
+    }
+}
+
+/// The end of a turn of which an earlier process has not recorded the answer.
+pub(crate) fn lost(model: &str) -> ToolCallEnd {
+    let message = format!(
+        "The executor ended while the model `{model}` answered. Nothing of the answer was recorded or acted on; its server may count it all the same."
+    );
+    failed(Failure::new(ErrorClass::Transient, reasons::MODEL_TURN_LOST, message))
+}
+
+fn failed(failure: Failure) -> ToolCallEnd {
+    ToolCallEnd::Failed { failure, receipt: Receipt::default() }
+}
+
+/// What a step records of a model that has not answered.
+fn failure_of(model: &str, failure: &belay_model::Failure) -> Failure {
+    use belay_model::Failure as Of;
+    let (class, reason) = match failure {
+        Of::Unreachable { .. } | Of::Broken { .. } | Of::Server { .. } | Of::Cut | Of::Credential { .. } => {
+            (ErrorClass::Transient, reasons::MODEL_UNAVAILABLE)
+        }
+        Of::Late { .. } => (ErrorClass::Timeout, reasons::MODEL_UNAVAILABLE),
+        Of::Refused { refusal, .. } => match refusal {
+            Refusal::RateLimit => (ErrorClass::RateLimit, reasons::MODEL_UNAVAILABLE),
+            Refusal::Overloaded | Refusal::Server => (ErrorClass::Transient, reasons::MODEL_UNAVAILABLE),
+            Refusal::TooLong => (ErrorClass::InvalidArguments, reasons::CONTEXT_EXHAUSTED),
+            Refusal::Credential | Refusal::NotFound | Refusal::Invalid => {
+                (ErrorClass::InvalidArguments, reasons::MODEL_REFUSED)
+            }
+        },
+        Of::Truncated { .. } | Of::Malformed { .. } | Of::TooLarge { .. } => {
+            (ErrorClass::InvalidResult, reasons::MODEL_ANSWER_INVALID)
+        }
+    };
+    let retry_after = match failure {
+        Of::Refused { retry_after, .. } => *retry_after,
+        _ => None,
+    };
+    Failure { retry_after, ..Failure::new(class, reason, format!("Model `{model}`: {failure}.")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What passes is tried again, as the server wishes; what does not, is not.
+    #[test]
+    fn the_class_of_a_failure_says_whether_the_model_is_asked_again() {
+        use belay_model::{Failure as Of, Limit};
+        let refused = |refusal| Of::Refused {
+            refusal,
+            status: 400,
+            message: "no".into(),
+            retry_after: Some(Duration::from_secs(7)),
+        };
+        let found = [
+            Of::Unreachable { why: "x".into() },
+            Of::Cut,
+            Of::Late { limit: Limit::FirstByte, after: Duration::from_secs(1) },
+            refused(Refusal::RateLimit),
+            refused(Refusal::Overloaded),
+            refused(Refusal::TooLong),
+            refused(Refusal::Credential),
+            Of::Truncated { usage: None },
+        ]
+        .map(|failure| {
+            let found = failure_of("m", &failure);
+            assert!(found.message.starts_with("Model `m`: "), "{}", found.message);
+            (found.class, found.reason.to_string(), found.retry_after.is_some())
+        });
+        let unavailable = |class, waits| (class, "MODEL_UNAVAILABLE".to_owned(), waits);
+        assert_eq!(
+            found,
+            [
+                unavailable(ErrorClass::Transient, false),
+                unavailable(ErrorClass::Transient, false),
+                unavailable(ErrorClass::Timeout, false),
+                unavailable(ErrorClass::RateLimit, true),
+                unavailable(ErrorClass::Transient, true),
+                (ErrorClass::InvalidArguments, "CONTEXT_EXHAUSTED".to_owned(), true),
+                (ErrorClass::InvalidArguments, "MODEL_REFUSED".to_owned(), true),
+                (ErrorClass::InvalidResult, "MODEL_ANSWER_INVALID".to_owned(), false),
+            ]
+        );
+    }
+}
