@@ -103,7 +103,7 @@ impl Execution {
     fn supply(&self, step: StepKey) -> Supply {
         let record = &self.steps[step];
         let is_own = record.current_call().is_some_and(|call| is_own_tool(&call.tool));
-        if !steps::makes_calls(record) || is_own {
+        if !steps::makes_calls(record) || is_own && record.makes_own_call_next() {
             return Supply::Enough;
         }
         let mut supply = Supply::Enough;
@@ -208,8 +208,8 @@ impl Execution {
         Ok(())
     }
 
-    /// The amounts to hold for a call of a step: of output as much as is usual, or what is left.
-    pub(crate) fn held_for_call(&self, step: StepKey) -> Amounts {
+    /// The amounts to hold for a call of this tool by a step: of output as much as is usual, or what is left.
+    pub(crate) fn held_for_call(&self, step: StepKey, tool: &str) -> Amounts {
         let left = |unit| {
             let left = self.accounts_of(step).filter_map(|account| {
                 let (limit, _) = self.limit(account, unit)?;
@@ -217,7 +217,7 @@ impl Execution {
             });
             left.min()
         };
-        if self.steps[step].current_call().is_some_and(|call| is_own_tool(&call.tool)) {
+        if is_own_tool(tool) {
             return Amounts::default();
         }
         Amounts {

@@ -265,10 +265,10 @@ fn check(execution: &Execution, step: StepKey, attempt: u32, by: StepTrigger) ->
             to_request || matches!(record.end, Some(AttemptEnd::Failed(_) | AttemptEnd::Denied(_)))
         }
         (StepState::Running, StepTrigger::Cancelled) => to_request || matches!(record.end, Some(AttemptEnd::Cancelled)),
-        // A step whose condition has no value, or whose group has no time left, fails before its first attempt.
+        // A step whose condition has no value, or whose group or whole has no time left, fails before its first attempt.
         (StepState::Ready, StepTrigger::Failed) => {
             let has_begun = execution.started_at.is_some();
-            let may_fail = record.condition().is_some() || execution.group_deadline(step).is_some();
+            let may_fail = record.condition().is_some() || execution.step_deadline(step).is_some();
             to_request || has_begun && !record.has_started() && may_fail
         }
         (StepState::Ready, StepTrigger::Cancelled) => to_request,

@@ -2,7 +2,7 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use belay_plan::{AgentStep, COMPLETION_TOOL, MODEL_TOOL, Template, ToolStep};
+use belay_plan::{AgentStep, COMMIT_TOOL, COMPLETION_TOOL, MODEL_TOOL, Template, ToolStep};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -74,7 +74,7 @@ impl AgentEntry {
                 Some(Self::Call { place, tool })
             }
             (Some(turn), None) => Some(Self::Turn(turn)),
-            (None, _) => Some(Self::Commit),
+            (None, _) => (tool == COMMIT_TOOL && agent.commit().is_some()).then_some(Self::Commit),
         }
     }
 

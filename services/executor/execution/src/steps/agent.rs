@@ -119,11 +119,27 @@ fn committed(execution: &Execution, record: &StepRecord, completion: &StepRecord
     }
 }
 
-/// Whether a step with a goal may list these entries after those that it has.
-pub(super) fn may_list(execution: &Execution, record: &StepRecord, first: usize) -> bool {
+/// Whether a step with a goal may list these entries after those that it has: a turn alone, the calls of one, or the call that commits what they have changed.
+pub(super) fn may_list(
+    execution: &Execution,
+    record: &StepRecord,
+    agent: &AgentStep,
+    first: usize,
+    items: &[Json],
+) -> bool {
     let entries = record.items.current();
-    let ended = |&entry: &StepKey| execution.steps[entry].state.is_terminal();
-    first == entries.len() && entries.iter().all(ended)
+    let have_ended = entries.iter().all(|&entry| execution.steps[entry].state.is_terminal());
+    let listed: Option<Vec<AgentEntry>> = items.iter().map(|item| AgentEntry::of(item, agent)).collect();
+    let is_next = match listed.as_deref() {
+        Some([AgentEntry::Turn(turn)]) => *turn == execution.turns_of(record) + 1 && *turn <= agent.max_turns(),
+        Some([AgentEntry::Commit]) => first > 0,
+        Some(calls @ [_, ..]) => {
+            let is_call = |entry: &AgentEntry| matches!(entry, AgentEntry::Call { .. } | AgentEntry::Completion { .. });
+            first > 0 && calls.iter().all(is_call)
+        }
+        Some([]) | None => false,
+    };
+    first == entries.len() && have_ended && is_next
 }
 
 /// An entry of a step that runs again is another entry.

@@ -197,6 +197,12 @@ impl StepRecord {
         self.checked == self.preconditions().len()
     }
 
+    /// Whether its own call is the next that it makes: no check before it takes one.
+    pub(crate) fn makes_own_call_next(&self) -> bool {
+        let left = self.preconditions().iter().skip(self.checked);
+        !self.has_done() && !left.into_iter().any(|check| check.call().is_some())
+    }
+
     /// Whether the call of its attempt has ended with a result.
     pub(crate) fn has_done(&self) -> bool {
         self.checked > self.preconditions().len()

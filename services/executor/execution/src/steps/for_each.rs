@@ -264,7 +264,7 @@ pub(crate) fn listed(
         Some(listed) if first == 0 && items.len() == listed + 1 => (listed, &items[listed..]),
         _ => (first, items),
     };
-    if !may_list(execution, record, first, items.len()) {
+    if !may_list(execution, record, first, items) {
         return Err(Violation::ListedBefore(record.id.clone()));
     }
     // Each entry makes the call at its place in the plan.
@@ -313,9 +313,10 @@ pub(crate) fn listed(
 
 /// Whether a step may list so many entries from this position on: the whole list first; after that the entry that commits what its calls have changed, or the
 /// next of its rounds.
-fn may_list(execution: &Execution, record: &StepRecord, first: usize, count: usize) -> bool {
-    if record.spec.agent().is_some() {
-        return count > 0 && agent::may_list(execution, record, first);
+fn may_list(execution: &Execution, record: &StepRecord, first: usize, items: &[Json]) -> bool {
+    let count = items.len();
+    if let Some(goal) = record.spec.agent() {
+        return agent::may_list(execution, record, goal, first, items);
     }
     let is_one_more = count == 1 && record.items.listed.unwrap_or_default() == first;
     match (record.items.listed, record.spec.repeat()) {

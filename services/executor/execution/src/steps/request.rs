@@ -79,7 +79,7 @@ pub(super) fn call(
         ledger_id: context.ledger_id.to_owned(),
         timeout: left.min(limit),
         check,
-        held: execution.held_for_call(step),
+        held: execution.held_for_call(step, &facts.tool),
         layers: layers::of_call(execution, step),
         namespace_hold,
     };

@@ -1,5 +1,6 @@
 //! Small plays: words in, picture out.
 
+mod agents;
 mod approvals;
 mod blobs;
 mod budgets;

@@ -14,7 +14,8 @@ use belay_execution::{
     SubjectKind, Timestamp, ToolCallEnd, Totals, WaitCondition, WaitEnd,
 };
 use belay_plan::{
-    CheckPlace, OnExhausted, Outcome, Plan, QUEUE_DELAY, RecoveryStrategy, RunWhen, StepDraft, StepKind, StepSpec, Then,
+    COMMIT_TOOL, COMPLETION_TOOL, CheckPlace, OnExhausted, Outcome, Plan, QUEUE_DELAY, RecoveryStrategy, RunWhen,
+    StepDraft, StepKind, StepSpec, Then,
 };
 
 use super::conditions::{EARLIER, EARLIER_RESULT};
@@ -408,7 +409,12 @@ impl Audit {
                 self.check_attempt(step, attempt);
                 self.check_may_start();
                 let items = self.current(step).expect("the list was read");
-                let done = |item: &usize| self.completed.contains(item) || self.skipped.contains_key(item);
+                let is_agent = self.spec(step).agent().is_some();
+                let done = |item: &usize| {
+                    self.completed.contains(item)
+                        || self.skipped.contains_key(item)
+                        || is_agent && self.failed.contains(item)
+                };
                 assert!(items.iter().all(done), "an entry of step {step} has not ended, or has failed");
                 let is_committed = |item: &usize| !self.commits_step(*item) || self.completed.contains(item);
                 assert!(items.iter().all(is_committed), "step {step} completed, and its effect was not committed");
@@ -434,7 +440,8 @@ impl Audit {
                 // Before its first attempt only its condition fails a step, or the time limit of its group.
                 let is_added = self.lists.contains_key(&step) || self.undoes.contains_key(&step);
                 let has_condition = self.spec(step).condition().is_some() && !is_added;
-                let is_late = !self.spec(step).group_timeouts().is_empty() && failure.reason == "STEP_TIMEOUT";
+                let is_limited = !self.spec(step).group_timeouts().is_empty() || self.is_of_agent(step);
+                let is_late = is_limited && failure.reason == "STEP_TIMEOUT";
                 if is_late && attempt == self.before(step) {
                     assert!(!self.attempts.contains_key(&step), "step {step} had started");
                 } else if has_condition && attempt == self.before(step) {
@@ -452,6 +459,9 @@ impl Audit {
                 }
                 self.totals.failed += self.counted(step);
                 self.step_ended(step, *progress);
+                if self.is_of_agent(step) {
+                    return;
+                }
                 self.first_failure.get_or_insert_with(|| failure.clone());
                 let undoes = self.spec(step).recovery(failure.class) == Some(RecoveryStrategy::Compensate);
                 let stops = self.plan.stop_on_error() || failure.class == ErrorClass::Fatal || undoes;
@@ -562,7 +572,25 @@ impl Audit {
 
     /// 1 for a step that the totals count.
     fn counted(&self, step: usize) -> usize {
-        usize::from(!self.undoes.contains_key(&step))
+        usize::from(!self.undoes.contains_key(&step) && !self.is_of_agent(step))
+    }
+
+    /// Whether it is a turn or a call of a step with a goal: what becomes of it is for the model to hear.
+    fn is_of_agent(&self, step: usize) -> bool {
+        self.lists.get(&step).is_some_and(|&list| self.spec(list).agent().is_some())
+    }
+
+    /// What it is among the entries of a step with a goal, by its own words.
+    fn agent_item(&self, step: usize) -> Option<serde_json::Value> {
+        self.is_of_agent(step).then(|| self.values[&step].value())
+    }
+
+    /// Whether its checks are made before its call, and after it: of a step with a goal, before the first turn, and after what the model says that it has done.
+    fn checked(&self, step: usize) -> [bool; 2] {
+        match self.agent_item(step) {
+            Some(item) => [item["turn"] == 1 && item["tool"].is_null(), item["tool"] == COMPLETION_TOOL],
+            None => [!self.has_entries(step) && !self.undoes.contains_key(&step); 2],
+        }
     }
 
     fn index_of(&self, id: &str) -> Option<usize> {
@@ -599,13 +627,19 @@ impl Audit {
         self.check_attempt(list, attempt);
         self.check_may_start();
         let current = self.current(list).unwrap_or_default();
-        let has_ended = |step: &usize| self.completed.contains(step) || self.skipped.contains_key(step);
+        let is_agent = self.spec(list).agent().is_some();
+        let has_ended = |step: &usize| {
+            self.completed.contains(step) || self.skipped.contains_key(step) || is_agent && self.failed.contains(step)
+        };
         assert!(current.iter().all(has_ended), "an entry of step {list} has not ended, or has failed");
         assert_eq!(first, current.len(), "step {list} has listed that");
         // More is added for the next round, and for the call that commits what all others have changed.
         let repeat = self.spec(list).repeat().cloned();
         let commits = self.calls_with_one_effect(list) == Some(first);
-        let is_added = repeat.is_some() || first > 0;
+        let is_added = !is_agent && (repeat.is_some() || first > 0);
+        if is_agent {
+            self.check_agent_items(list, first, items);
+        }
         assert!(!is_added || items.len() == 1 && (repeat.is_some() || commits), "step {list} has read its list");
         assert!(repeat.as_ref().is_none_or(|repeat| first < repeat.max() as usize), "step {list} repeats too often");
         let delay = repeat.map(|repeat| repeat.delay()).filter(|delay| first > 0 && !delay.is_zero());
@@ -622,7 +656,7 @@ impl Audit {
                 self.items.entry(list).or_default().push(step);
                 self.lists.insert(step, list);
                 self.values.insert(step, item.clone());
-                self.totals.total += 1;
+                self.totals.total += self.counted(step);
                 continue;
             };
             let by_a_person = [SkipReason::Requested, SkipReason::ApprovalSkipped, SkipReason::NonInteractive];
@@ -642,6 +676,27 @@ impl Audit {
         self.listed.insert(list, first + items.len());
     }
 
+    /// A turn is alone, and no turn is asked for before the calls of the one before have ended; no more turns than there may be.
+    fn check_agent_items(&self, list: usize, first: usize, items: &[Json]) {
+        let agent = self.spec(list).agent().expect("it has a goal");
+        let turns = |of: &serde_json::Value| of["tool"].is_null();
+        let values: Vec<serde_json::Value> = items.iter().map(Json::value).collect();
+        let known = self.current(list).unwrap_or_default();
+        let before = known.iter().filter_map(|step| self.agent_item(*step)).filter(turns).count();
+        assert!(!values.is_empty() && (first > 0 || turns(&values[0])), "step {list} begins with its first turn");
+        assert!(!values.iter().any(turns) || values.len() == 1, "a turn of step {list} is not alone");
+        assert!(!turns(&values[0]) || before < agent.max_turns() as usize, "step {list} has too many turns");
+        let may_call = |value: &serde_json::Value| {
+            let tool = value["tool"].as_str().expect("it names one");
+            let is_own = tool == COMPLETION_TOOL || tool == COMMIT_TOOL && agent.commit().is_some();
+            is_own || agent.tools().iter().any(|offered| offered.tool == tool)
+        };
+        assert!(
+            values.iter().all(|value| turns(value) || may_call(value)),
+            "step {list} calls what it was not offered"
+        );
+    }
+
     /// How many calls a step makes that have one effect; `None` for any other step.
     fn calls_with_one_effect(&self, step: usize) -> Option<usize> {
         let several = self.spec(step).several()?;
@@ -650,6 +705,9 @@ impl Audit {
 
     /// Whether it commits what the calls of a step have changed.
     fn commits_step(&self, step: usize) -> bool {
+        if let Some(item) = self.agent_item(step) {
+            return item["tool"] == COMMIT_TOOL;
+        }
         let list = self.lists.get(&step).filter(|list| self.calls_with_one_effect(**list).is_some());
         list.is_some_and(|list| {
             self.items[list].iter().position(|item| *item == step) == self.calls_with_one_effect(*list)

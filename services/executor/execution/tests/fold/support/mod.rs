@@ -14,5 +14,5 @@ pub(crate) use audit::Audit;
 pub(crate) use conditions::Conditions;
 pub(crate) use play::{Crash, Happening, Play, START, created, edited, without_recoveries};
 pub(crate) use runner::{Outcome, Question, Reply};
-pub(crate) use story::{Story, act_of, action, call, failure, request, requirement, step, story};
+pub(crate) use story::{Story, act_of, action, call, failed, failure, request, requirement, step, story};
 pub(crate) use transitions::{States, Transitions};

@@ -44,8 +44,8 @@ pub(crate) fn created(plan: Plan) -> Created {
         ..ToolFacts::default()
     };
     let calls = plan.steps().iter().flat_map(|step| {
-        step.calls()
-            .chain(step.listed_calls())
+        step.named_calls()
+            .chain(step.agent().and_then(|agent| agent.commit()))
             .chain(step.several().and_then(|several| several.commit()))
             .chain(step.compensate())
             .chain(step.preconditions().iter().chain(step.postconditions()).filter_map(Check::call))

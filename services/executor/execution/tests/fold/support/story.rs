@@ -9,8 +9,8 @@ use belay_execution::{
     Verdict, WaitEnd, Work,
 };
 use belay_plan::{
-    Backoff, Budget, CallDraft, Dependency, Effects, Escalation, FormDraft, Input, LimitBound, LimitClaim, OnError,
-    Outcome as StepOutcome, Plan, PlanDraft, RecoveryStrategy, RepeatDraft, RetryPolicy, RunWhen, StepDraft,
+    AgentDraft, Backoff, Budget, CallDraft, Dependency, Effects, Escalation, FormDraft, Input, LimitBound, LimitClaim,
+    OnError, Outcome as StepOutcome, Plan, PlanDraft, RecoveryStrategy, RepeatDraft, RetryPolicy, RunWhen, StepDraft,
     StepKindDraft, Then, WaitDraft, WhenFull,
 };
 use serde_json::{Value, json};
@@ -233,10 +233,18 @@ impl Story {
         self
     }
 
+    /// A model works towards a goal in a step, with these tools and at most so many turns; what fails for a while is tried again as by default.
+    pub(crate) fn agent(mut self, id: &str, model: &str, tools: &[&str], max_turns: u32) -> Self {
+        let tools = tools.iter().map(|tool| (*tool).to_owned()).collect();
+        let agent = AgentDraft { model: model.to_owned(), task: "Do it.".to_owned(), tools, max_turns };
+        self.step(id).kind = StepKindDraft::Agent { agent, effects: Effects::default() };
+        self
+    }
+
     /// Commits the changes of a step's calls as one.
     pub(crate) fn one_effect(mut self, id: &str) -> Self {
         match &mut self.step(id).kind {
-            StepKindDraft::Calls { effects, .. } => *effects = Effects::PerStep,
+            StepKindDraft::Calls { effects, .. } | StepKindDraft::Agent { effects, .. } => *effects = Effects::PerStep,
             other => panic!("{id} makes one call at most: {other:?}"),
         }
         self
@@ -526,6 +534,11 @@ pub(crate) fn call(step: &str, attempt: u32, number: u32) -> OperationId {
 /// An event about a step.
 pub(crate) fn step(step: &str, attempt: u32, event: StepEvent) -> Body {
     Body::Step { step: step.into(), attempt, event }
+}
+
+/// A call that fails with this.
+pub(crate) fn failed(class: ErrorClass, reason: &'static str, message: &str) -> Outcome {
+    Outcome::Failed(Failure::new(class, reason, message))
 }
 
 /// A failure by the word for its class; its reason is the word in capitals.

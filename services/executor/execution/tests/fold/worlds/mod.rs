@@ -146,12 +146,31 @@ impl World {
         play
     }
 }
+
+/// Answers of a model: calls, also of a tool that it was not offered, completions, and words. To any other call they are a result like any.
+fn answers() -> impl Strategy<Value = Outcome> {
+    let call = |tool: &str| json!({"id": "1.1", "tool": tool, "arguments": {"result": 1, "id": "1.1"}});
+    let calls = [
+        vec![call("work")],
+        vec![call("look"), call("work"), call("work")],
+        vec![call("nothing")],
+        vec![call("read_result"), call("look")],
+        vec![call("work"), call("complete_step")],
+        vec![call("complete_step")],
+        vec![call("complete_step")],
+        vec![],
+    ];
+    prop::sample::select(calls.to_vec())
+        .prop_map(|calls| Outcome::Completed(Json::canonical(&json!({"text": "x", "calls": calls}))))
+}
+
 fn replies() -> impl Strategy<Value = Reply> {
     let failed = |word| Just(Outcome::Failed(failure(word)));
     let outcome = prop_oneof![
         6 => Just(Outcome::Completed(Json::from_text(r#"{"n":1}"#))),
         2 => Just(Outcome::Completed(Json::from_text(r#"{"list":[1,2],"n":1}"#))),
         1 => Just(Outcome::Completed(Json::from_text(r#"{"list":[3],"n":1}"#))),
+        3 => answers(),
         1 => failed("unavailable"),
         1 => Just(Outcome::Completed(Json::from_text("{}"))),
         3 => failed("transient"),

@@ -7,9 +7,9 @@ use std::{
 
 use belay_execution::ErrorClass;
 use belay_plan::{
-    Backoff, Budget, CallDraft, CheckDraft, Dependency, Effects, Escalation, FormDraft, Input, OnError, OnExhausted,
-    Outcome as StepOutcome, PlanDraft, RecoveryStrategy, RepeatDraft, RetryPolicy, RunWhen, StepDraft, StepKindDraft,
-    Then, WaitDraft,
+    AgentDraft, Backoff, Budget, CallDraft, CheckDraft, Dependency, Effects, Escalation, FormDraft, Input, OnError,
+    OnExhausted, Outcome as StepOutcome, PlanDraft, RecoveryStrategy, RepeatDraft, RetryPolicy, RunWhen, StepDraft,
+    StepKindDraft, Then, WaitDraft,
 };
 use proptest::{collection::vec, option, prelude::*};
 use serde_json::{Value, json};
@@ -62,6 +62,8 @@ enum Wait {
     Form,
     /// No wait: a plan of its own, with these inputs.
     Plan(Value),
+    /// No wait: a goal that a model works towards, in at most so many turns.
+    Agent(u32, Effects),
 }
 
 fn waits() -> impl Strategy<Value = Wait> {
@@ -73,6 +75,7 @@ fn waits() -> impl Strategy<Value = Wait> {
         2 => Just(Wait::Plan(json!({"takes": 2}))),
         1 => Just(Wait::Plan(json!({"takes": 3, "fails": "fatal"}))),
         1 => Just(Wait::Plan(json!({"fails": "transient", "times": 1}))),
+        2 => (1_u32..=5, prop::sample::select(vec![Effects::PerCall, Effects::PerStep])).prop_map(|(turns, effects)| Wait::Agent(turns, effects)),
     ]
 }
 
@@ -315,12 +318,27 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
                     ..step.clone()
                 }
             }
+            Some(Wait::Agent(max_turns, effects)) => {
+                let tools = vec!["work".to_owned(), "look".to_owned()];
+                let agent =
+                    AgentDraft { model: "m".to_owned(), task: "Do it.".to_owned(), tools, max_turns: *max_turns };
+                StepDraft {
+                    fallback: Vec::new(),
+                    for_each: None,
+                    repeat: None,
+                    compensate: None,
+                    on_error: OnError::new(),
+                    kind: StepKindDraft::Agent { agent, effects: *effects },
+                    ..step
+                }
+            }
             Some(Wait::Signal(signal)) => waits(WaitDraft { signal: (*signal).to_owned(), ..WaitDraft::default() }),
         }
     };
     let mut steps: Vec<StepDraft> = seeds.iter().enumerate().map(draft).collect();
     for (step, seed) in steps.iter_mut().zip(seeds) {
-        step.fail_fast = seed.compensates && step.repeat.is_none() && has_entries(step);
+        let is_agent = matches!(step.kind, StepKindDraft::Agent { .. });
+        step.fail_fast = seed.compensates && step.repeat.is_none() && has_entries(step) && !is_agent;
         if seed.rank % 5 == 0 {
             step.group_timeouts = [("g".to_owned(), Duration::from_secs(9))].into();
         }
@@ -355,7 +373,9 @@ fn outputs(seeds: &[Seed]) -> BTreeMap<String, Value> {
 }
 
 fn has_entries(step: &StepDraft) -> bool {
-    step.for_each.is_some() || step.repeat.is_some() || matches!(step.kind, StepKindDraft::Calls { .. })
+    step.for_each.is_some()
+        || step.repeat.is_some()
+        || matches!(step.kind, StepKindDraft::Calls { .. } | StepKindDraft::Agent { .. })
 }
 
 pub(crate) fn plans() -> impl Strategy<Value = PlanDraft> {

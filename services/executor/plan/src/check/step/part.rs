@@ -6,8 +6,7 @@ use super::{
 };
 use crate::{
     CallDraft, CallPlace, Check, CheckDraft, CheckPlace, Condition, ConditionPlace, Plan, PlanPart, Profile, Repeat,
-    RetryPolicy, StepDraft, StepKind, StepSpec, Template, ToolStep, path::FieldPath, plan::call_of,
-    template::Reference,
+    RetryPolicy, StepDraft, StepSpec, Template, ToolStep, path::FieldPath, plan::call_of, template::Reference,
 };
 
 /// The result of checking a step.

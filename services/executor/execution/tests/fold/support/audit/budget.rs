@@ -1,7 +1,7 @@
 //! Budgets, counted from the events alone.
 
 use belay_execution::{Amounts, BudgetLevel, BudgetReport, BudgetUnit};
-use belay_plan::{Budget, OnExhausted};
+use belay_plan::{Budget, COMPLETION_TOOL, OnExhausted};
 
 use super::*;
 
@@ -66,9 +66,21 @@ impl Audit {
 
     /// The same of a call, which counts as one, and of whose output it is not known how much it is, also where that is limited later.
     pub(super) fn hold_call(&mut self, id: &OperationId, held: Amounts) {
+        if self.is_own_call(id) {
+            self.accounts.held.insert(id.clone(), [None; 2]);
+            return;
+        }
         self.hold(id, [held.calls, held.output_bytes].map(|held| Some(held).filter(|held| *held > 0)));
         let held = [held.calls.max(1), if held.output_bytes == 0 { 32 * 1024 } else { held.output_bytes }];
         self.accounts.held.insert(id.clone(), held.map(Some));
+    }
+
+    /// Whether the executor carries it out itself, which no budget of calls limits.
+    fn is_own_call(&self, id: &OperationId) -> bool {
+        let item = self.agent_item(self.step_of(id));
+        // The checks of a completion are calls of a runner.
+        item.is_some_and(|item| item["tool"].is_null() || item["tool"] == COMPLETION_TOOL)
+            && !self.checking.contains_key(id)
     }
 
     pub(super) fn was_dispatched(&mut self, call: &OperationId) {
@@ -77,6 +89,9 @@ impl Audit {
 
     /// A call that a person was to approve before it ran, and that was not sent since, has used nothing.
     pub(super) fn used_by_call(&self, call: &OperationId, output_bytes: u64) -> Amounts {
+        if self.is_own_call(call) {
+            return Amounts::default();
+        }
         let waited = self.held.get(call).is_some_and(|held| held.kind == Some(SubjectKind::Call));
         if waited && !self.accounts.dispatched.contains(call) {
             return Amounts::default();

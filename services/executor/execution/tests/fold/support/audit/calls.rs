@@ -223,11 +223,12 @@ impl Audit {
 
     /// The checks of a step that take calls.
     pub(super) fn checks_with_calls(&self, step: usize) -> impl Iterator<Item = CheckPlace> {
-        let is_checked = !self.has_entries(step) && !self.undoes.contains_key(&step);
+        let [is_before, is_after] = self.checked(step);
         let spec = self.spec(step);
         let before = spec.preconditions().iter().enumerate().map(|(place, check)| (CheckPlace::Before(place), check));
         let after = spec.postconditions().iter().enumerate().map(|(place, check)| (CheckPlace::After(place), check));
-        let checks = before.chain(after).filter(move |(_, check)| is_checked && check.call().is_some());
+        let checks = before.filter(|_| is_before).chain(after.filter(|_| is_after));
+        let checks = checks.filter(|(_, check)| check.call().is_some());
         checks.map(|(place, _)| place).collect::<Vec<_>>().into_iter()
     }
 
@@ -241,6 +242,6 @@ impl Audit {
     pub(super) fn has_checks_after(&self, step: usize) -> bool {
         let spec = self.spec(step);
         let has_some = !spec.postconditions().is_empty() || spec.output_schema().is_some();
-        has_some && !self.has_entries(step) && !self.undoes.contains_key(&step) && !self.commits_step(step)
+        has_some && self.checked(step)[1] && !self.commits_step(step)
     }
 }

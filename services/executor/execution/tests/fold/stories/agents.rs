@@ -1,0 +1,238 @@
+//! Steps in which a model works towards a goal.
+
+use belay_execution::ErrorClass;
+use serde_json::{Value, json};
+
+use crate::support::{Story, failed, story};
+
+/// A step with a goal, whose model has these tools.
+fn goal(max_turns: u32) -> Story {
+    story("fix; report after fix").agent("fix", "m", &["work", "look"], max_turns)
+}
+
+/// An answer of turn `turn` with these calls.
+fn calls(turn: u32, calls: &[(&str, Value)]) -> Value {
+    let calls = calls.iter().enumerate().map(|(place, (tool, arguments))| {
+        json!({"id": format!("{turn}.{}", place + 1), "tool": tool, "arguments": arguments})
+    });
+    json!({"calls": calls.collect::<Vec<_>>()})
+}
+
+fn completion(turn: u32, result: &Value) -> Value {
+    calls(turn, &[("complete_step", json!({"result": result}))])
+}
+
+/// What a turn adds to the conversation.
+fn asked(play: &crate::support::Play, id: &str) -> Value {
+    serde_json::from_str(&play.arguments(id)).unwrap()
+}
+
+// S2-FR-011, FR-012, FR-022, FR-027, FR-028, FR-031, FR-032, FR-038, B-34: turn after turn until the model completes the step.
+#[test]
+fn a_model_calls_tools_and_completes_the_step() {
+    let play = goal(10)
+        .parallelism(2)
+        .output("fix~0", &calls(1, &[("look", json!({"path": "${x}"})), ("work", json!({"n": 1}))]))
+        .output("fix~1", &json!({"found": 7}))
+        .output("fix~2", &json!("done"))
+        .output("fix~3", &completion(2, &json!({"answer": 7})))
+        .output("fix~4", &json!({"answer": 7}))
+        .arguments("report", json!({"of": "${fix.result.answer}"}))
+        .play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, fix started, fix lists 1, fix~0 started",
+            "1s fix~0 completed, fix lists 2 more after 1, fix~1 started, fix~2 started",
+            "2s fix~1 completed, fix~2 completed, fix lists 1 more after 3, fix~3 started",
+            "3s fix~3 completed, fix lists 1 more after 4, fix~4 started",
+            "4s fix~4 completed, fix collects {\"answer\":7}, fix completed, report started",
+            "5s report completed, COMPLETED",
+        ]
+    );
+    assert_eq!(play.arguments("fix~1"), r#"{"path":"${x}"}"#, "what a model writes is taken as it is");
+    assert_eq!(play.arguments("report"), r#"{"of":7}"#);
+    let first = asked(&play, "fix~0");
+    let names: Vec<&str> =
+        first["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["work", "look", "complete_step", "read_result"], "in the order of the plan");
+    assert_eq!(first["message"], "Do it.");
+    // S2-FR-019: in the order in which they were asked for, whichever ended first.
+    let results = json!([{"id": "1.1", "text": "{\"found\":7}"}, {"id": "1.2", "text": "done"}]);
+    assert_eq!(asked(&play, "fix~3"), json!({"model": "m", "turn": 2, "results": results}));
+    assert_eq!(play.execution.totals().total, 2, "what a model does on its way is no part of the plan");
+}
+
+// S2-FR-030, S2-X-05: what cannot be called costs a turn, and the model is told why. S2-X-04: so does an answer without a call.
+#[test]
+fn what_cannot_be_called_goes_back_to_the_model() {
+    let invalid = json!({"id": "1.2", "tool": "work", "arguments": null, "invalid": "It ends in line 1 column 7.", "written": "{\"a\":"});
+    let mut first = calls(1, &[("delete_all", json!({}))]);
+    first["calls"].as_array_mut().unwrap().push(invalid);
+    let both = calls(2, &[("look", json!({})), ("complete_step", json!({"result": 1}))]);
+    let play = goal(10)
+        .output("fix~0", &first)
+        .output("fix~1", &both)
+        .output("fix~2", &json!("seen"))
+        .output("fix~3", &json!({"text": "I wonder."}))
+        .output("fix~4", &completion(4, &json!(1)))
+        .output("fix~5", &json!(1))
+        .play();
+    let told = |id: &str| -> Vec<(String, bool)> {
+        let results = asked(&play, id)["results"].as_array().cloned().unwrap_or_default();
+        let text = |result: &Value| result["text"].as_str().unwrap().to_owned();
+        results.iter().map(|result| (text(result), result["is_error"] == true)).collect()
+    };
+    assert_eq!(
+        told("fix~1"),
+        [
+            ("Tool 'delete_all' not found. There are: work, look, complete_step, read_result.".to_owned(), true),
+            ("Nothing was called: It ends in line 1 column 7.".to_owned(), true),
+        ]
+    );
+    let [(seen, false), (alone, true)] = &told("fix~3")[..] else { panic!("{:?}", told("fix~3")) };
+    assert_eq!(seen, "seen");
+    assert!(alone.contains("call complete_step alone"), "a completion is heard alone (S2-FR-080): {alone}");
+    assert_eq!(asked(&play, "fix~4")["message"], "Call a tool, or complete_step if the task is done.");
+    assert!(play.picture().last().unwrap().ends_with("COMPLETED"), "{:?}", play.picture());
+}
+
+// A call that fails, is denied or is skipped is no failure of the plan: the model hears of it, and the plan does not stop.
+#[test]
+fn what_became_of_a_call_is_for_the_model_to_hear() {
+    let play = goal(10)
+        .stop_on_error()
+        .outcomes("fix~1", [failed(ErrorClass::InvalidArguments, "TOOL_FAILED", "no such file")])
+        .output("fix~0", &calls(1, &[("look", json!({}))]))
+        .output("fix~2", &calls(2, &[("work", json!({}))]))
+        .replies("fix~3: ok 1s effect:denied:1s")
+        .output("fix~4", &calls(3, &[("work", json!({}))]))
+        .replies("fix~5: ok 1s effect:skipped:1s")
+        .output("fix~6", &completion(4, &json!(1)))
+        .output("fix~7", &json!(1))
+        .play();
+    let told = |id: &str| asked(&play, id)["results"][0].clone();
+    assert_eq!(told("fix~2"), json!({"id": "1.1", "is_error": true, "text": "TOOL_FAILED: no such file"}));
+    assert!(told("fix~4")["text"].as_str().unwrap().starts_with("APPROVAL_DENIED: "), "{}", told("fix~4"));
+    assert!(told("fix~6")["text"].as_str().unwrap().contains("skipped"), "{}", told("fix~6"));
+    assert!(play.picture().last().unwrap().ends_with("COMPLETED"), "{:?}", play.picture());
+    assert_eq!((play.execution.totals().failed, play.execution.totals().skipped), (0, 0));
+}
+
+// X28: what passes is tried again first, after 1, 2 and 4 s; what a tool answers is not.
+#[test]
+fn what_passes_is_tried_again_and_the_answer_of_a_tool_is_not() {
+    let exit = failed(ErrorClass::Transient, "COMMAND_FAILED", "exit code 1");
+    let lost = || failed(ErrorClass::Transient, "CONFLICT", "somebody else");
+    let busy = failed(ErrorClass::RateLimit, "MODEL_UNAVAILABLE", "slow down");
+    let play = goal(10)
+        .outcomes("fix~0", [busy, completed(&calls(1, &[("work", json!({})), ("look", json!({}))]))])
+        .outcomes("fix~1", [exit])
+        .outcomes("fix~2", [lost(), lost(), completed(&json!("found"))])
+        .output("fix~3", &completion(2, &json!(1)))
+        .output("fix~4", &json!(1))
+        .play();
+    let texts: Vec<Value> = (0..2).map(|place| asked(&play, "fix~3")["results"][place]["text"].clone()).collect();
+    assert_eq!(texts, [json!("COMMAND_FAILED: exit code 1"), json!("found")]);
+    let attempts = |id: &str| play.execution.step(play.execution.step_key(id).unwrap()).attempt();
+    assert_eq!(["fix~0", "fix~1", "fix~2"].map(attempts), [2, 1, 3]);
+}
+
+fn completed(value: &Value) -> crate::support::Outcome {
+    crate::support::Outcome::Completed(belay_execution::Json::canonical(value))
+}
+
+// S2-FR-014 to FR-016, S2-X-26: the turns are limited, and the calls of the last turn are still made.
+#[test]
+fn a_model_that_does_not_complete_the_step_fails_it_after_its_last_turn() {
+    let play = goal(2)
+        .output("fix~0", &calls(1, &[("look", json!({"n": 1}))]))
+        .output("fix~2", &calls(2, &[("work", json!({"n": 2}))]))
+        .play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, fix started, fix lists 1, fix~0 started",
+            "1s fix~0 completed, fix lists 1 more after 1, fix~1 started",
+            "2s fix~1 completed, fix lists 1 more after 2, fix~2 started",
+            "3s fix~2 completed, fix lists 1 more after 3, fix~3 started",
+            "4s fix~3 completed, fix failed TURN_LIMIT, report skipped DEPENDENCY_FAILED by fix, FAILED",
+        ]
+    );
+    let failure = play.execution.step(play.execution.step_key("fix").unwrap()).failure().unwrap();
+    assert!(failure.message.starts_with("Turn limit reached (2 turns)"), "{}", failure.message);
+}
+
+// S2, X30: a model that repeats itself is told, and then ends.
+#[test]
+fn a_model_that_repeats_itself_is_told_and_then_ends_the_step() {
+    let same = |turn| calls(turn, &[("look", json!({"path": "a"}))]);
+    let mut story = goal(10);
+    for turn in 0..5 {
+        let (asked, called) = (format!("fix~{}", turn * 2), format!("fix~{}", turn * 2 + 1));
+        story = story.output(&asked, &same(turn + 1)).output(&called, &json!("nothing new"));
+    }
+    let play = story.play();
+    let warned = asked(&play, "fix~6")["message"].as_str().unwrap_or_default().to_owned();
+    assert!(warned.contains("the same 3 times"), "{warned}");
+    let end = play.picture().last().unwrap().clone();
+    assert!(end.contains("fix~8 failed AGENT_STUCK, fix failed AGENT_STUCK"), "{end}");
+}
+
+// S2-FR-013, S2-FR-078 to FR-081: completion is evidence. What does not hold goes back to the model, and the checks that ran are calls of the completion.
+#[test]
+fn a_completion_is_checked_and_what_does_not_hold_goes_back() {
+    let play = goal(10)
+        .checks("fix", json!([]), json!([{"command": ["test"]}]))
+        .output("fix~0", &completion(1, &json!("claimed")))
+        .outcomes(
+            "fix~1",
+            [completed(&json!("claimed")), failed(ErrorClass::Transient, "COMMAND_FAILED", "exit code 1")],
+        )
+        .output("fix~2", &calls(2, &[("work", json!({}))]))
+        .output("fix~4", &completion(3, &json!("made")))
+        .outcomes("fix~5", [completed(&json!("made")), completed(&json!({"exit_code": 0}))])
+        .play();
+    let told = asked(&play, "fix~2")["results"][0]["text"].as_str().unwrap().to_owned();
+    assert!(told.starts_with("POSTCONDITION_FAILED: "), "{told}");
+    let end = play.picture().last().unwrap().clone();
+    assert!(play.picture().join("\n").contains("fix collects \"made\", fix completed"), "{:?}", play.picture());
+    assert!(end.ends_with("COMPLETED"), "{end}");
+}
+
+// A model that cannot be asked fails its step with what happened; the step itself is not tried again (X29).
+#[test]
+fn a_model_that_cannot_be_asked_fails_the_step() {
+    let refused = failed(ErrorClass::InvalidArguments, "MODEL_REFUSED", "no such key");
+    let play = goal(10).outcomes("fix~0", [refused]).play();
+    let end = play.picture().last().unwrap().clone();
+    assert!(end.contains("fix~0 failed MODEL_REFUSED, fix failed MODEL_REFUSED"), "{end}");
+}
+
+// B-34: with `per_step` the calls of the loop work in one layer after the other, and the whole is committed as one once the model has completed the step.
+#[test]
+fn a_whole_loop_is_one_effect() {
+    let play = goal(10)
+        .one_effect("fix")
+        .output("fix~0", &calls(1, &[("work", json!({"n": 1}))]))
+        .output("fix~2", &calls(2, &[("work", json!({"n": 2}))]))
+        .output("fix~4", &completion(3, &json!(1)))
+        .output("fix~5", &json!(1))
+        .play();
+    assert_eq!(play.picture().last().unwrap(), "8s report completed, COMPLETED", "{:?}", play.picture());
+    let pictures = play.picture();
+    assert!(pictures[6].starts_with("6s fix~5 completed, fix lists 1 more after 6, fix~6 started"), "{pictures:?}");
+}
+
+// A person may skip the step, or give its result, while its model works; and a retry begins with the first turn.
+#[test]
+fn a_step_that_runs_again_begins_with_the_first_turn() {
+    let play = goal(1)
+        .outcomes("fix~0", [completed(&calls(1, &[("look", json!({}))])), completed(&completion(1, &json!(2)))])
+        .outcomes("fix~1", [completed(&json!("seen")), completed(&json!(2))])
+        .acts("9s retry")
+        .play();
+    let end = play.picture().join("\n");
+    assert!(end.contains("fix failed TURN_LIMIT"), "{end}");
+    assert!(end.ends_with("COMPLETED"), "{end}");
+}
