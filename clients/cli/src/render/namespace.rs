@@ -35,11 +35,13 @@ struct Unit {
 /// The units that have a limit.
 fn units(usage: &NamespaceUsage) -> impl Iterator<Item = Unit> {
     let (used, held) = (usage.used.unwrap_or_default(), usage.held.unwrap_or_default());
-    let BudgetAllotment { calls, output_bytes } = usage.limit.unwrap_or_default();
+    let BudgetAllotment { calls, output_bytes, tokens, cost_micros } = usage.limit.unwrap_or_default();
     let calls = calls.map(|limit| Unit { name: "calls", used: used.calls, held: held.calls, limit });
-    let (used, held) = (used.output_bytes, held.output_bytes);
-    let output_bytes = output_bytes.map(|limit| Unit { name: "bytes of output", used, held, limit });
-    calls.into_iter().chain(output_bytes)
+    let unit = |name, used, held, limit: Option<i64>| limit.map(|limit| Unit { name, used, held, limit });
+    let output_bytes = unit("bytes of output", used.output_bytes, held.output_bytes, output_bytes);
+    let tokens = unit("tokens", used.tokens, held.tokens, tokens);
+    let cost = unit("millionths of a dollar", used.cost_micros, held.cost_micros, cost_micros);
+    [calls, output_bytes, tokens, cost].into_iter().flatten()
 }
 
 fn is_used_up(usage: &NamespaceUsage) -> bool {
@@ -66,14 +68,17 @@ mod tests {
     #[test]
     fn a_namespace_shows_what_it_has_used_and_what_is_held() {
         let usage = NamespaceUsage {
-            used: Some(BudgetAmounts { calls: 3, output_bytes: 7 }),
-            held: Some(BudgetAmounts { calls: 1, output_bytes: 0 }),
-            limit: Some(BudgetAllotment { calls: Some(10), output_bytes: Some(7) }),
+            used: Some(BudgetAmounts { calls: 3, output_bytes: 7, ..BudgetAmounts::default() }),
+            held: Some(BudgetAmounts { calls: 1, output_bytes: 0, ..BudgetAmounts::default() }),
+            limit: Some(BudgetAllotment { calls: Some(10), output_bytes: Some(7), ..BudgetAllotment::default() }),
             ..NamespaceUsage::default()
         };
         assert_eq!(used(&usage), "used 3 of 10 calls (1 more held by calls under way) and 7 of 7 bytes of output");
         assert!(is_used_up(&usage));
-        let calls = NamespaceUsage { limit: Some(BudgetAllotment { calls: Some(10), output_bytes: None }), ..usage };
+        let calls = NamespaceUsage {
+            limit: Some(BudgetAllotment { calls: Some(10), output_bytes: None, ..BudgetAllotment::default() }),
+            ..usage
+        };
         assert!(!is_used_up(&calls));
     }
 }

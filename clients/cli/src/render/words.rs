@@ -307,7 +307,12 @@ pub(crate) fn budget_limits(budget: &Budget) -> String {
         (1, Unit::Calls) => Some("1 call".to_owned()),
         (limit, unit) => Some(format!("{limit}{}", self::unit(unit))),
     };
-    let parts = [part(budget.calls, Unit::Calls), part(budget.output_bytes, Unit::OutputBytes)];
+    let parts = [
+        part(budget.calls, Unit::Calls),
+        part(budget.output_bytes, Unit::OutputBytes),
+        part(budget.tokens, Unit::Tokens),
+        part(budget.cost_micros, Unit::CostMicros),
+    ];
     format!("at most {}", parts.into_iter().flatten().collect::<Vec<_>>().join(" and "))
 }
 
@@ -320,7 +325,14 @@ pub(crate) fn spent(execution: &Execution) -> Option<String> {
     let calls = limit(budget.and_then(|budget| budget.calls), given.and_then(|given| given.calls));
     let output = limit(budget.and_then(|budget| budget.output_bytes), given.and_then(|given| given.output_bytes));
     let part = |used: i64, limit: Option<i64>, unit: Unit| Some(format!("{used} of {}{}", limit?, self::unit(unit)));
-    let parts = [part(spent.calls, calls, Unit::Calls), part(spent.output_bytes, output, Unit::OutputBytes)];
+    let tokens = limit(budget.and_then(|budget| budget.tokens), given.and_then(|given| given.tokens));
+    let cost = limit(budget.and_then(|budget| budget.cost_micros), given.and_then(|given| given.cost_micros));
+    let parts = [
+        part(spent.calls, calls, Unit::Calls),
+        part(spent.output_bytes, output, Unit::OutputBytes),
+        part(spent.tokens, tokens, Unit::Tokens),
+        part(spent.cost_micros, cost, Unit::CostMicros),
+    ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
@@ -330,6 +342,8 @@ fn unit(unit: Unit) -> &'static str {
     match unit {
         Unit::Calls => " calls",
         Unit::OutputBytes => " bytes of output",
+        Unit::Tokens => " tokens",
+        Unit::CostMicros => " millionths of a dollar",
         Unit::Unspecified => "",
     }
 }

@@ -53,6 +53,15 @@ pub fn shortened(turns: &[Turn]) -> Option<(u64, u64)> {
     (!has_archived && now.saturating_add(then / 20) < then).then_some((now, then))
 }
 
+/// How many tokens the prompt of the last turn may have at most: one for each byte until the server has counted some; then what is expected, and a quarter more.
+pub fn most_tokens(turns: &[Turn]) -> u64 {
+    let bytes = size(turns, false) as u64;
+    match counts(turns).next() {
+        None => bytes,
+        Some(_) => expected(turns).saturating_mul(5).div_ceil(4).min(bytes),
+    }
+}
+
 /// How many tokens the prompt of the last turn is expected to have.
 pub(crate) fn expected(turns: &[Turn]) -> u64 {
     let mut estimator = Estimator::NEW;

@@ -9,17 +9,23 @@ pub enum BudgetUnit {
     Calls,
     /// Bytes of output.
     OutputBytes,
+    /// Tokens of models: of prompts and of answers.
+    Tokens,
+    /// Millionths of a US dollar that models cost.
+    CostMicros,
 }
 
 impl BudgetUnit {
     /// All units.
-    pub const ALL: [Self; 2] = [Self::Calls, Self::OutputBytes];
+    pub const ALL: [Self; 4] = [Self::Calls, Self::OutputBytes, Self::Tokens, Self::CostMicros];
 
     /// The name that people read after a number.
     pub fn words(self) -> &'static str {
         match self {
             Self::Calls => "calls",
             Self::OutputBytes => "bytes of output",
+            Self::Tokens => "tokens",
+            Self::CostMicros => "millionths of a dollar",
         }
     }
 }
@@ -31,6 +37,10 @@ pub struct Amounts {
     pub calls: u64,
     /// Bytes of results as JSON, and of the output of calls that failed as far as it is kept.
     pub output_bytes: u64,
+    /// Tokens of models: of prompts and of answers.
+    pub tokens: u64,
+    /// Millionths of a US dollar that models cost.
+    pub cost_micros: u64,
 }
 
 impl Amounts {
@@ -39,24 +49,26 @@ impl Amounts {
         match unit {
             BudgetUnit::Calls => self.calls,
             BudgetUnit::OutputBytes => self.output_bytes,
+            BudgetUnit::Tokens => self.tokens,
+            BudgetUnit::CostMicros => self.cost_micros,
         }
+    }
+
+    /// The amounts of all units.
+    pub fn from_fn(amount: impl Fn(BudgetUnit) -> u64) -> Self {
+        let [calls, output_bytes, tokens, cost_micros] = BudgetUnit::ALL.map(amount);
+        Self { calls, output_bytes, tokens, cost_micros }
     }
 
     /// Both together.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        Self {
-            calls: self.calls.saturating_add(other.calls),
-            output_bytes: self.output_bytes.saturating_add(other.output_bytes),
-        }
+        Self::from_fn(|unit| self.of(unit).saturating_add(other.of(unit)))
     }
 
     /// Subtracts the other amounts, unit by unit; zero for a unit of which the other has more.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
-        Self {
-            calls: self.calls.saturating_sub(other.calls),
-            output_bytes: self.output_bytes.saturating_sub(other.output_bytes),
-        }
+        Self::from_fn(|unit| self.of(unit).saturating_sub(other.of(unit)))
     }
 }

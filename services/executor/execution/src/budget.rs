@@ -10,14 +10,13 @@
 use std::time::Duration;
 
 use belay_defects::{Defect, is_planted};
-use belay_plan::{Budget, OnExhausted};
+use belay_plan::{Budget, MODEL_TOOL, OnExhausted, is_own_tool};
 use belay_reasons as reasons;
 
 use crate::{
     Admission, Allotment, Amounts, Blobs, Body, BudgetLevel, BudgetReport, BudgetUnit, ErrorClass, Execution,
     ExecutionEvent, Failure, Operation, StepKey, Violation,
     event::OUTPUT_HELD,
-    is_own_tool,
     state::{Account, AccountKey, DueReports},
     steps,
 };
@@ -36,6 +35,17 @@ enum Supply {
     Exhausted { account: AccountKey, unit: BudgetUnit },
 }
 
+/// Whether there is enough for a turn of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TurnSupply {
+    /// There is.
+    Enough,
+    /// Others hold what it needs.
+    Held,
+    /// It may use more than is left.
+    TooLittle { account: AccountKey, unit: BudgetUnit, left: u64 },
+}
+
 impl Execution {
     /// The amounts that its calls have used, those of its steps' plans and those of the execution that it was forked from included.
     pub fn spent(&self) -> Amounts {
@@ -49,6 +59,8 @@ impl Execution {
             let limit = match unit {
                 BudgetUnit::Calls => budget.calls,
                 BudgetUnit::OutputBytes => budget.output_bytes,
+                BudgetUnit::Tokens => budget.tokens,
+                BudgetUnit::CostMicros => budget.cost_micros,
             };
             limit.map(|limit| (limit, budget.on_exhausted))
         };
@@ -102,22 +114,32 @@ impl Execution {
     /// Whether there is enough for the next operation of a step, a call or an execution of its plan.
     fn supply(&self, step: StepKey) -> Supply {
         let record = &self.steps[step];
-        let is_own = record.current_call().is_some_and(|call| is_own_tool(&call.tool));
-        if !steps::makes_calls(record) || is_own && record.makes_own_call_next() {
+        if !steps::makes_calls(record) {
             return Supply::Enough;
         }
+        let own = record.current_call().filter(|call| is_own_tool(&call.tool) && record.makes_own_call_next());
         let mut supply = Supply::Enough;
         for account in self.accounts_of(step) {
             for unit in BudgetUnit::ALL {
                 let Some((limit, _)) = self.limit(account, unit) else { continue };
                 let Account { spent, held, .. } = self.account(account);
                 let left = limit.saturating_sub(spent.of(unit));
+                // The execution of a plan may make calls, and ask models.
+                let is_used = match unit {
+                    _ if steps::carries_out_plan(record) => true,
+                    BudgetUnit::Calls | BudgetUnit::OutputBytes => own.is_none(),
+                    BudgetUnit::Tokens | BudgetUnit::CostMicros => own.is_some_and(|call| call.tool == MODEL_TOOL),
+                };
+                if !is_used {
+                    continue;
+                }
                 if left == 0 {
                     return Supply::Exhausted { account, unit };
                 }
                 let needed = match unit {
                     BudgetUnit::OutputBytes if !steps::carries_out_plan(record) => left.min(OUTPUT_HELD),
-                    BudgetUnit::OutputBytes | BudgetUnit::Calls => 1,
+                    // How many tokens a turn may use is known once its prompt is.
+                    BudgetUnit::OutputBytes | BudgetUnit::Calls | BudgetUnit::Tokens | BudgetUnit::CostMicros => 1,
                 };
                 let held = if is_planted(Defect::HeldBudgetIgnored) { 0 } else { held.of(unit) };
                 if left - left.min(held) < needed {
@@ -157,8 +179,56 @@ impl Execution {
     }
 
     /// Whether the next call of a step may begin, as far as the budget of the namespace goes.
-    pub(crate) fn admission(&self, step: StepKey, blobs: &dyn Blobs) -> Admission {
-        if self.is_charged(step) { blobs.admit() } else { Admission::Unlimited }
+    pub(crate) fn admission(&self, step: StepKey, needed: Amounts, blobs: &dyn Blobs) -> Admission {
+        if self.is_charged(step) && needed != Amounts::default() { blobs.admit(needed) } else { Admission::Unlimited }
+    }
+
+    /// Whether there is so much for a turn of a model, of the budgets that limit it.
+    pub(crate) fn turn_supply(&self, step: StepKey, needed: Amounts) -> TurnSupply {
+        let mut supply = TurnSupply::Enough;
+        for account in self.accounts_of(step) {
+            for unit in [BudgetUnit::Tokens, BudgetUnit::CostMicros] {
+                let Some((limit, _)) = self.limit(account, unit) else { continue };
+                let Account { spent, held, .. } = self.account(account);
+                let left = limit.saturating_sub(spent.of(unit));
+                if left.saturating_sub(held.of(unit)) >= needed.of(unit) {
+                    continue;
+                }
+                if held.of(unit) == 0 {
+                    return TurnSupply::TooLittle { account, unit, left };
+                }
+                supply = TurnSupply::Held;
+            }
+        }
+        supply
+    }
+
+    /// The event that takes the place of a turn that may use more than is left of a budget.
+    pub(crate) fn too_little(
+        &self,
+        step: StepKey,
+        account: AccountKey,
+        unit: BudgetUnit,
+        left: u64,
+        needed: u64,
+    ) -> Body {
+        let (_, follows) = self.limit(account, unit).unwrap_or_default();
+        let whose = match account {
+            Some(step) => format!("step `{}`", self.steps[step].id),
+            None => "the plan".to_owned(),
+        };
+        let words = unit.words();
+        let reason =
+            format!("the budget of {whose} has {left} {words} left, and the next turn of the model may use {needed}");
+        match follows {
+            OnExhausted::Pause => {
+                ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, by_budget: true }.into()
+            }
+            OnExhausted::Fail => {
+                let message = format!("The model was not asked, because {reason}.");
+                self.fail(step, Failure::new(ErrorClass::BudgetExhausted, reasons::BUDGET_EXHAUSTED, message))
+            }
+        }
     }
 
     /// How far a budget is used.
@@ -209,7 +279,7 @@ impl Execution {
     }
 
     /// The amounts to hold for a call of this tool by a step: of output as much as is usual, or what is left.
-    pub(crate) fn held_for_call(&self, step: StepKey, tool: &str) -> Amounts {
+    pub(crate) fn held_for_call(&self, step: StepKey, tool: &str, turn: Amounts) -> Amounts {
         let left = |unit| {
             let left = self.accounts_of(step).filter_map(|account| {
                 let (limit, _) = self.limit(account, unit)?;
@@ -218,11 +288,12 @@ impl Execution {
             left.min()
         };
         if is_own_tool(tool) {
-            return Amounts::default();
+            return Amounts::from_fn(|unit| left(unit).map_or(0, |_| turn.of(unit)));
         }
         Amounts {
             calls: left(BudgetUnit::Calls).map_or(0, |_| 1),
             output_bytes: left(BudgetUnit::OutputBytes).map_or(0, |left| left.min(OUTPUT_HELD)),
+            ..Amounts::default()
         }
     }
 
@@ -236,7 +307,7 @@ impl Execution {
             });
             free.min()
         };
-        let allotment = Allotment { calls: free(BudgetUnit::Calls), output_bytes: free(BudgetUnit::OutputBytes) };
+        let allotment = Allotment::from_fn(free);
         (allotment != Allotment::default()).then_some(allotment)
     }
 

@@ -53,22 +53,22 @@ pub use decision::Decision;
 pub use event::{
     Actor, Allotment, ApprovalMode, Body, BudgetLevel, BudgetReport, CachedFrom, CallIntent, Child, ChildEnd,
     CommittedFile, Created, CredentialUse, EscalationRetry, Event, ExecutionEvent, FileType, Finished, Form,
-    MAX_HELD_ANSWERS, MAX_OPEN_QUESTIONS, MAX_QUESTIONS, NetworkConnection, NetworkRoute, NetworkUse, OperationEnd,
-    OperationEvent, OperationId, OperationReport, PlanUpdated, Progress, QuestionReply, Receipt, RecoveryClass,
-    Resolution, Retried, RetryChange, RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, StepLayers,
-    StepOutput, Subject, ToolCallEnd, ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, Work, Workspace, WriteBound,
-    WriteMechanism,
+    MAX_HELD_ANSWERS, MAX_OPEN_QUESTIONS, MAX_QUESTIONS, ModelUsage, NetworkConnection, NetworkRoute, NetworkUse,
+    OperationEnd, OperationEvent, OperationId, OperationReport, PlanUpdated, Progress, QuestionReply, Receipt,
+    RecoveryClass, Resolution, Retried, RetryChange, RetryRequest, SignalReceived, SkipReason, StepEvent, StepId,
+    StepLayers, StepOutput, Subject, ToolCallEnd, ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, Work, Workspace,
+    WriteBound, WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
 pub use limits::{LimitMove, limit_moves};
 pub use namespace_budget::{NamespaceBudget, NamespaceHolds, WindowChange, WindowUse};
 pub use payload::{
     Admission, BlobRef, BlobValue, Blobs, CachedResult, CallIdentity, ConditionResult, EarlierResult, LimitRoom,
-    MAX_READ_BYTES, NoBlobs, Payload, Room,
+    MAX_READ_BYTES, ModelFacts, NoBlobs, Payload, Room,
 };
 pub use state::{
     Authorization, ChildPause, Execution, FailedAttempt, LimitState, MAX_SIGNALS, NotRestored, Operation, OperationKey,
-    OperationKind, Phase, SNAPSHOT_VERSION, StepKey, StepRole, StepView, Wait, Waiting, is_own_tool,
+    OperationKind, Phase, SNAPSHOT_VERSION, StepKey, StepRole, StepView, Wait, Waiting,
 };
 pub use time::Timestamp;
 pub use totals::Totals;

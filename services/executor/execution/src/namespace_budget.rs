@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     Admission, Amounts, Body, BudgetUnit, Event, Execution, NamespaceHold, OperationEnd, OperationEvent, OperationId,
-    Period, SubjectKind, Window, Work, event::OUTPUT_HELD, window::Minute,
+    Period, SubjectKind, Window, Work, window::Minute,
 };
 
 /// The budget of a namespace.
@@ -20,6 +20,10 @@ pub struct NamespaceBudget {
     pub calls: Option<u64>,
     /// The most bytes of output in a window; `None` means no limit.
     pub output_bytes: Option<u64>,
+    /// The most tokens of models in a window; `None` means no limit.
+    pub tokens: Option<u64>,
+    /// The most millionths of a US dollar that models may cost in a window; `None` means no limit.
+    pub cost_micros: Option<u64>,
 }
 
 /// The amounts of a window.
@@ -50,6 +54,8 @@ impl NamespaceBudget {
         match unit {
             BudgetUnit::Calls => self.calls,
             BudgetUnit::OutputBytes => self.output_bytes,
+            BudgetUnit::Tokens => self.tokens,
+            BudgetUnit::CostMicros => self.cost_micros,
         }
     }
 
@@ -58,21 +64,21 @@ impl NamespaceBudget {
         BudgetUnit::ALL.into_iter().find(|unit| self.limit(*unit).is_some_and(|limit| used.of(*unit) >= limit))
     }
 
-    /// Whether a call may begin in a window. `namespace` is for the words.
-    pub fn admit(&self, namespace: &str, window: Window, amounts: WindowUse) -> Admission {
+    /// Whether a call that may use so much may begin in a window. `namespace` is for the words.
+    pub fn admit(&self, namespace: &str, needed: Amounts, window: Window, amounts: WindowUse) -> Admission {
         let WindowUse { used, held } = amounts;
-        if let Some(unit) = self.exhausted(used) {
+        if let Some(unit) = self.exhausted(used).filter(|unit| needed.of(*unit) > 0) {
             let reason = self.in_words(namespace, unit, used.of(unit), window);
             return Admission::Exhausted { reason, until: window.end };
         }
-        let usual = Amounts { calls: 1, output_bytes: OUTPUT_HELD };
-        let needed = |unit| {
-            let left = self.limit(unit).map_or(u64::MAX, |limit| limit - used.of(unit));
-            usual.of(unit).min(left)
-        };
-        let amounts = Amounts { calls: needed(BudgetUnit::Calls), output_bytes: needed(BudgetUnit::OutputBytes) };
+        let amounts = Amounts::from_fn(|unit| {
+            let left = self.limit(unit).map_or(u64::MAX, |limit| limit.saturating_sub(used.of(unit)));
+            needed.of(unit).min(left)
+        });
         let after = used.plus(held).plus(amounts);
-        let fits = BudgetUnit::ALL.into_iter().all(|unit| self.limit(unit).is_none_or(|limit| after.of(unit) <= limit));
+        let fits = BudgetUnit::ALL
+            .into_iter()
+            .all(|unit| needed.of(unit) == 0 || self.limit(unit).is_none_or(|limit| after.of(unit) <= limit));
         if fits { Admission::Held(NamespaceHold { window, amounts }) } else { Admission::Wanted }
     }
 
@@ -90,9 +96,10 @@ impl NamespaceBudget {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceHolds(BTreeMap<OperationId, HeldCall>);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct HeldCall {
     hold: NamespaceHold,
+    tool: String,
     /// It waits for an approval before it runs, or for a slot after that: it has not run.
     waits: bool,
 }
@@ -102,8 +109,8 @@ impl NamespaceHolds {
     pub fn of(execution: &Execution) -> Self {
         let held = execution.operations().filter_map(|operation| {
             let hold = operation.tool_call()?.namespace_hold?;
-            let waits = operation.used(0) == Amounts::default();
-            Some((execution.operation_id(operation.key), HeldCall { hold, waits }))
+            let (waits, tool) = (operation.has_not_run(), operation.tool_call()?.tool.clone());
+            Some((execution.operation_id(operation.key), HeldCall { hold, tool, waits }))
         });
         Self(held.collect())
     }
@@ -116,7 +123,7 @@ impl NamespaceHolds {
             match event {
                 OperationEvent::Requested(Work::ToolCall(request)) => {
                     let Some(hold) = request.namespace_hold else { continue };
-                    self.0.insert(call.clone(), HeldCall { hold, waits: false });
+                    self.0.insert(call.clone(), HeldCall { hold, tool: request.tool.clone(), waits: false });
                     let change = change_of(&mut changes, hold.window);
                     change.held = change.held.plus(hold.amounts);
                 }
@@ -131,8 +138,8 @@ impl NamespaceHolds {
                     }
                 }
                 OperationEvent::Ended(OperationEnd::ToolCall(end)) => {
-                    let Some(HeldCall { hold, waits }) = self.0.remove(call) else { continue };
-                    let used = Amounts { calls: 1, output_bytes: end.output_bytes() };
+                    let Some(HeldCall { hold, tool, waits }) = self.0.remove(call) else { continue };
+                    let used = end.used(&tool, hold.amounts);
                     let change = change_of(&mut changes, hold.window);
                     change.released = change.released.plus(hold.amounts);
                     change.used = change.used.plus(if waits { Amounts::default() } else { used });
@@ -156,18 +163,19 @@ fn change_of(changes: &mut BTreeMap<Window, WindowChange>, window: Window) -> &m
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Timestamp;
+    use crate::{Timestamp, event::OUTPUT_HELD};
 
     fn amounts(calls: u64, output_bytes: u64) -> Amounts {
-        Amounts { calls, output_bytes }
+        Amounts { calls, output_bytes, ..Amounts::default() }
     }
 
     fn budget(calls: Option<u64>, output_bytes: Option<u64>) -> NamespaceBudget {
-        NamespaceBudget { period: Period::Day, calls, output_bytes }
+        NamespaceBudget { period: Period::Day, calls, output_bytes, tokens: None, cost_micros: None }
     }
 
     fn admit(budget: &NamespaceBudget, used: Amounts, held: Amounts) -> Admission {
-        budget.admit("team", Period::Day.window(Timestamp::from_micros(5)), WindowUse { used, held })
+        let needed = Amounts { calls: 1, output_bytes: OUTPUT_HELD, ..Amounts::default() };
+        budget.admit("team", needed, Period::Day.window(Timestamp::from_micros(5)), WindowUse { used, held })
     }
 
     fn held(admission: Admission) -> Option<(u64, u64)> {

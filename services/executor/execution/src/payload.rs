@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use belay_agent::ModelWindow;
+use belay_model::Price;
 use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Json, NamespaceHold, Timestamp};
+use crate::{Amounts, Json, NamespaceHold, Timestamp};
 
 /// How many bytes of blobs one step's templates may read.
 pub const MAX_READ_BYTES: u64 = 64 * 1024 * 1024;
@@ -155,6 +156,17 @@ pub enum CachedResult {
     Wanted,
 }
 
+/// What is known of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelFacts {
+    /// Its window.
+    pub window: ModelWindow,
+    /// How many tokens its answers may have.
+    pub max_output: u64,
+    /// What it costs; `None` where that is not known.
+    pub price: Option<Price>,
+}
+
 /// The blobs of an execution, as far as its decisions need them. Reading and writing them is left to the caller.
 pub trait Blobs {
     /// The value of a blob that a template reads. The implementation remembers the blobs that it does not have.
@@ -186,7 +198,8 @@ pub trait Blobs {
 
     /// Whether a call may begin, as far as the budget of the namespace goes. The implementation remembers what it holds for the call, until the event that
     /// records it is stored.
-    fn admit(&self) -> Admission {
+    fn admit(&self, needed: Amounts) -> Admission {
+        let _ = needed;
         Admission::Unlimited
     }
 
@@ -200,8 +213,8 @@ pub trait Blobs {
         LimitRoom::Free
     }
 
-    /// The window of the model of this name; `None` when it is not known.
-    fn model(&self, name: &str) -> Option<ModelWindow> {
+    /// What is known of the model of this name; `None` when there is none.
+    fn model(&self, name: &str) -> Option<ModelFacts> {
         let _ = name;
         None
     }

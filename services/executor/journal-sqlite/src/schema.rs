@@ -163,8 +163,12 @@ pub(crate) const SCHEMA: Schema = Schema {
             end_at             INTEGER NOT NULL,
             used_calls         INTEGER NOT NULL,
             used_output_bytes  INTEGER NOT NULL,
+            used_tokens        INTEGER NOT NULL,
+            used_cost_micros   INTEGER NOT NULL,
             held_calls         INTEGER NOT NULL,
             held_output_bytes  INTEGER NOT NULL,
+            held_tokens        INTEGER NOT NULL,
+            held_cost_micros   INTEGER NOT NULL,
             sum                INTEGER NOT NULL,
             PRIMARY KEY (namespace, start_at, end_at)
         ) STRICT, WITHOUT ROWID;
@@ -333,7 +337,19 @@ pub(crate) const INBOX: Table = Table {
 
 pub(crate) const USAGE: Table = Table {
     name: "usage",
-    columns: &["namespace", "start_at", "end_at", "used_calls", "used_output_bytes", "held_calls", "held_output_bytes"],
+    columns: &[
+        "namespace",
+        "start_at",
+        "end_at",
+        "used_calls",
+        "used_output_bytes",
+        "used_tokens",
+        "used_cost_micros",
+        "held_calls",
+        "held_output_bytes",
+        "held_tokens",
+        "held_cost_micros",
+    ],
     sum: "sum",
     affects: "the budget of this namespace",
 };

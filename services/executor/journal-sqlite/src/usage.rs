@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use crate::{error::store_error, schema::USAGE};
 
-const COLUMNS: &str = "start_at, end_at, used_calls, used_output_bytes, held_calls, held_output_bytes";
+const COLUMNS: &str = "start_at, end_at, used_calls, used_output_bytes, used_tokens, used_cost_micros, held_calls, held_output_bytes, held_tokens, held_cost_micros";
 
 /// A row, or that it is damaged.
 type UsageRead = Result<UsageRow, DamagedRow>;
@@ -87,20 +87,20 @@ fn put(connection: &Connection, namespace: &str, row: &UsageRow) -> Result<(), r
     static PUT: LazyLock<String> =
         LazyLock::new(|| USAGE.insert().replacen("INSERT INTO", "INSERT OR REPLACE INTO", 1));
     let UsageRow { start, end, used, held } = row;
-    let [used_calls, used_bytes, held_calls, held_bytes] =
-        [used.calls, used.output_bytes, held.calls, held.output_bytes]
-            .map(|amount| i64::try_from(amount).unwrap_or(i64::MAX));
-    let values = params![namespace, start, end, used_calls, used_bytes, held_calls, held_bytes];
+    let [used, held] =
+        [used, held].map(|amounts| amounts.all().map(|amount| i64::try_from(amount).unwrap_or(i64::MAX)));
+    let values = params![namespace, start, end, used[0], used[1], used[2], used[3], held[0], held[1], held[2], held[3]];
     connection.prepare_cached(&PUT)?.execute(values).map(drop)
 }
 
 fn row(namespace: &str, row: &Row<'_>) -> Result<UsageRead, rusqlite::Error> {
-    if !row.get::<_, bool>(6)? {
+    if !row.get::<_, bool>(10)? {
         return Ok(Err(USAGE.damaged(namespace)));
     }
     let amount = |column| row.get::<_, i64>(column).map(|amount| u64::try_from(amount).unwrap_or(0));
-    let amounts = |calls, output_bytes| {
-        Ok::<_, rusqlite::Error>(UsageAmounts { calls: amount(calls)?, output_bytes: amount(output_bytes)? })
+    let amounts = |first: usize| {
+        let [calls, output_bytes, tokens, cost] = [first, first + 1, first + 2, first + 3].map(amount);
+        Ok::<_, rusqlite::Error>(UsageAmounts::of([calls?, output_bytes?, tokens?, cost?]))
     };
-    Ok(Ok(UsageRow { start: row.get(0)?, end: row.get(1)?, used: amounts(2, 3)?, held: amounts(4, 5)? }))
+    Ok(Ok(UsageRow { start: row.get(0)?, end: row.get(1)?, used: amounts(2)?, held: amounts(6)? }))
 }

@@ -7,25 +7,39 @@ pub struct UsageAmounts {
     pub calls: u64,
     /// Bytes of output.
     pub output_bytes: u64,
+    /// Tokens of models.
+    pub tokens: u64,
+    /// Millionths of a US dollar that models cost.
+    pub cost_micros: u64,
 }
 
 impl UsageAmounts {
+    /// Amounts of all units, in the order of the fields.
+    pub fn of(amounts: [u64; 4]) -> Self {
+        let [calls, output_bytes, tokens, cost_micros] = amounts;
+        Self { calls, output_bytes, tokens, cost_micros }
+    }
+
+    /// The amounts of all units, in the order of the fields.
+    pub fn all(self) -> [u64; 4] {
+        [self.calls, self.output_bytes, self.tokens, self.cost_micros]
+    }
+
+    fn with(self, other: Self, both: impl Fn(u64, u64) -> u64) -> Self {
+        let (one, other) = (self.all(), other.all());
+        Self::of(std::array::from_fn(|unit| both(one[unit], other[unit])))
+    }
+
     /// These and the others together.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        Self {
-            calls: self.calls.saturating_add(other.calls),
-            output_bytes: self.output_bytes.saturating_add(other.output_bytes),
-        }
+        self.with(other, u64::saturating_add)
     }
 
     /// The amounts without the others; zero where the others are more.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
-        Self {
-            calls: self.calls.saturating_sub(other.calls),
-            output_bytes: self.output_bytes.saturating_sub(other.output_bytes),
-        }
+        self.with(other, u64::saturating_sub)
     }
 }
 
@@ -36,13 +50,19 @@ pub struct UsageLimit {
     pub calls: Option<u64>,
     /// Bytes of output; `None` means no limit.
     pub output_bytes: Option<u64>,
+    /// Tokens of models; `None` means no limit.
+    pub tokens: Option<u64>,
+    /// Millionths of a US dollar that models cost; `None` means no limit.
+    pub cost_micros: Option<u64>,
 }
 
 impl UsageLimit {
-    /// Whether these amounts are within it.
-    pub fn allows(&self, amounts: UsageAmounts) -> bool {
-        self.calls.is_none_or(|limit| amounts.calls <= limit)
-            && self.output_bytes.is_none_or(|limit| amounts.output_bytes <= limit)
+    /// Whether a window that comes to these amounts is within it, as far as one that holds `held` more of a unit is judged by that unit: what takes nothing of a unit is not refused for it.
+    pub fn allows(&self, amounts: UsageAmounts, held: UsageAmounts) -> bool {
+        let limits = [self.calls, self.output_bytes, self.tokens, self.cost_micros].into_iter();
+        let judged = limits.zip(amounts.all()).zip(held.all());
+        let mut judged = judged.filter(|(_, held)| *held > 0);
+        judged.all(|((limit, amount), _)| limit.is_none_or(|limit| amount <= limit))
     }
 }
 
@@ -71,7 +91,7 @@ impl UsageRow {
     pub fn after(self, change: &UsageChange) -> Option<Self> {
         let used = self.used.plus(change.used);
         let held = self.held.minus(change.released).plus(change.held);
-        let is_allowed = !change.holds() || change.limit.allows(used.plus(held));
+        let is_allowed = !change.holds() || change.limit.allows(used.plus(held), change.held);
         is_allowed.then_some(Self { used, held, ..self })
     }
 }

@@ -12,6 +12,12 @@ pub struct Budget {
     /// How many bytes their results may have as JSON; `None` means no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_bytes: Option<u64>,
+    /// How many tokens models may use, of prompts and answers; `None` means no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// How many millionths of a US dollar models may cost; `None` means no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_micros: Option<u64>,
     /// Consequence for a call that finds nothing left.
     #[serde(default)]
     pub on_exhausted: OnExhausted,

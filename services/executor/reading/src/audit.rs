@@ -162,6 +162,8 @@ fn budget_reported(report: &BudgetReport) -> Words {
     let unit_name = match unit {
         BudgetUnit::Calls => "CALLS",
         BudgetUnit::OutputBytes => "OUTPUT_BYTES",
+        BudgetUnit::Tokens => "TOKENS",
+        BudgetUnit::CostMicros => "COST_MICROS",
     };
     let (listed, severity, what) = match level {
         BudgetLevel::Warning => (AuditLevel::Standard, Severity::Warn, "is nearly used up"),

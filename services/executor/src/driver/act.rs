@@ -9,10 +9,10 @@ use std::{
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
     Action, Child, ChildPause, OperationKey, OperationKind, RecoveryClass, RequiredAction, StepKey, Timestamp,
-    WaitCondition, is_own_tool,
+    WaitCondition,
 };
 use belay_journal::ParentStep;
-use belay_plan::{PlanStep, StepKind, limits::MAX_DESCRIPTION_CHARS};
+use belay_plan::{PlanStep, StepKind, is_own_tool, limits::MAX_DESCRIPTION_CHARS};
 use belay_proto::{gate_v1, v1};
 use belay_service_kit::Retry;
 use belay_telemetry::TraceContext;

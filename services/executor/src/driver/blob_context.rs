@@ -8,8 +8,8 @@ use std::{
 
 use belay_agent::ModelWindow;
 use belay_execution::{
-    Admission, BlobRef, BlobValue, CachedResult, CallIdentity, ConditionResult, Json, LimitRoom, Payload, Room,
-    Timestamp,
+    Admission, Amounts, BlobRef, BlobValue, CachedResult, CallIdentity, ConditionResult, Json, LimitRoom, ModelFacts,
+    Payload, Room, Timestamp,
 };
 use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde_json::Value;
@@ -109,10 +109,11 @@ impl belay_execution::Blobs for BlobContext<'_> {
         }
     }
 
-    fn model(&self, name: &str) -> Option<ModelWindow> {
+    fn model(&self, name: &str) -> Option<ModelFacts> {
         let model = self.models.get(name)?.model();
         // A limit of the answer that is large by default must not leave a small window without room for the prompt.
-        Some(ModelWindow { tokens: model.window, max_output: model.max_output.min(model.window / 4) })
+        let window = ModelWindow { tokens: model.window, max_output: model.max_output.min(model.window / 4) };
+        Some(ModelFacts { window, max_output: model.max_output, price: model.price })
     }
 
     fn payload(&self, json: Json) -> Payload {
@@ -157,10 +158,10 @@ impl belay_execution::Blobs for BlobContext<'_> {
         }
     }
 
-    fn admit(&self) -> Admission {
+    fn admit(&self, needed: Amounts) -> Admission {
         let mut usage = self.usage.borrow_mut();
         let Some(usage) = usage.as_mut() else { return Admission::Unlimited };
-        let admission = usage.admit(self.now);
+        let admission = usage.admit(needed, self.now);
         let missing = match &admission {
             None => Some(MissingUsage::Amounts),
             Some(Admission::Wanted) => Some(MissingUsage::Room),

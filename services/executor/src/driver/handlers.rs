@@ -5,9 +5,9 @@ use std::sync::Arc;
 use belay_execution::{
     Actor, ApprovalRequirement, Body, Control, Decision, Event, ExecutionEvent, ExecutionState, ForbiddenChange,
     OperationEnd, OperationEvent, OperationKey, OperationReport, PendingApproval, Refused, RequiredAction, ToolCallEnd,
-    is_own_tool,
 };
 use belay_journal::StoreError;
+use belay_plan::is_own_tool;
 use belay_proto::v1::{self};
 use belay_reasons as reasons;
 use belay_service_kit::status;

@@ -7,7 +7,7 @@
 use std::{cell::Cell, panic::AssertUnwindSafe, sync::Arc};
 
 use belay_execution::{
-    Actor, Admission, BlobRef, BlobValue, Blobs, Body, ConditionResult, DecideContext, Event, Execution,
+    Actor, Admission, Amounts, BlobRef, BlobValue, Blobs, Body, ConditionResult, DecideContext, Event, Execution,
     ExecutionEvent, Json, LimitRoom, LimitState, NoBlobs, Payload, Room, limit_moves,
 };
 use belay_journal::{
@@ -378,7 +378,7 @@ impl Blobs for UnevaluatedBlobs {
         LimitRoom::Wanted
     }
 
-    fn admit(&self) -> Admission {
+    fn admit(&self, _: Amounts) -> Admission {
         if !self.has_budget {
             return Admission::Unlimited;
         }

@@ -101,7 +101,9 @@ pub(crate) fn checked(
             PlanPart::Output { step, schema } => {
                 return conditions::problem_of_output(step, schema).into_iter().collect();
             }
-            PlanPart::Model { step, model } => return problem_of_model(step, model, models).into_iter().collect(),
+            PlanPart::Model { step, model, has_cost_limit } => {
+                return problem_of_model(step, model, has_cost_limit, models).into_iter().collect();
+            }
             PlanPart::Form { step, schema } => return problems_of_form(step, schema).into_iter().collect(),
         };
         let mut problems = problems_of_call(&call, catalogue, &mut tools);
@@ -126,13 +128,16 @@ fn problems_of_form(step: PlannedStep<'_>, schema: &serde_json::Value) -> Option
 }
 
 /// The problem of a model that cannot be asked, if it is one.
-fn problem_of_model(step: PlannedStep<'_>, name: &str, models: &Models) -> Option<StepProblem> {
+fn problem_of_model(step: PlannedStep<'_>, name: &str, has_cost_limit: bool, models: &Models) -> Option<StepProblem> {
     let message = match models.get(name) {
         Some(model) if model.is_refused() => {
             format!(
                 "the model `{name}` is not on this machine, and the settings say `local_only` or `air_gapped`: name one that is"
             )
         }
+        Some(model) if has_cost_limit && model.model().price.is_none() => format!(
+            "the model `{name}` has no price in the settings, and a budget limits what it may cost: add `models.{name}.price`, with 0 for what costs nothing, or limit `tokens` instead"
+        ),
         Some(_) => return None,
         None => {
             let names = || models.iter().map(|known| known.model().name.as_str());

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_agent::{Answered, Turn};
-use belay_execution::{ErrorClass, Failure, Json, OperationKey, Receipt, ToolCallEnd};
-use belay_model::Refusal;
+use belay_execution::{ErrorClass, Failure, Json, ModelUsage, OperationKey, Receipt, ToolCallEnd};
+use belay_model::{Model, Refusal, Usage};
 use belay_reasons as reasons;
 use tokio::sync::mpsc;
 
@@ -65,13 +65,14 @@ impl ModelTurn {
         let took = Duration::from_micros(u64::try_from(now() - began).unwrap_or_default());
         match answered {
             Ok(asked) => {
+                let usage = asked.answer.usage.map(|usage| usage_of(model.model(), &usage));
                 let answered = Answered::new(turn.asked.turn, asked.answer);
                 let result = Json::canonical(&serde_json::to_value(answered).unwrap_or_default());
-                let receipt = Receipt { duration: took, ..Receipt::default() };
+                let receipt = Receipt { duration: took, usage, ..Receipt::default() };
                 ToolCallEnd::Completed { result: result.into(), receipt }
             }
             Err(failure) => {
-                let receipt = Receipt { duration: took, ..Receipt::default() };
+                let receipt = Receipt { duration: took, usage: used_by(model.model(), &failure), ..Receipt::default() };
                 ToolCallEnd::Failed { failure: failure_of(name, &failure), receipt }
             }
         }
@@ -88,6 +89,33 @@ pub(crate) fn lost(model: &str) -> ToolCallEnd {
 
 fn failed(failure: Failure) -> ToolCallEnd {
     ToolCallEnd::Failed { failure, receipt: Receipt::default() }
+}
+
+/// What a model has used, as its server has counted it.
+fn usage_of(model: &Model, usage: &Usage) -> ModelUsage {
+    let Usage { input, cached_input, output, reasoning } = *usage;
+    ModelUsage {
+        input_tokens: input,
+        cached_input_tokens: cached_input,
+        output_tokens: output,
+        reasoning_tokens: reasoning,
+        cost_micros: model.price.map(|price| price.cost(usage)),
+    }
+}
+
+/// What a model has used that has not answered: nothing where its server did not begin; `None` where nobody knows.
+fn used_by(model: &Model, failure: &belay_model::Failure) -> Option<ModelUsage> {
+    use belay_model::Failure as Of;
+    match failure {
+        Of::Unreachable { .. } | Of::Refused { .. } | Of::Credential { .. } => Some(ModelUsage::default()),
+        Of::Truncated { usage } => usage.as_ref().map(|usage| usage_of(model, usage)),
+        Of::Broken { .. }
+        | Of::Late { .. }
+        | Of::Server { .. }
+        | Of::Cut
+        | Of::Malformed { .. }
+        | Of::TooLarge { .. } => None,
+    }
 }
 
 /// What a step records of a model that has not answered.

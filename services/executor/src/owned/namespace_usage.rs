@@ -9,7 +9,7 @@ use std::{
 };
 
 use belay_execution::{
-    Admission, Amounts, NamespaceBudget, NamespaceHold, Period, Timestamp, Window, WindowChange, WindowUse,
+    Admission, Amounts, BudgetUnit, NamespaceBudget, NamespaceHold, Period, Timestamp, Window, WindowChange, WindowUse,
 };
 use belay_journal::{StoreError, UsageAmounts, UsageChange, UsageLimit, UsageRow};
 use belay_settings::{BudgetWindow, NamespaceBudgets as Settings};
@@ -57,6 +57,8 @@ pub(crate) fn budget_of(settings: &Settings, namespace: &str) -> Option<Namespac
         },
         calls: budget.calls.as_ref().map(|limit| limit.value),
         output_bytes: budget.output_bytes.as_ref().map(|limit| limit.value),
+        tokens: budget.tokens.as_ref().map(|limit| limit.value),
+        cost_micros: budget.cost_micros.as_ref().map(|limit| limit.value),
     })
 }
 
@@ -168,14 +170,15 @@ impl NamespaceAccount {
 
     /// The changes as the store makes them.
     pub(crate) fn to_store(&self, changes: &[WindowChange]) -> Vec<UsageChange> {
-        let limit = UsageLimit { calls: self.budget.calls, output_bytes: self.budget.output_bytes };
+        let NamespaceBudget { period: _, calls, output_bytes, tokens, cost_micros } = self.budget;
+        let limit = UsageLimit { calls, output_bytes, tokens, cost_micros };
         usage_changes(&self.namespace, changes, limit)
     }
 }
 
 /// The changes of a namespace as the store makes them.
 pub(crate) fn usage_changes(namespace: &str, changes: &[WindowChange], limit: UsageLimit) -> Vec<UsageChange> {
-    let amounts = |Amounts { calls, output_bytes }: Amounts| UsageAmounts { calls, output_bytes };
+    let amounts = |amounts: Amounts| UsageAmounts::of(BudgetUnit::ALL.map(|unit| amounts.of(unit)));
     let change = |change: &WindowChange| UsageChange {
         namespace: namespace.to_owned(),
         start: change.window.start.as_micros(),
@@ -193,7 +196,12 @@ fn window_of(row: &UsageRow) -> Window {
 }
 
 fn amounts_of(row: &UsageRow) -> WindowUse {
-    let amounts = |UsageAmounts { calls, output_bytes }: UsageAmounts| Amounts { calls, output_bytes };
+    let amounts = |UsageAmounts { calls, output_bytes, tokens, cost_micros }: UsageAmounts| Amounts {
+        calls,
+        output_bytes,
+        tokens,
+        cost_micros,
+    };
     WindowUse { used: amounts(row.used), held: amounts(row.held) }
 }
 
@@ -215,11 +223,11 @@ impl PendingUsage {
     }
 
     /// Whether a call may begin now; what it may use is held from here on. `None` while the amounts are not known.
-    pub(crate) fn admit(&mut self, now: Timestamp) -> Option<Admission> {
+    pub(crate) fn admit(&mut self, needed: Amounts, now: Timestamp) -> Option<Admission> {
         let account = Arc::clone(&self.account);
         let mut state = lock(&account.state);
         let Current { window, amounts } = state.current(account.budget.period, now)?;
-        let admission = account.budget.admit(&account.namespace, window, amounts);
+        let admission = account.budget.admit(&account.namespace, needed, window, amounts);
         if let Admission::Held(NamespaceHold { window, amounts }) = admission {
             self.add(&mut state, window, WindowUse { held: amounts, ..WindowUse::default() });
         }

@@ -2,8 +2,8 @@
 
 use belay_execution::{
     ApprovalRequirement, CallIntent, ChangeKind, CommittedFile, CredentialUse, Decision, EffectSummary, FileType,
-    NetworkConnection, NetworkRoute, NetworkUse, PathChange, PolicyDecision, Receipt, Risk, StepLayers, SubjectKind,
-    Verdict, WriteBound, WriteMechanism,
+    ModelUsage, NetworkConnection, NetworkRoute, NetworkUse, PathChange, PolicyDecision, Receipt, Risk, StepLayers,
+    SubjectKind, Verdict, WriteBound, WriteMechanism,
 };
 use belay_proto::v1::{
     self, approval::State, approval_need::Kind, committed_file::Type, network_connection::Route,
@@ -156,6 +156,30 @@ pub(crate) fn receipt_to(receipt: &Receipt) -> v1::Receipt {
         output_bytes: i64::try_from(receipt.output_bytes).unwrap_or(i64::MAX),
         intent: receipt.intent.clone().map(intent_to),
         network: receipt.network.as_ref().map(network_to),
+        usage: receipt.usage.map(usage_to),
+    }
+}
+
+/// The tokens that were used of a model.
+pub(crate) fn usage_to(usage: ModelUsage) -> v1::ModelUsage {
+    let amount = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    v1::ModelUsage {
+        input_tokens: amount(usage.input_tokens),
+        cached_input_tokens: amount(usage.cached_input_tokens),
+        output_tokens: amount(usage.output_tokens),
+        reasoning_tokens: amount(usage.reasoning_tokens),
+        cost_micros: usage.cost_micros.map(amount),
+    }
+}
+
+fn usage_from(usage: v1::ModelUsage) -> ModelUsage {
+    let amount = |number: i64| u64::try_from(number).unwrap_or(0);
+    ModelUsage {
+        input_tokens: amount(usage.input_tokens),
+        cached_input_tokens: amount(usage.cached_input_tokens),
+        output_tokens: amount(usage.output_tokens),
+        reasoning_tokens: amount(usage.reasoning_tokens),
+        cost_micros: usage.cost_micros.map(amount),
     }
 }
 
@@ -314,6 +338,7 @@ pub(crate) fn receipt_from(receipt: v1::Receipt) -> Result<Receipt, NotUnderstoo
         output_bytes: u64::try_from(receipt.output_bytes).unwrap_or(0),
         intent: receipt.intent.map(intent_from),
         network: receipt.network.map(network_from).transpose()?,
+        usage: receipt.usage.map(usage_from),
     })
 }
 

@@ -14,6 +14,8 @@ pub(super) fn budget_report(report: &BudgetReport) -> v1::BudgetReport {
     let unit = match unit {
         BudgetUnit::Calls => v1::budget_report::Unit::Calls,
         BudgetUnit::OutputBytes => v1::budget_report::Unit::OutputBytes,
+        BudgetUnit::Tokens => v1::budget_report::Unit::Tokens,
+        BudgetUnit::CostMicros => v1::budget_report::Unit::CostMicros,
     };
     let budget_step_id = step.as_ref().map(|step| step.as_str().to_owned()).unwrap_or_default();
     v1::BudgetReport { unit: unit.into(), budget_step_id, spent: amount(*spent), limit: amount(*limit) }
@@ -29,19 +31,23 @@ pub(super) fn amounts(amounts: Amounts) -> Option<v1::BudgetAmounts> {
 }
 
 /// Amounts as a message.
-pub(super) fn amounts_message(Amounts { calls, output_bytes }: Amounts) -> v1::BudgetAmounts {
-    v1::BudgetAmounts { calls: amount(calls), output_bytes: amount(output_bytes) }
+pub(super) fn amounts_message(amounts: Amounts) -> v1::BudgetAmounts {
+    let [calls, output_bytes, tokens, cost_micros] = BudgetUnit::ALL.map(|unit| amount(amounts.of(unit)));
+    v1::BudgetAmounts { calls, output_bytes, tokens, cost_micros }
 }
 
 /// An allotment as a message.
-pub(super) fn allotment_message(Allotment { calls, output_bytes }: Allotment) -> v1::BudgetAllotment {
-    v1::BudgetAllotment { calls: calls.map(amount), output_bytes: output_bytes.map(amount) }
+pub(super) fn allotment_message(allotment: Allotment) -> v1::BudgetAllotment {
+    let [calls, output_bytes, tokens, cost_micros] = BudgetUnit::ALL.map(|unit| allotment.of(unit).map(amount));
+    v1::BudgetAllotment { calls, output_bytes, tokens, cost_micros }
 }
 
 /// Amounts from a message.
-pub(super) fn amounts_from(v1::BudgetAmounts { calls, output_bytes }: v1::BudgetAmounts) -> Amounts {
-    let [calls, output_bytes] = [calls, output_bytes].map(|amount| u64::try_from(amount).unwrap_or(0));
-    Amounts { calls, output_bytes }
+pub(super) fn amounts_from(message: v1::BudgetAmounts) -> Amounts {
+    let v1::BudgetAmounts { calls, output_bytes, tokens, cost_micros } = message;
+    let [calls, output_bytes, tokens, cost_micros] =
+        [calls, output_bytes, tokens, cost_micros].map(|amount| u64::try_from(amount).unwrap_or(0));
+    Amounts { calls, output_bytes, tokens, cost_micros }
 }
 
 /// A call's hold on the budget of its namespace, as a message.
@@ -56,7 +62,7 @@ pub(super) fn namespace_hold(NamespaceHold { window, amounts }: NamespaceHold) -
 /// How far a namespace has used its budget, as a message.
 pub(crate) fn namespace_usage(budget: &NamespaceBudget, window: Window, amounts: WindowUse) -> v1::NamespaceUsage {
     let WindowUse { used, held } = amounts;
-    let limit = Allotment { calls: budget.calls, output_bytes: budget.output_bytes };
+    let limit = Allotment::from_fn(|unit| budget.limit(unit));
     v1::NamespaceUsage {
         window_start_time: Some(time(window.start)),
         window_end_time: Some(time(window.end)),
@@ -78,9 +84,11 @@ pub(super) fn namespace_hold_from(hold: v1::NamespaceHold) -> Result<NamespaceHo
 }
 
 /// An allotment from a message.
-pub(super) fn allotment_from(v1::BudgetAllotment { calls, output_bytes }: v1::BudgetAllotment) -> Allotment {
-    let [calls, output_bytes] = [calls, output_bytes].map(|amount| Some(u64::try_from(amount?).unwrap_or(0)));
-    Allotment { calls, output_bytes }
+pub(super) fn allotment_from(message: v1::BudgetAllotment) -> Allotment {
+    let v1::BudgetAllotment { calls, output_bytes, tokens, cost_micros } = message;
+    let [calls, output_bytes, tokens, cost_micros] =
+        [calls, output_bytes, tokens, cost_micros].map(|amount| Some(u64::try_from(amount?).unwrap_or(0)));
+    Allotment { calls, output_bytes, tokens, cost_micros }
 }
 
 /// How far a budget is used, from a message, and the level.
@@ -90,6 +98,8 @@ pub(super) fn report_from(report: v1::BudgetReport, level: BudgetLevel) -> Resul
     let unit = match known(unit, "what a budget limits")? {
         Unit::Calls => BudgetUnit::Calls,
         Unit::OutputBytes => BudgetUnit::OutputBytes,
+        Unit::Tokens => BudgetUnit::Tokens,
+        Unit::CostMicros => BudgetUnit::CostMicros,
         Unit::Unspecified => return Err(NotUnderstood::Missing("what a budget limits")),
     };
     let [spent, limit] = [spent, limit].map(|amount| u64::try_from(amount).unwrap_or(0));

@@ -40,6 +40,8 @@ async fn two_calls_a_day(world: &World, clock: &Arc<Manual>) -> Inside {
         window: ValueWithOrigin::default_of(BudgetWindow::Day),
         calls: Some(ValueWithOrigin::default_of(2)),
         output_bytes: None,
+        tokens: None,
+        cost_micros: None,
     };
     let change = |parts: Parts| Parts { budgets: NamespaceBudgets(vec![budget]), ..parts };
     let thresholds = Thresholds { longest_sleep: Duration::from_millis(20), ..Thresholds::default() };

@@ -35,6 +35,10 @@ pub struct NamespaceBudget {
     pub calls: Option<ValueWithOrigin<u64>>,
     /// The most bytes of output in a window; `None` means no limit.
     pub output_bytes: Option<ValueWithOrigin<u64>>,
+    /// The most tokens of models in a window; `None` means no limit.
+    pub tokens: Option<ValueWithOrigin<u64>>,
+    /// The most millionths of a US dollar that models may cost in a window; `None` means no limit.
+    pub cost_micros: Option<ValueWithOrigin<u64>>,
 }
 
 /// The namespace of a budget that is for each one without a budget of its own.

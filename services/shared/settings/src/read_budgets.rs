@@ -4,7 +4,7 @@ use belay_yaml::{Node, Reader, Value};
 
 use crate::{BudgetWindow, NamespaceBudget, NamespaceBudgets, ValueWithOrigin, budgets::EACH};
 
-const BUDGET: &str = "namespace window calls output_bytes";
+const BUDGET: &str = "namespace window calls output_bytes tokens cost";
 
 /// The most budgets.
 const MAX_BUDGETS: usize = 1000;
@@ -31,7 +31,8 @@ pub(crate) fn budgets(reader: &mut Reader, node: &Node, field: &str) -> Namespac
 
 fn budget(reader: &mut Reader, node: &Node, field: &str) -> Option<NamespaceBudget> {
     let before = reader.violations().len();
-    let (mut namespace, mut window, mut calls, mut output_bytes) = (None, None, None, None);
+    let (mut namespace, mut window) = (None, None);
+    let (mut calls, mut output_bytes, mut tokens, mut cost_micros) = (None, None, None, None);
     reader.map(node, field, |reader, key, field, node| {
         match key {
             "namespace" => namespace = self::namespace(reader, node, field),
@@ -41,6 +42,8 @@ fn budget(reader: &mut Reader, node: &Node, field: &str) -> Option<NamespaceBudg
             }
             "calls" => calls = amount(reader, node, field),
             "output_bytes" => output_bytes = amount(reader, node, field),
+            "tokens" => tokens = amount(reader, node, field),
+            "cost" => cost_micros = dollars(reader, node, field),
             _ => return Err(BUDGET),
         }
         Ok(())
@@ -51,14 +54,25 @@ fn budget(reader: &mut Reader, node: &Node, field: &str) -> Option<NamespaceBudg
             reader.refuse(field, node.line, format!("has no `{key}`: add it, {what}"));
         }
     }
-    let limits = ["calls", "output_bytes"].map(|key| reader.has_read(&format!("{field}.{key}")));
-    if limits == [false, false] {
-        reader.refuse(field, node.line, "limits nothing: add `calls`, `output_bytes` or both");
+    let limits = ["calls", "output_bytes", "tokens", "cost"].map(|key| reader.has_read(&format!("{field}.{key}")));
+    if limits.iter().all(|is_read| !is_read) {
+        reader.refuse(field, node.line, "limits nothing: add `calls`, `output_bytes`, `tokens` or `cost`");
     }
     if reader.violations().len() > before {
         return None;
     }
-    Some(NamespaceBudget { namespace: namespace?, window: window?, calls, output_bytes })
+    Some(NamespaceBudget { namespace: namespace?, window: window?, calls, output_bytes, tokens, cost_micros })
+}
+
+/// Reads US dollars, as millionths.
+fn dollars(reader: &mut Reader, node: &Node, field: &str) -> Option<ValueWithOrigin<u64>> {
+    let number = if let Value::Number(number) = &node.value { number.as_f64() } else { None };
+    let micros =
+        number.map(|dollars| (dollars * 1e6).round()).filter(|micros| (1.0..=MAX_AMOUNT as f64).contains(micros));
+    if micros.is_none() {
+        reader.refuse(field, node.line, "must be a number of US dollars such as 1.50, at least 0.000001");
+    }
+    micros.map(|micros| ValueWithOrigin::on_line(micros as u64, node.line))
 }
 
 fn namespace(reader: &mut Reader, node: &Node, field: &str) -> Option<ValueWithOrigin<String>> {
@@ -122,7 +136,9 @@ budgets:
             ("output_bytes: 1000000000", "output_bytes: 1GB", "budgets[0].output_bytes"),
             ("namespace: default", "namespace: De fault", "budgets[0].namespace: must be the id of a namespace"),
             ("'*'", "default", "more than one budget for the namespace `default`"),
-            ("calls: 5", "tokens: 5", "tokens"),
+            ("calls: 5", "money: 5", "money"),
+            ("calls: 5", "tokens: 0", "budgets[1].tokens"),
+            ("calls: 5", "cost: free", "budgets[1].cost: must be a number of US dollars such as 1.50"),
         ];
         for (right, wrong, says) in cases {
             let violations = File::parse(&GOOD.replacen(right, wrong, 1), None).unwrap_err();

@@ -143,13 +143,15 @@ pub fn rows(settings: &Settings, here: &ResolvedCommands, env: &dyn Fn(&str) -> 
 }
 
 fn of_budget(budget: &NamespaceBudget) -> Vec<Row> {
-    let NamespaceBudget { namespace, window, calls, output_bytes } = budget;
+    let NamespaceBudget { namespace, window, calls, output_bytes, tokens, cost_micros } = budget;
     let key = |key: &str| format!("budgets.{}.{key}", namespace.value);
     let limit = |name: &str, limit: &Option<ValueWithOrigin<u64>>| {
         limit.as_ref().map(|limit| row(key(name), limit, limit.value.to_string()))
     };
     let window = row(key("window"), window, window.value.word().to_owned());
-    [Some(window), limit("calls", calls), limit("output_bytes", output_bytes)].into_iter().flatten().collect()
+    let dollars = |limit: &ValueWithOrigin<u64>| row(key("cost"), limit, show_models::dollars(limit.value));
+    let amounts = [limit("calls", calls), limit("output_bytes", output_bytes), limit("tokens", tokens)];
+    [Some(window)].into_iter().chain(amounts).chain([cost_micros.as_ref().map(dollars)]).flatten().collect()
 }
 
 fn of_tool(tool: &ValueWithOrigin<CommandTool>) -> impl Iterator<Item = Row> {

@@ -32,16 +32,18 @@ fn of_model(model: &ValueWithOrigin<Model>) -> Vec<Row> {
     values.map(row).into()
 }
 
+/// Millionths of a US dollar, as dollars.
+pub(crate) fn dollars(millionths: u64) -> String {
+    let digits = format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000);
+    let (whole, part) = digits.split_once('.').unwrap_or((&digits, ""));
+    // At least cents, as prices are written.
+    let part = part.trim_end_matches('0');
+    format!("${whole}.{part:0<2}")
+}
+
 /// A price in dollars for a million tokens.
 fn shown_price(price: Price) -> String {
     let Price { input, cached_input, output } = price;
-    let dollars = |millionths: u64| {
-        let digits = format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000);
-        let (whole, part) = digits.split_once('.').unwrap_or((&digits, ""));
-        // At least cents, as prices are written.
-        let part = part.trim_end_matches('0');
-        format!("${whole}.{part:0<2}")
-    };
     format!("{} in, {} cached, {} out", dollars(input), dollars(cached_input), dollars(output))
 }
 

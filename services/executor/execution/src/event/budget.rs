@@ -14,20 +14,32 @@ pub struct Allotment {
     pub calls: Option<u64>,
     /// Bytes of output.
     pub output_bytes: Option<u64>,
+    /// Tokens of models.
+    pub tokens: Option<u64>,
+    /// Millionths of a US dollar that models cost.
+    pub cost_micros: Option<u64>,
 }
 
 impl Allotment {
+    /// The limits of all units.
+    pub fn from_fn(limit: impl Fn(BudgetUnit) -> Option<u64>) -> Self {
+        let [calls, output_bytes, tokens, cost_micros] = BudgetUnit::ALL.map(limit);
+        Self { calls, output_bytes, tokens, cost_micros }
+    }
+
     /// The limit of one unit.
     pub fn of(self, unit: BudgetUnit) -> Option<u64> {
         match unit {
             BudgetUnit::Calls => self.calls,
             BudgetUnit::OutputBytes => self.output_bytes,
+            BudgetUnit::Tokens => self.tokens,
+            BudgetUnit::CostMicros => self.cost_micros,
         }
     }
 
     /// The amounts that it gives; of a unit without a limit nothing is held.
     pub(crate) fn held(self) -> Amounts {
-        Amounts { calls: self.calls.unwrap_or_default(), output_bytes: self.output_bytes.unwrap_or_default() }
+        Amounts::from_fn(|unit| self.of(unit).unwrap_or_default())
     }
 }
 

@@ -19,8 +19,8 @@ pub use self::{
     operation::{OperationEnd, OperationEvent, OperationReport, StepOutput, Work},
     step::{CachedFrom, Progress, Resolution, RetryChange, SkipReason, StepEvent},
     tool_call::{
-        CallIntent, CommittedFile, CredentialUse, FileType, NetworkConnection, NetworkRoute, NetworkUse, Receipt,
-        StepLayers, ToolCallEnd, ToolCallRequest, WriteBound, WriteMechanism,
+        CallIntent, CommittedFile, CredentialUse, FileType, ModelUsage, NetworkConnection, NetworkRoute, NetworkUse,
+        Receipt, StepLayers, ToolCallEnd, ToolCallRequest, WriteBound, WriteMechanism,
     },
     wait::{Form, MAX_HELD_ANSWERS, MAX_OPEN_QUESTIONS, MAX_QUESTIONS, QuestionReply, WaitCondition, WaitEnd},
 };

@@ -1,6 +1,6 @@
 //! Calls of tools: their requests and ends.
 
-use belay_plan::CheckPlace;
+use belay_plan::{CheckPlace, MODEL_TOOL, is_own_tool};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -59,6 +59,30 @@ impl ToolCallEnd {
         }
     }
 
+    /// The amounts that a call of this tool has used: of a model's what its server has counted, and all that was held for it where nobody knows.
+    pub fn used(&self, tool: &str, held: Amounts) -> Amounts {
+        if !is_own_tool(tool) {
+            return Amounts { calls: 1, output_bytes: self.output_bytes(), ..Amounts::default() };
+        }
+        let receipt = match self {
+            Self::Completed { receipt, .. } | Self::Failed { receipt, .. } | Self::Denied { receipt, .. } => {
+                Some(receipt)
+            }
+            Self::Cancelled { .. } | Self::OutcomeUnknown { .. } => None,
+        };
+        match receipt.and_then(|receipt| receipt.usage) {
+            Some(usage) => Amounts {
+                tokens: usage.input_tokens.saturating_add(usage.output_tokens),
+                cost_micros: usage.cost_micros.unwrap_or_default(),
+                ..Amounts::default()
+            },
+            None if tool == MODEL_TOOL => {
+                Amounts { tokens: held.tokens, cost_micros: held.cost_micros, ..Amounts::default() }
+            }
+            None => Amounts::default(),
+        }
+    }
+
     /// The nonce of the grant that was spent on the call; empty when none was.
     pub fn grant_nonce(&self) -> &str {
         match self {
@@ -68,6 +92,21 @@ impl ToolCallEnd {
             Self::Cancelled { grant_nonce, .. } | Self::OutcomeUnknown { grant_nonce, .. } => grant_nonce,
         }
     }
+}
+
+/// The tokens of a model's request and its answer, as its server has counted them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelUsage {
+    /// Those of the prompt, the cached ones included.
+    pub input_tokens: u64,
+    /// Those of the prompt that the server had in its cache.
+    pub cached_input_tokens: u64,
+    /// Those of the answer, its reasoning included.
+    pub output_tokens: u64,
+    /// Those of the answer in which the model thought, where the server counts them.
+    pub reasoning_tokens: u64,
+    /// What it cost by the settings, in millionths of a US dollar; `None` where no price is known.
+    pub cost_micros: Option<u64>,
 }
 
 /// The intent to make a call.
@@ -117,6 +156,8 @@ pub struct Receipt {
     pub decision: Option<PolicyDecision>,
     /// The digest of what it changed and committed; empty when it changed nothing.
     pub effect_digest: String,
+    /// The tokens that it has used of a model; `None` for a call that asks none, and where nobody has counted.
+    pub usage: Option<ModelUsage>,
     /// The bytes of its result as JSON, or of the output of a call that failed as far as that is kept.
     pub output_bytes: u64,
     /// The changes that it committed.

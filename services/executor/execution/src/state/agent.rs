@@ -58,11 +58,6 @@ pub(crate) fn facts(tool: &str) -> Option<&'static ToolFacts> {
     OWN_FACTS.iter().find(|facts| facts.tool == tool)
 }
 
-/// Whether the executor carries out the calls of this tool itself.
-pub fn is_own_tool(tool: &str) -> bool {
-    facts(tool).is_some()
-}
-
 impl AgentEntry {
     /// Reads an entry of a step with this goal.
     pub(crate) fn of(item: &Json, agent: &AgentStep) -> Option<Self> {

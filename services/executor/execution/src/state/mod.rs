@@ -30,7 +30,6 @@ pub(crate) use self::{
     signals::Signals,
 };
 pub use self::{
-    agent::is_own_tool,
     operation::{ChildPause, Operation, OperationKey, OperationKind, Phase, Wait},
     progress::LimitState,
     record::{Authorization, FailedAttempt, StepKey, StepRole},

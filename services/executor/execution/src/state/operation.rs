@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::agent::is_own_tool;
+use belay_plan::is_own_tool;
+
 use crate::{
-    Allotment, Amounts, Child, Decision, PendingApproval, QuestionReply, StepKey, SubjectKind, Timestamp,
+    Allotment, Amounts, Child, Decision, PendingApproval, QuestionReply, StepKey, SubjectKind, Timestamp, ToolCallEnd,
     ToolCallRequest, WaitCondition, event::OUTPUT_HELD,
 };
 
@@ -169,7 +170,7 @@ impl Operation {
     /// The amounts that are held for it.
     pub(crate) fn held(&self) -> Amounts {
         match &self.kind {
-            OperationKind::ToolCall(request) if is_own_tool(&request.tool) => Amounts::default(),
+            OperationKind::ToolCall(request) if is_own_tool(&request.tool) => request.held,
             // Nothing is said of what was not limited when it began, and may be by now.
             OperationKind::ToolCall(request) => Amounts {
                 calls: request.held.calls.max(1),
@@ -177,18 +178,25 @@ impl Operation {
                     0 => OUTPUT_HELD,
                     held => held,
                 },
+                ..Amounts::default()
             },
             OperationKind::Child { child, .. } => child.allotment.map(Allotment::held).unwrap_or_default(),
             OperationKind::Wait(_) => Amounts::default(),
         }
     }
 
-    /// The amounts that it has used when it ends: nothing when it is a call that was to be approved before it ran and has not been sent since.
-    pub(crate) fn used(&self, output_bytes: u64) -> Amounts {
+    /// Whether it is a call that was to be approved before it ran, and has not been sent since.
+    pub(crate) fn has_not_run(&self) -> bool {
         let is_before = |pending: &PendingApproval| pending.requirement.kind == SubjectKind::Call;
-        let waited = self.pending_approval.as_ref().is_some_and(is_before) && self.phase != Phase::Dispatched;
-        let is_own = self.tool_call().is_some_and(|call| is_own_tool(&call.tool));
-        if waited || is_own { Amounts::default() } else { Amounts { calls: 1, output_bytes } }
+        self.pending_approval.as_ref().is_some_and(is_before) && self.phase != Phase::Dispatched
+    }
+
+    /// The amounts that a call has used when it ends like this.
+    pub(crate) fn used(&self, end: &ToolCallEnd) -> Amounts {
+        match self.tool_call() {
+            Some(call) if !self.has_not_run() => end.used(&call.tool, self.held()),
+            Some(_) | None => Amounts::default(),
+        }
     }
 
     /// The amounts that the execution of a step's plan has used; all that it was given where they are not known.

@@ -8,6 +8,7 @@
 use belay_agent::{
     Answered, Asked, Calls, ModelWindow, Offer, Outcome, REPETITION_LIMIT, ResultText, Turn, Wanted, WantedCall,
 };
+use belay_model::Usage;
 use belay_plan::{AgentStep, COMPLETION_TOOL, ToolStep, limits::MAX_RESOLVED_BYTES};
 use belay_reasons as reasons;
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ use super::{
     outputs::{value_of, values},
 };
 use crate::{
-    Blobs, ErrorClass, Execution, Failure, Json, Payload, StepKey, StepRole, StepState,
+    Amounts, Blobs, ErrorClass, Execution, Failure, Json, ModelFacts, Payload, StepKey, StepRole, StepState,
     state::{AgentEntry, StepRecord},
 };
 
@@ -246,7 +247,7 @@ fn asked(
         Err(failure) => return Some(Err(failure)),
     };
     turns.push(Turn { asked: asked.clone(), answered: None });
-    let window = blobs.model(agent.model()).filter(|window| window.is_too_small_for(&turns));
+    let window = blobs.model(agent.model()).map(|facts| facts.window).filter(|window| window.is_too_small_for(&turns));
     Some(match window {
         None => Ok(asked),
         Some(ModelWindow { tokens, max_output }) => {
@@ -259,6 +260,27 @@ fn asked(
             Err(Failure::new(ErrorClass::InvalidArguments, reasons::CONTEXT_EXHAUSTED, message))
         }
     })
+}
+
+/// The amounts that a turn may use that asks this: an upper bound of the tokens of its prompt, and all that the answer may have. `None` while a value is not at hand.
+pub(super) fn may_use(execution: &Execution, turn: StepKey, asked: &Json, blobs: &dyn Blobs) -> Option<Amounts> {
+    let record = &execution.steps[turn];
+    let StepRole::Item { of, index } = record.role else { return Some(Amounts::default()) };
+    let mut reading = Reading { blobs, is_wanted: false, damaged: None };
+    let before = &execution.steps[of].items.steps[..index as usize];
+    let mut turns = conversation(execution, before, &mut |record, payload| reading.value(record, payload));
+    if reading.is_wanted {
+        return None;
+    }
+    turns.push(Turn { asked: serde_json::from_str(asked.as_str()).unwrap_or_default(), answered: None });
+    // One that the settings do not have is not asked.
+    let Some(ModelFacts { max_output, price, .. }) = blobs.model(record.spec.agent()?.model()) else {
+        return Some(Amounts::default());
+    };
+    let input = belay_agent::most_tokens(&turns);
+    let usage = Usage { input, output: max_output, ..Usage::default() };
+    let cost_micros = price.map_or(0, |price| price.cost(&usage));
+    Some(Amounts { tokens: input.saturating_add(max_output), cost_micros, ..Amounts::default() })
 }
 
 /// The first turn: instructions, tools and the task.

@@ -2,13 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use belay_plan::{CheckPlace, ToolStep, not_allowed};
+use belay_plan::{CheckPlace, MODEL_TOOL, ToolStep, is_own_tool, not_allowed};
 use belay_reasons as reasons;
 
 use super::{agent, layers};
 use crate::{
-    Admission, Blobs, Body, DecideContext, ErrorClass, Execution, ExecutionEvent, Failure, Json, OperationEvent,
-    StepKey, Timestamp, ToolCallRequest, Work, digest,
+    Admission, Amounts, Blobs, Body, DecideContext, ErrorClass, Execution, ExecutionEvent, Failure, Json,
+    OperationEvent, StepKey, Timestamp, ToolCallRequest, Work, budget::TurnSupply, digest, event::OUTPUT_HELD,
 };
 
 /// The least time for which a namespace's budget pauses an execution.
@@ -59,8 +59,22 @@ pub(super) fn call(
             return Some(execution.fail(step, Failure::new(class, reasons::UNRESOLVED_REFERENCE, message)));
         }
     };
+    let turn =
+        if facts.tool == MODEL_TOOL { agent::may_use(execution, step, &arguments, blobs)? } else { Amounts::default() };
+    match execution.turn_supply(step, turn) {
+        TurnSupply::Enough => {}
+        // Its end is an event, and then it is decided again.
+        TurnSupply::Held => return None,
+        TurnSupply::TooLittle { account, unit, left } => {
+            return Some(execution.too_little(step, account, unit, left, turn.of(unit)));
+        }
+    }
     // Last, so that whatever is held is recorded.
-    let namespace_hold = match execution.admission(step, blobs) {
+    let needed = match is_own_tool(&facts.tool) {
+        true => turn,
+        false => Amounts { calls: 1, output_bytes: OUTPUT_HELD, ..Amounts::default() },
+    };
+    let namespace_hold = match execution.admission(step, needed, blobs) {
         Admission::Unlimited => None,
         Admission::Held(hold) => Some(hold),
         Admission::Wanted => return None,
@@ -79,7 +93,7 @@ pub(super) fn call(
         ledger_id: context.ledger_id.to_owned(),
         timeout: left.min(limit),
         check,
-        held: execution.held_for_call(step, &facts.tool),
+        held: execution.held_for_call(step, &facts.tool, turn),
         layers: layers::of_call(execution, step),
         namespace_hold,
     };

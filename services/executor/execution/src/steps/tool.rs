@@ -77,7 +77,7 @@ pub(super) fn ended(
     time: Timestamp,
 ) -> Result<(), Violation> {
     let operation = call_in_flight(execution, id)?;
-    let (step, used) = (operation.key.step, operation.used(end.output_bytes()));
+    let (step, used) = (operation.key.step, operation.used(end));
     end_call(execution, id, end, time)?;
     execution.spend(step, used);
     Ok(())

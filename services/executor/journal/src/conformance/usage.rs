@@ -9,7 +9,7 @@ use crate::{
 const TEAM: &str = "team";
 
 fn amounts(calls: u64, output_bytes: u64) -> UsageAmounts {
-    UsageAmounts { calls, output_bytes }
+    UsageAmounts { calls, output_bytes, ..UsageAmounts::default() }
 }
 
 fn change(start: i64) -> UsageChange {
@@ -20,7 +20,7 @@ fn change(start: i64) -> UsageChange {
         held: amounts(0, 0),
         released: amounts(0, 0),
         used: amounts(0, 0),
-        limit: UsageLimit { calls: Some(2), output_bytes: Some(100) },
+        limit: UsageLimit { calls: Some(2), output_bytes: Some(100), ..UsageLimit::default() },
     }
 }
 
@@ -104,7 +104,7 @@ pub(super) async fn adds_what_is_used<W: JournalWriter>(store: &mut OpenedStore<
     assert_eq!(rows(store).await, [row(100, amounts(2, 570), amounts(0, 0))]);
 
     // A limit that was raised, or is there no more.
-    let raised = UsageLimit { calls: Some(3), output_bytes: None };
+    let raised = UsageLimit { calls: Some(3), output_bytes: None, ..UsageLimit::default() };
     let batch = vec![
         next(first, 5, vec![UsageChange { limit: raised, ..hold(100, 1, 9) }]),
         next(first, 6, vec![hold(110, 1, 9)]),

@@ -228,7 +228,10 @@ fn nested(
             .chain(part.planned_checks(step, of_step));
         let network = of_step.network.as_deref();
         let planned = planned.map(|planned| {
-            planned.allowing(draft.allowed_commands.as_deref()).in_network(network, draft.network.as_deref())
+            planned
+                .allowing(draft.allowed_commands.as_deref())
+                .in_network(network, draft.network.as_deref())
+                .in_budgets([of_step.budget.as_ref(), draft.budget.as_ref()])
         });
         let problems: Vec<StepProblem> = planned.flat_map(&mut *check).collect();
         problems.into_iter().for_each(|problem| checker.findings.add(|| problem.into()));
@@ -249,6 +252,7 @@ fn nested(
             let mut check_inner = |planned: PlanPart<'_>| {
                 let PlannedStep { step: inner, within } = planned.step();
                 let within = format!("/plan/steps/{inner}{within}");
+                let planned = planned.in_budgets([of_step.budget.as_ref(), draft.budget.as_ref()]);
                 problems.extend(check(planned.of(PlannedStep { step, within: &within })));
                 Vec::new()
             };
@@ -403,11 +407,14 @@ impl<'d> Checker<'d> {
     }
 
     fn budget(&mut self, path: &FieldPath, budget: Option<&Budget>) {
-        let Some(Budget { calls, output_bytes, .. }) = budget else { return };
-        if calls.or(*output_bytes).is_none() {
-            self.rule(path, || "limits nothing: give it `calls`, `output_bytes` or both, or remove it".to_owned());
+        let Some(Budget { calls, output_bytes, tokens, cost_micros, .. }) = budget else { return };
+        let limits = [("calls", calls), ("output_bytes", output_bytes), ("tokens", tokens), ("cost", cost_micros)];
+        if limits.iter().all(|(_, amount)| amount.is_none()) {
+            self.rule(path, || {
+                "limits nothing: give it `calls`, `output_bytes`, `tokens` or `cost`, or remove it".to_owned()
+            });
         }
-        for (field, amount) in [("calls", calls), ("output_bytes", output_bytes)] {
+        for (field, amount) in limits {
             if let Some(amount) = amount.filter(|amount| !(1..=MAX_BUDGET).contains(amount)) {
                 self.rule(&path.key(field), || format!("must be 1 to {MAX_BUDGET}, not {amount}"));
             }

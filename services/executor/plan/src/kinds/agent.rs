@@ -11,6 +11,11 @@ pub const MODEL_TOOL: &str = "ask_model";
 /// The tool with which a model says that the task is done, and with what result. The executor carries it out itself, and no plan may call it.
 pub const COMPLETION_TOOL: &str = "complete_step";
 
+/// Whether the executor carries out the calls of this tool itself.
+pub fn is_own_tool(tool: &str) -> bool {
+    tool == MODEL_TOOL || tool == COMPLETION_TOOL
+}
+
 /// How many turns a model has where the plan says nothing (S2-FR-015).
 pub const DEFAULT_TURNS: u32 = 10;
 

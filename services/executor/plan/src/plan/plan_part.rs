@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::checks::CheckPlace;
-use crate::{Condition, StepProblem, Template};
+use crate::{Budget, Condition, StepProblem, Template};
 
 /// A part of a plan that is checked with knowledge that is not in the plan.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +30,8 @@ pub enum PlanPart<'a> {
         step: PlannedStep<'a>,
         /// The name.
         model: &'a str,
+        /// Whether a budget limits what it may cost.
+        has_cost_limit: bool,
     },
     /// The condition of a step, or one that is checked before or after its call.
     Condition {
@@ -77,13 +79,24 @@ impl<'a> PlanPart<'a> {
         }
     }
 
+    /// The same, in a step or a plan with such budgets.
+    pub(crate) fn in_budgets(self, budgets: [Option<&Budget>; 2]) -> Self {
+        match self {
+            Self::Model { step, model, has_cost_limit } => {
+                let limits = |budget: &Budget| budget.cost_micros.is_some();
+                Self::Model { step, model, has_cost_limit: has_cost_limit || budgets.into_iter().flatten().any(limits) }
+            }
+            Self::Call(_) | Self::Form { .. } | Self::Output { .. } | Self::Condition { .. } => self,
+        }
+    }
+
     /// The same, of another step.
     pub(crate) fn of(self, step: PlannedStep<'a>) -> Self {
         match self {
             Self::Call(call) => Self::Call(PlannedCall { step, ..call }),
             Self::Form { schema, .. } => Self::Form { step, schema },
             Self::Output { schema, .. } => Self::Output { step, schema },
-            Self::Model { model, .. } => Self::Model { step, model },
+            Self::Model { model, has_cost_limit, .. } => Self::Model { step, model, has_cost_limit },
             Self::Condition { place, condition, .. } => Self::Condition { step, place, condition },
         }
     }

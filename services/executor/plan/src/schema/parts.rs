@@ -85,12 +85,17 @@ pub(super) fn budget(description: &str) -> Value {
         "properties": {
             "calls": amount("How many calls may be made, those of checks and further attempts included."),
             "output_bytes": amount("How many bytes their results may have as JSON."),
+            "tokens": amount("How many tokens models may use, of prompts and answers."),
+            "cost": optional(json!({
+                "description": "How many US dollars models may cost, by the prices of the settings.",
+                "type": "number", "minimum": 0.000_001, "maximum": 1_000_000_000, "examples": [1.5],
+            })),
             "on_exhausted": optional(json!({
                 "description": "The reaction when a call finds nothing left: the execution is paused until a person resumes it, or the step fails.",
                 "enum": ["pause", "fail"], "default": "pause",
             })),
         },
-        "anyOf": [present("calls"), present("output_bytes")],
+        "anyOf": [present("calls"), present("output_bytes"), present("tokens"), present("cost")],
     }))
 }
 

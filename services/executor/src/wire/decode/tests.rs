@@ -52,6 +52,13 @@ fn events_come_back_as_they_were() {
         effect_digest: "sha256:y".into(),
         layer: "id.digest".into(),
         output_bytes: 11,
+        usage: Some(belay_execution::ModelUsage {
+            input_tokens: 5,
+            cached_input_tokens: 4,
+            output_tokens: 3,
+            reasoning_tokens: 2,
+            cost_micros: Some(1),
+        }),
         effect: Some(effect.clone()),
         grant_nonce: "n".into(),
         enforced: vec!["landlock".into()],
@@ -153,11 +160,11 @@ fn events_come_back_as_they_were() {
         ledger_id: "l".into(),
         timeout: Duration::from_secs(9),
         check: Some(CheckPlace::After(1)),
-        held: Amounts { calls: 1, output_bytes: 5 },
+        held: Amounts { calls: 1, output_bytes: 5, ..Amounts::default() },
         layers: Some(StepLayers { step: "a.b".into(), round: 3, begin_with: vec!["one.d".into()], entry: Some(2) }),
         namespace_hold: Some(NamespaceHold {
             window: Period::Day.window(Timestamp::from_micros(5)),
-            amounts: Amounts { calls: 1, output_bytes: 7 },
+            amounts: Amounts { calls: 1, output_bytes: 7, ..Amounts::default() },
         }),
     };
     let progress = Progress { done: 1, total: 2 };
@@ -187,8 +194,8 @@ fn events_come_back_as_they_were() {
         deadline: Some(time),
         trace: ("t".into(), "s".into()),
         shard: 3,
-        allotment: Some(Allotment { calls: Some(4), output_bytes: None }),
-        spent: Amounts { calls: 0, output_bytes: 6 },
+        allotment: Some(Allotment { calls: Some(4), output_bytes: None, ..Allotment::default() }),
+        spent: Amounts { calls: 0, output_bytes: 6, ..Amounts::default() },
         limits: vec![
             LimitClaim { key: "deploy-prod".into(), bound: LimitBound::AtOnce(2), when_full: WhenFull::CancelOlder },
             LimitClaim {
@@ -327,14 +334,14 @@ fn events_come_back_as_they_were() {
             execution: "c".into(),
             inputs: result(),
             until: None,
-            allotment: Some(Allotment { calls: None, output_bytes: Some(0) }),
+            allotment: Some(Allotment { calls: None, output_bytes: Some(0), ..Allotment::default() }),
         }))),
         operation(OperationEvent::Reported(OperationReport::ChildCreated)),
         operation(OperationEvent::Reported(OperationReport::ChildPaused)),
         operation(OperationEvent::Reported(OperationReport::ChildResumed)),
         operation(OperationEvent::Ended(OperationEnd::Child {
             end: ChildEnd::Completed { output: result() },
-            spent: Some(Amounts { calls: 2, output_bytes: 3 }),
+            spent: Some(Amounts { calls: 2, output_bytes: 3, ..Amounts::default() }),
         })),
         operation(OperationEvent::Ended(OperationEnd::Child {
             end: ChildEnd::Failed { failure: failure() },

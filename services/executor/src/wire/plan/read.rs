@@ -186,7 +186,7 @@ fn on_error_from(entries: Vec<v1::OnError>, field: &str, violations: &mut Vec<Vi
 }
 
 fn budget_from(message: Option<v1::Budget>, field: &str, violations: &mut Vec<Violation>) -> Option<Budget> {
-    let v1::Budget { calls, output_bytes, on_exhausted } = message?;
+    let v1::Budget { calls, output_bytes, tokens, cost_micros, on_exhausted } = message?;
     let mut amount = |name, amount: Option<i64>| {
         amount.map(|amount| {
             u64::try_from(amount).unwrap_or_else(|_| {
@@ -196,12 +196,13 @@ fn budget_from(message: Option<v1::Budget>, field: &str, violations: &mut Vec<Vi
         })
     };
     let (calls, output_bytes) = (amount("calls", calls), amount("output_bytes", output_bytes));
+    let (tokens, cost_micros) = (amount("tokens", tokens), amount("cost_micros", cost_micros));
     // A value that this version does not know was refused when the request was read.
     let on_exhausted = match v1::ExhaustedAction::try_from(on_exhausted) {
         Ok(v1::ExhaustedAction::Fail) => OnExhausted::Fail,
         Ok(v1::ExhaustedAction::Pause | v1::ExhaustedAction::Unspecified) | Err(_) => OnExhausted::Pause,
     };
-    Some(Budget { calls, output_bytes, on_exhausted })
+    Some(Budget { calls, output_bytes, tokens, cost_micros, on_exhausted })
 }
 
 fn capacities_from(resources: Vec<v1::PlanResource>, violations: &mut Vec<Violation>) -> BTreeMap<String, u32> {

@@ -27,13 +27,14 @@ fn on_error_message(on_error: OnError) -> Vec<v1::OnError> {
     entries.collect()
 }
 
-fn budget_message(Budget { calls, output_bytes, on_exhausted }: Budget) -> v1::Budget {
+fn budget_message(Budget { calls, output_bytes, tokens, cost_micros, on_exhausted }: Budget) -> v1::Budget {
     let amount = |amount: Option<u64>| amount.map(|amount| i64::try_from(amount).unwrap_or(i64::MAX));
     let on_exhausted = match on_exhausted {
         OnExhausted::Pause => v1::ExhaustedAction::Pause,
         OnExhausted::Fail => v1::ExhaustedAction::Fail,
     };
-    v1::Budget { calls: amount(calls), output_bytes: amount(output_bytes), on_exhausted: on_exhausted.into() }
+    let [calls, output_bytes, tokens, cost_micros] = [calls, output_bytes, tokens, cost_micros].map(amount);
+    v1::Budget { calls, output_bytes, tokens, cost_micros, on_exhausted: on_exhausted.into() }
 }
 
 fn check_message(CheckDraft { condition, file, command }: CheckDraft) -> v1::Check {

@@ -7,11 +7,11 @@ use serde_json::json;
 use crate::support::{START, created, story};
 
 fn calls(calls: u64, on_exhausted: OnExhausted) -> Budget {
-    Budget { calls: Some(calls), output_bytes: None, on_exhausted }
+    Budget { calls: Some(calls), output_bytes: None, on_exhausted, ..Budget::default() }
 }
 
 fn output(bytes: u64) -> Budget {
-    Budget { calls: None, output_bytes: Some(bytes), on_exhausted: OnExhausted::Fail }
+    Budget { calls: None, output_bytes: Some(bytes), on_exhausted: OnExhausted::Fail, ..Budget::default() }
 }
 
 /// B-35: calls side by side do not use more together than there is.
@@ -227,7 +227,10 @@ fn what_was_used_before_a_fork_counts() {
     let text = "{id: p, budget: {calls: 2, on_exhausted: fail}, steps: [{id: a, tool: work}]}";
     let begun = |calls| {
         let plan = Plan::parse(belay_plan::Format::Yaml, text).unwrap();
-        let created = belay_execution::Created { spent: Amounts { calls, output_bytes: 0 }, ..created(plan) };
+        let created = belay_execution::Created {
+            spent: Amounts { calls, output_bytes: 0, ..Amounts::default() },
+            ..created(plan)
+        };
         let body = ExecutionEvent::Created(Box::new(created)).into();
         let mut execution = Execution::create(Event { sequence: 1, time: START, actor: None, body }).unwrap();
         execution.advance(DecideContext { now: START, ledger_id: "l" });

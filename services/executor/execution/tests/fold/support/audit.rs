@@ -9,9 +9,9 @@ mod groups;
 use std::collections::{BTreeMap, BTreeSet};
 
 use belay_execution::{
-    ApprovalMode, Body, ChildEnd, Decision, ErrorClass, Event, ExecutionEvent, ExecutionState, Failure, Finished, Json,
-    OperationEvent, OperationId, Payload, PlanUpdated, Progress, Resolution, Retried, SkipReason, StepEvent, StepId,
-    SubjectKind, Timestamp, ToolCallEnd, Totals, WaitCondition, WaitEnd,
+    ApprovalMode, Body, BudgetUnit, ChildEnd, Decision, ErrorClass, Event, ExecutionEvent, ExecutionState, Failure,
+    Finished, Json, OperationEvent, OperationId, Payload, PlanUpdated, Progress, Resolution, Retried, SkipReason,
+    StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, Totals, WaitCondition, WaitEnd,
 };
 use belay_plan::{
     COMMIT_TOOL, COMPLETION_TOOL, CheckPlace, OnExhausted, Outcome, Plan, QUEUE_DELAY, RecoveryStrategy, RunWhen,

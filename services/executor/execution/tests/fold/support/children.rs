@@ -19,7 +19,7 @@ struct Running {
 }
 
 /// The amounts that a child that ends by itself has used. For a child that is cancelled they are unknown.
-const SPENT: Amounts = Amounts { calls: 1, output_bytes: 1 };
+const SPENT: Amounts = Amounts { calls: 1, output_bytes: 1, tokens: 0, cost_micros: 0 };
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Children(BTreeMap<OperationId, Running>);

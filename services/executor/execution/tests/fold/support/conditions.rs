@@ -1,9 +1,12 @@
 //! Evaluates conditions at once, as an executor does apart from its driver.
 
+use belay_agent::ModelWindow;
 use belay_condition::{Condition as Expression, ConditionError};
 use belay_execution::{
-    BlobRef, BlobValue, Blobs, CachedResult, CallIdentity, ConditionResult, Json, LimitRoom, Payload, Timestamp,
+    BlobRef, BlobValue, Blobs, CachedResult, CallIdentity, ConditionResult, Json, LimitRoom, ModelFacts, Payload,
+    Timestamp,
 };
+use belay_model::Price;
 use belay_plan::{CheckPlace, Condition, ConditionValues};
 use serde_json::Value;
 
@@ -29,6 +32,15 @@ impl Blobs for Conditions {
 
     fn payload(&self, json: Json) -> Payload {
         json.into()
+    }
+
+    fn model(&self, _: &str) -> Option<ModelFacts> {
+        let window = ModelWindow { tokens: 1_000_000, max_output: 1_000 };
+        Some(ModelFacts {
+            window,
+            max_output: 1_000,
+            price: Some(Price { input: 1_000_000, cached_input: 0, output: 2_000_000 }),
+        })
     }
 
     fn evaluate(

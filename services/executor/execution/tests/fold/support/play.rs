@@ -92,6 +92,8 @@ pub(crate) fn edited(plan: &Plan, words: &str) -> Plan {
         ("raise", _) => {
             let budgets = draft.steps.iter_mut().map(|step| &mut step.budget).chain([&mut draft.budget]);
             for budget in budgets.flatten() {
+                (budget.tokens, budget.cost_micros) =
+                    (budget.tokens.map(|n| n + 9_000), budget.cost_micros.map(|n| n + 9_000));
                 (budget.calls, budget.output_bytes) =
                     (budget.calls.map(|calls| calls + 3), budget.output_bytes.map(|n| n + 30));
             }

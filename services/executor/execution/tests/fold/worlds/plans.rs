@@ -158,10 +158,13 @@ fn seeds() -> impl Strategy<Value = Seed> {
 /// Returns budgets of up to this many calls, and of so little output that it matters.
 fn budgets(calls: u64) -> impl Strategy<Value = Budget> {
     let follows = prop::sample::select(vec![OnExhausted::Pause, OnExhausted::Fail]);
-    (1..=calls, option::weighted(0.3, 1_u64..=60), any::<bool>(), follows).prop_map(
-        |(calls, output_bytes, counts, on_exhausted)| Budget {
-            calls: (counts || output_bytes.is_none()).then_some(calls),
+    let of_models = (option::weighted(0.3, 1_000_u64..=12_000), option::weighted(0.2, 2_000_u64..=20_000));
+    (1..=calls, option::weighted(0.3, 1_u64..=60), any::<bool>(), of_models, follows).prop_map(
+        |(calls, output_bytes, counts, (tokens, cost_micros), on_exhausted)| Budget {
+            calls: (counts || output_bytes.or(tokens).or(cost_micros).is_none()).then_some(calls),
             output_bytes,
+            tokens,
+            cost_micros,
             on_exhausted,
         },
     )

@@ -2,8 +2,9 @@
 
 use super::call_part::CallPart;
 use crate::{
-    COMPLETION_TOOL, CallDraft, Effects, MODEL_TOOL, StepDraft, Template,
+    CallDraft, Effects, StepDraft, Template,
     check::Checker,
+    is_own_tool,
     limits::{
         MAX_ARGUMENT_BYTES, MAX_CALLS, MAX_FALLBACKS, MAX_NETWORK_CHARS, MAX_RESOURCE_CHARS, MAX_RESOURCES,
         MAX_TOOL_CHARS,
@@ -90,7 +91,7 @@ impl Checker<'_> {
 
     /// Whether a tool can have this name.
     pub(super) fn tool(&mut self, path: &FieldPath, tool: &str) -> bool {
-        if tool == MODEL_TOOL || tool == COMPLETION_TOOL {
+        if is_own_tool(tool) {
             self.rule(path, || {
                 format!("`{tool}` is what a step with `agent` does by itself: write `agent: {{model: NAME, task: …}}` instead")
             });

@@ -53,9 +53,11 @@ impl KindPart {
     pub(super) fn planned<'a>(&'a self, step: usize, draft: &'a StepKindDraft) -> Option<PlanPart<'a>> {
         match (self, draft) {
             (Self::Tool(call), StepKindDraft::Tool { tool, .. }) => call.planned(step, CallPlace::Own, tool),
-            (Self::Agent(part), StepKindDraft::Agent { agent, .. }) => {
-                part.has_model.then(|| PlanPart::Model { step: outermost(step), model: &agent.model })
-            }
+            (Self::Agent(part), StepKindDraft::Agent { agent, .. }) => part.has_model.then(|| PlanPart::Model {
+                step: outermost(step),
+                model: &agent.model,
+                has_cost_limit: false,
+            }),
             (Self::Wait(Some(WaitFor::Form(form))), _) => {
                 Some(PlanPart::Form { step: outermost(step), schema: &form.schema })
             }

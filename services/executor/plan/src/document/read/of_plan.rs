@@ -144,13 +144,15 @@ impl<'n> Reader<'n> {
 
     /// The most that calls may use, of a plan or a step.
     pub(super) fn budget(&mut self, value: &Value<'n>) -> Option<Budget> {
-        let mut fields = value.fields(&mut self.report, "an object such as {calls: 100, output_bytes: 1000000}")?;
+        let mut fields =
+            value.fields(&mut self.report, "an object such as {calls: 100, tokens: 200000, cost: 1.50}")?;
         let mut amount = |name| {
             let value = fields.take_exactly(name);
             // What cannot be read is refused once: this stands for it.
             value.map(|value| value.whole_number(&mut self.report, 1..=MAX_BUDGET).unwrap_or(1))
         };
-        let [calls, output_bytes] = ["calls", "output_bytes"].map(&mut amount);
+        let [calls, output_bytes, tokens] = ["calls", "output_bytes", "tokens"].map(&mut amount);
+        let cost_micros = fields.take_exactly("cost").map(|value| self.dollars(&value));
         let on_exhausted = fields.take_exactly("on_exhausted").map_or(Some(OnExhausted::default()), |value| {
             let word = value.text(&mut self.report);
             let known = OnExhausted::WORDS.iter().find(|(known, _)| *known == word);
@@ -160,7 +162,24 @@ impl<'n> Reader<'n> {
             known.map(|(_, follows)| *follows)
         });
         fields.finish(&mut self.report);
-        Some(Budget { calls, output_bytes, on_exhausted: on_exhausted? })
+        Some(Budget { calls, output_bytes, tokens, cost_micros, on_exhausted: on_exhausted? })
+    }
+
+    /// An amount of money in US dollars, in millionths.
+    fn dollars(&mut self, value: &Value<'n>) -> u64 {
+        let number = match &value.node.kind {
+            Kind::Number(number) => number.as_f64(),
+            _ => None,
+        };
+        let micros =
+            number.map(|dollars| (dollars * 1e6).round()).filter(|micros| (1.0..=MAX_BUDGET as f64).contains(micros));
+        if micros.is_none() {
+            value.refuse(&mut self.report, || {
+                format!("must be a number of US dollars such as 1.50, at least 0.000001{}", value.instead_of_number())
+            });
+        }
+        // What cannot be read is refused once: this stands for it.
+        micros.map_or(1, |micros| micros as u64)
     }
 
     /// The limits that executions of the plan share with others.

@@ -58,6 +58,8 @@ impl Site {
             window: ValueWithOrigin::default_of(BudgetWindow::Day),
             calls: Some(ValueWithOrigin::default_of(1_000_000)),
             output_bytes: Some(ValueWithOrigin::default_of(OUTPUT_OF_A_DAY)),
+            tokens: None,
+            cost_micros: None,
         }])
     }
 

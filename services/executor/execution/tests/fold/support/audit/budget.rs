@@ -1,6 +1,6 @@
 //! Budgets, counted from the events alone.
 
-use belay_execution::{Amounts, BudgetLevel, BudgetReport, BudgetUnit};
+use belay_execution::{Amounts, BudgetLevel, BudgetReport, BudgetUnit, ToolCallEnd};
 use belay_plan::{Budget, COMPLETION_TOOL, OnExhausted};
 
 use super::*;
@@ -13,16 +13,23 @@ type Account = Option<usize>;
 pub(super) struct Accounts {
     spent: BTreeMap<Account, Amounts>,
     /// The amounts that each operation in flight holds; `None` for a unit that is not limited.
-    held: BTreeMap<OperationId, [Option<u64>; 2]>,
+    held: BTreeMap<OperationId, [Option<u64>; 4]>,
     reported: BTreeSet<(Account, usize, BudgetLevel)>,
     /// Calls that were sent after they had been approved.
     dispatched: BTreeSet<OperationId>,
 }
 
-const UNITS: [BudgetUnit; 2] = [BudgetUnit::Calls, BudgetUnit::OutputBytes];
+/// A call that the executor carries out itself.
+#[derive(Clone, Copy)]
+enum OwnCall {
+    Turn,
+    Completion,
+}
+
+const UNITS: [BudgetUnit; 4] = BudgetUnit::ALL;
 
 fn limit_of(budget: &Budget, unit: usize) -> Option<u64> {
-    [budget.calls, budget.output_bytes][unit]
+    [budget.calls, budget.output_bytes, budget.tokens, budget.cost_micros][unit]
 }
 
 impl Audit {
@@ -50,10 +57,10 @@ impl Audit {
         self.accounts.held.iter().filter(|(id, _)| is_of(id)).filter_map(|(_, held)| held[unit]).sum()
     }
 
-    /// B-35, number 11: what an operation may use is there, beside all that others may use.
-    pub(super) fn hold(&mut self, id: &OperationId, held: [Option<u64>; 2]) {
+    /// B-35, number 11: what an operation may use is there, beside all that others may use. `units`: those that it uses.
+    pub(super) fn hold(&mut self, id: &OperationId, units: &[usize], held: [Option<u64>; 4]) {
         for account in self.accounts_of(self.step_of(id)) {
-            for unit in 0..UNITS.len() {
+            for &unit in units {
                 let Some(limit) = self.budget_of(account).and_then(|budget| limit_of(budget, unit)) else { continue };
                 let held = held[unit].expect("a limited amount is held");
                 assert!(held > 0, "{id} holds nothing of what is limited");
@@ -64,45 +71,68 @@ impl Audit {
         self.accounts.held.insert(id.clone(), held);
     }
 
-    /// The same of a call, which counts as one, and of whose output it is not known how much it is, also where that is limited later.
+    /// The same of a call, which counts as one, and of whose output it is not known how much it is, also where that is limited later; or of a turn of a model, which counts as
+    /// none, and whose tokens are.
     pub(super) fn hold_call(&mut self, id: &OperationId, held: Amounts) {
-        if self.is_own_call(id) {
-            self.accounts.held.insert(id.clone(), [None; 2]);
-            return;
+        let all = UNITS.map(|unit| Some(held.of(unit)).filter(|held| *held > 0));
+        match self.own_call(id) {
+            Some(OwnCall::Turn) => self.hold(id, &[2, 3], [None, None, all[2], all[3]]),
+            Some(OwnCall::Completion) => self.hold(id, &[], [None; 4]),
+            None => {
+                self.hold(id, &[0, 1], all);
+                let bytes = if held.output_bytes == 0 { 32 * 1024 } else { held.output_bytes };
+                self.accounts.held.insert(id.clone(), [Some(held.calls.max(1)), Some(bytes), None, None]);
+            }
         }
-        self.hold(id, [held.calls, held.output_bytes].map(|held| Some(held).filter(|held| *held > 0)));
-        let held = [held.calls.max(1), if held.output_bytes == 0 { 32 * 1024 } else { held.output_bytes }];
-        self.accounts.held.insert(id.clone(), held.map(Some));
     }
 
-    /// Whether the executor carries it out itself, which no budget of calls limits.
-    fn is_own_call(&self, id: &OperationId) -> bool {
-        let item = self.agent_item(self.step_of(id));
+    /// The call of a turn, or of a completion, which the executor carries out itself.
+    fn own_call(&self, id: &OperationId) -> Option<OwnCall> {
+        let item = self.agent_item(self.step_of(id))?;
         // The checks of a completion are calls of a runner.
-        item.is_some_and(|item| item["tool"].is_null() || item["tool"] == COMPLETION_TOOL)
-            && !self.checking.contains_key(id)
+        match (item["tool"].as_str(), self.checking.contains_key(id)) {
+            (None, false) => Some(OwnCall::Turn),
+            (Some(COMPLETION_TOOL), false) => Some(OwnCall::Completion),
+            (Some(_) | None, _) => None,
+        }
     }
 
     pub(super) fn was_dispatched(&mut self, call: &OperationId) {
         self.accounts.dispatched.insert(call.clone());
     }
 
-    /// A call that a person was to approve before it ran, and that was not sent since, has used nothing.
-    pub(super) fn used_by_call(&self, call: &OperationId, output_bytes: u64) -> Amounts {
-        if self.is_own_call(call) {
-            return Amounts::default();
+    /// A call that a person was to approve before it ran, and that was not sent since, has used nothing. A turn has used what its server has counted, and all that was held for it where nobody
+    /// knows.
+    pub(super) fn used_by_call(&self, call: &OperationId, end: &ToolCallEnd) -> Amounts {
+        let counted = match end {
+            ToolCallEnd::Completed { receipt, .. } | ToolCallEnd::Failed { receipt, .. } => receipt.usage,
+            ToolCallEnd::Denied { .. } | ToolCallEnd::Cancelled { .. } | ToolCallEnd::OutcomeUnknown { .. } => None,
+        };
+        match self.own_call(call) {
+            Some(OwnCall::Turn) => {
+                let held = self.accounts.held[call];
+                let (tokens, cost) = counted.map_or((held[2], held[3]), |usage| {
+                    (Some(usage.input_tokens + usage.output_tokens), usage.cost_micros)
+                });
+                let (tokens, cost_micros) = (tokens.unwrap_or_default(), cost.unwrap_or_default());
+                return Amounts { tokens, cost_micros, ..Amounts::default() };
+            }
+            Some(OwnCall::Completion) => return Amounts::default(),
+            None => {}
         }
         let waited = self.held.get(call).is_some_and(|held| held.kind == Some(SubjectKind::Call));
         if waited && !self.accounts.dispatched.contains(call) {
             return Amounts::default();
         }
-        Amounts { calls: 1, output_bytes }
+        Amounts { calls: 1, output_bytes: end.output_bytes(), ..Amounts::default() }
     }
 
     pub(super) fn spend(&mut self, id: &OperationId, used: Option<Amounts>) {
         let held = self.accounts.held.remove(id).expect("what ends has begun");
-        let used =
-            used.unwrap_or(Amounts { calls: held[0].unwrap_or_default(), output_bytes: held[1].unwrap_or_default() });
+        let used = used.unwrap_or_else(|| {
+            let [calls, output_bytes, tokens, cost_micros] = held.map(Option::unwrap_or_default);
+            Amounts { calls, output_bytes, tokens, cost_micros }
+        });
         for account in self.accounts_of(self.step_of(id)) {
             let spent = self.accounts.spent.entry(account).or_default();
             *spent = spent.plus(used);
@@ -111,7 +141,7 @@ impl Audit {
 
     pub(super) fn about_budget(&mut self, report: &BudgetReport) {
         let account = report.step.as_ref().map(|step| self.index_of(step).expect("a step"));
-        let unit = usize::from(report.unit == BudgetUnit::OutputBytes);
+        let unit = UNITS.iter().position(|unit| *unit == report.unit).expect("all are there");
         let limit = self.budget_of(account).and_then(|budget| limit_of(budget, unit)).expect("it is limited");
         let spent = self.spent_of(account, unit);
         assert_eq!((report.spent, report.limit), (spent, limit), "{report:?}");
@@ -119,7 +149,7 @@ impl Audit {
             BudgetLevel::Warning => assert!(spent * 5 >= limit * 4 && spent <= limit, "{report:?}"),
             BudgetLevel::Exceeded => assert!(spent >= limit, "{report:?}"),
             // Calls are only overrun by a plan that allows fewer than were made.
-            BudgetLevel::Overrun => assert!(spent > limit && (unit == 1 || self.revision > 0), "{report:?}"),
+            BudgetLevel::Overrun => assert!(spent > limit && (unit > 0 || self.revision > 0), "{report:?}"),
         }
         assert!(self.accounts.reported.insert((account, unit, report.level)), "{report:?} again");
     }

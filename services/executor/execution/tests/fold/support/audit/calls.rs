@@ -37,7 +37,7 @@ impl Audit {
                 assert!(running <= self.plan.parallelism(), "more steps at once than the plan allows");
             }
             OperationEvent::Ended(OperationEnd::ToolCall(end)) => {
-                let used = self.used_by_call(id, end.output_bytes());
+                let used = self.used_by_call(id, end);
                 self.spend(id, Some(used));
                 match end {
                     ToolCallEnd::Completed { result, .. } => {
@@ -146,7 +146,7 @@ impl Audit {
                 assert!(started.until.is_none_or(|until| until >= time), "{id} has no time left");
                 self.open.remove(id);
                 let given = started.allotment.unwrap_or_default();
-                self.hold(id, [given.calls, given.output_bytes]);
+                self.hold(id, &[0, 1, 2, 3], BudgetUnit::ALL.map(|unit| given.of(unit)));
                 assert!(self.names_of_children.insert(started.execution.clone()), "two children have one name");
                 self.children.insert(id.clone(), Some(false));
             }
