@@ -204,6 +204,7 @@ impl Calls {
             job.call.questions.clone(),
             (Arc::clone(&enforced), Arc::clone(&network_use)),
             cancelled,
+            job.may_read(),
         )
         .await;
         job.call.output.finish();

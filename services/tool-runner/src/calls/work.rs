@@ -16,7 +16,7 @@ use super::{
     record::{self, Unsuccessful},
 };
 use crate::{
-    Invocation, Recovery, StopRequest, ToolFailure, ToolResult, ViewHandle,
+    Invocation, MayRead, Recovery, StopRequest, ToolFailure, ToolResult, ViewHandle,
     output::OutputBuffer,
     questions::{Questions, time_is_over},
     registry::RegisteredTool,
@@ -47,6 +47,7 @@ pub(super) async fn work(
     questions: Option<Questions>,
     (enforced, network_use): (Arc<OnceLock<Vec<String>>>, Arc<OnceLock<NetworkUse>>),
     cancelled: &watch::Receiver<Stop>,
+    may_read: MayRead,
 ) -> Result<Value, Unsuccessful> {
     let RegisteredTool { spec, result: result_schema, secret_result, tool, .. } = &*request.tool;
     let hides_result = !secret_result.is_empty();
@@ -69,6 +70,7 @@ pub(super) async fn work(
         reveals: Vec::new(),
         asks: tool.asks(),
         network_use,
+        may_read,
     };
     let is_manual = request.recovery() == Recovery::Manual;
     let grace = tool.stop_grace();
