@@ -199,12 +199,11 @@ impl Calls {
         let outcome = work::work(
             &job.request,
             arguments,
-            view,
+            (view, job.may_read()),
             output,
             job.call.questions.clone(),
             (Arc::clone(&enforced), Arc::clone(&network_use)),
             cancelled,
-            job.may_read(),
         )
         .await;
         job.call.output.finish();

@@ -42,12 +42,11 @@ pub(super) fn arguments(request: &CallRequest) -> Result<Value, ToolFailure> {
 pub(super) async fn work(
     request: &CallRequest,
     arguments: Value,
-    view: Option<ViewHandle>,
+    (view, may_read): (Option<ViewHandle>, MayRead),
     output: Arc<OutputBuffer>,
     questions: Option<Questions>,
     (enforced, network_use): (Arc<OnceLock<Vec<String>>>, Arc<OnceLock<NetworkUse>>),
     cancelled: &watch::Receiver<Stop>,
-    may_read: MayRead,
 ) -> Result<Value, Unsuccessful> {
     let RegisteredTool { spec, result: result_schema, secret_result, tool, .. } = &*request.tool;
     let hides_result = !secret_result.is_empty();
