@@ -11,6 +11,7 @@ use std::{
 
 use belay_network::{Credential, Profile, Profiles, UpstreamProxy};
 use belay_proto::v1::{self, write_bound::Mechanism};
+use belay_redaction::Redactor;
 use belay_sandbox::{Limits, Mount, MountKind, Reserve, Scratch, ScratchPlace, Settings, WORKSPACE, WriteBudget};
 use belay_service_kit::state_files;
 use belay_settings::{
@@ -47,6 +48,8 @@ pub struct CommandSettings {
     state_dir: Option<PathBuf>,
     /// Where the tool `research` looks besides the workspace.
     research: Research,
+    /// Knows what counts as a secret.
+    redactor: Redactor,
 }
 
 impl Default for CommandSettings {
@@ -72,6 +75,7 @@ impl CommandSettings {
             upstream_proxy: None,
             state_dir: None,
             research: Research::default(),
+            redactor: Redactor::new(),
         }
     }
 
@@ -126,6 +130,11 @@ impl CommandSettings {
     /// Where the tool `research` looks besides the workspace.
     pub(crate) fn research(&self) -> &Research {
         &self.research
+    }
+
+    /// Knows what counts as a secret.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.redactor
     }
 
     /// The directory for the indexes of documents; `None` if the runner keeps no files.
@@ -186,7 +195,8 @@ impl CommandSettings {
         here.caches.retain(|cache| cache.read_from.as_deref().is_none_or(is_apart));
         loaded.refuse_visible_credentials(&here)?;
         check_network(loaded)?;
-        Ok(Self::new(here, Some(own.join("caches"))).with_network_of(&loaded.settings, own))
+        let settings = Self::new(here, Some(own.join("caches"))).with_network_of(&loaded.settings, own);
+        Ok(Self { redactor: loaded.redactor.clone(), ..settings })
     }
 
     /// The settings that hold for every command. Toolchains and caches are added per command, so that one that disappears does not fail

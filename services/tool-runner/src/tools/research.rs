@@ -7,6 +7,7 @@ mod findings;
 mod found;
 mod index;
 mod left_out;
+mod masked;
 mod question;
 mod roots;
 mod secret_files;
@@ -22,6 +23,7 @@ use std::{
 
 use belay_network::Profile;
 use belay_policy::ToolKind;
+use belay_redaction::Redactor;
 use belay_settings::{ConfigError, LoadedSettings};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -55,6 +57,8 @@ pub struct Research {
     roots: Arc<Roots>,
     web: Option<Arc<Endpoint>>,
     workspaces: Arc<Semaphore>,
+    /// Knows what is neither indexed nor cited.
+    redactor: Redactor,
 }
 
 /// The search endpoint of the settings.
@@ -68,13 +72,20 @@ impl Research {
     /// Searches what the settings name.
     pub(super) fn new(host: HttpHost, commands: &CommandSettings) -> Self {
         let settings = commands.research();
-        let roots = Roots::new(settings.roots.iter().map(|root| &root.value), commands.research_in());
+        let roots =
+            Roots::new(settings.roots.iter().map(|root| &root.value), commands.research_in(), commands.redactor());
         // A URL that is none is refused before, by [`Self::check_endpoint`].
         let endpoint = settings.web.as_ref().and_then(|web| {
             let url = HttpUrl::parse(&web.value.url).ok()?;
             Some(Arc::new(Endpoint { url, profile: web.value.profile.clone() }))
         });
-        Self { host, roots: Arc::new(roots), web: endpoint, workspaces: Arc::new(Semaphore::new(WORKSPACES)) }
+        Self {
+            host,
+            roots: Arc::new(roots),
+            web: endpoint,
+            workspaces: Arc::new(Semaphore::new(WORKSPACES)),
+            redactor: commands.redactor().clone(),
+        }
     }
 
     /// Refuses a search endpoint that cannot be asked for, or that its network profile does not allow.
@@ -367,10 +378,10 @@ impl Research {
                 async {
                     // Never closed.
                     let _slot = self.workspaces.acquire().await;
-                    let (question, reading, may_read) =
-                        (Arc::clone(question), reading.clone(), invocation.may_read.clone());
+                    let (question, reading) = (Arc::clone(question), reading.clone());
+                    let (may_read, redactor) = (invocation.may_read.clone(), self.redactor.clone());
                     let search = move |view: &mut dyn crate::View| {
-                        workspace::search(view, &top, (&question, &bounds), &may_read, &reading)
+                        workspace::search(view, &top, (&question, &bounds), (&may_read, &redactor), &reading)
                     };
                     in_view_until(invocation.view.as_ref(), search).await
                 },

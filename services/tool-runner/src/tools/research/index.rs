@@ -130,25 +130,29 @@ impl Index {
         OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
         let connection =
             Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-        let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-        let (application, format) = (pragma("application_id")?, pragma("user_version")?);
-        let is_new = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))? == 0;
-        if !is_new && (application, format) != (i64::from(APPLICATION), FORMAT) {
-            return Err(
-                rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_NOTADB), None).into()
-            );
-        }
         // It can be made again at any time: what counts is that a power loss does not damage it, not that it loses nothing.
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.pragma_update(None, "secure_delete", true)?;
         connection.pragma_update(None, "cache_size", -CACHE)?;
         connection.pragma_update(None, "max_page_count", MAX_FILE / PAGE)?;
-        if is_new {
-            let made = format!(
-                "BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT}; COMMIT;"
-            );
-            connection.execute_batch(&made)?;
+        let is_empty = || {
+            let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
+            tables.map(|tables| tables == 0)
+        };
+        if is_empty()? {
+            connection.execute_batch("BEGIN IMMEDIATE")?;
+            // Another one may have made it meanwhile.
+            if is_empty()? {
+                let named = format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};");
+                connection.execute_batch(&[SCHEMA, &named].concat())?;
+            }
+            connection.execute_batch("COMMIT")?;
+        }
+        let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        if (pragma("application_id")?, pragma("user_version")?) != (i64::from(APPLICATION), FORMAT) {
+            let other = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_NOTADB);
+            return Err(rusqlite::Error::SqliteFailure(other, None).into());
         }
         Ok(Self { connection })
     }

@@ -8,6 +8,7 @@ use std::{
     sync::{Arc, Once},
 };
 
+use belay_redaction::Redactor;
 use belay_service_kit::program;
 use belay_settings::DocumentRoot;
 use belay_sqlite::{Lane, Threads};
@@ -23,6 +24,7 @@ use super::{
     found::{Found, Problem, asked},
     index::{Content, Document, Index, IndexError, state_of},
     left_out::{Place, Reason},
+    masked::masked,
     question::Question,
     walk::{Folders, MAX_FILE, Reading, why_not, why_not_content},
 };
@@ -46,6 +48,7 @@ pub(super) struct Roots {
     /// The directory of the indexes; `None` for a runner that keeps no files.
     kept_in: Option<PathBuf>,
     lane: Lane,
+    redactor: Redactor,
     prepared: Arc<Once>,
 }
 
@@ -73,12 +76,17 @@ impl Default for Extent {
 
 impl Roots {
     /// These folders, with their indexes in a directory.
-    pub(super) fn new<'a>(roots: impl Iterator<Item = &'a DocumentRoot>, kept_in: Option<PathBuf>) -> Self {
+    pub(super) fn new<'a>(
+        roots: impl Iterator<Item = &'a DocumentRoot>,
+        kept_in: Option<PathBuf>,
+        redactor: &Redactor,
+    ) -> Self {
         let roots = roots.map(|root| Root { name: root.name.clone(), path: root.path.clone(), turn: Arc::default() });
         Self {
             roots: roots.collect(),
             kept_in,
             lane: Lane::new(Threads::Real, LANE_SLOTS),
+            redactor: redactor.clone(),
             prepared: Arc::new(Once::new()),
         }
     }
@@ -102,6 +110,7 @@ impl Roots {
                 place: Place::Root(root.name.clone()),
                 root: root.clone(),
                 kept_in: self.kept_in.clone(),
+                redactor: self.redactor.clone(),
                 question: Arc::clone(question),
                 bounds,
                 reading: reading.clone(),
@@ -142,6 +151,7 @@ struct Search {
     place: Place,
     root: Root,
     kept_in: Option<PathBuf>,
+    redactor: Redactor,
     question: Arc<Question>,
     bounds: Bounds,
     reading: Reading,
@@ -228,7 +238,7 @@ impl Search {
             self.reading.stop.check()?;
             let Some(path) = RelPath::from_bytes(&candidate.hit.path) else { continue };
             let bytes = folder.read(&path, MAX_FILE + 1).map(|(bytes, _)| bytes).unwrap_or_default();
-            let cited = extract(&bytes, &candidate.hit, &self.question)
+            let cited = extract(&masked(&self.redactor, &bytes), &candidate.hit, &self.question)
                 .filter(|_| content_digest(&bytes) == candidate.hit.digest);
             match cited {
                 Some((extract, lines)) => found.findings.push(Finding {
@@ -370,6 +380,7 @@ impl Update<'_> {
             },
         };
         let (state, digest) = (state_of(&entry), content_digest(&bytes));
+        let bytes = masked(&self.search.redactor, &bytes);
         let content = match why {
             Some(why) => Content::Without(why.word()),
             None => Content::Text(&bytes, &digest),

@@ -11,6 +11,7 @@ use std::{
 };
 
 use belay_network::{DraftProfile, DraftRule, Profiles};
+use belay_redaction::Redactor;
 use belay_settings::{File, Research as ResearchSettings};
 use belay_sqlite::{Lane, Threads};
 use belay_workspace::{FileKind, Metadata, RelPath, ViewError};
@@ -196,6 +197,27 @@ async fn what_the_policy_denies_is_not_searched() {
         (cited(&result), left_out(&result)),
         (vec!["b.md:1-1".to_owned()], vec!["denied_by_policy 1".to_owned()])
     );
+}
+
+/// S3-13: what looks like a secret is neither found nor shown. A name that does is the file's: another tool takes it back, and where it is shown it is hidden, as in every result.
+#[tokio::test]
+async fn a_secret_in_a_document_is_neither_found_nor_shown() {
+    let secret = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+    let text = format!("the token is {secret} for needle\n");
+    let named = format!("{secret}.md");
+    let workspace = TestWorkspace::with(&[("a.md", &text), (&named, "needle")]);
+    let documents = Documents::with(&[("b.md", &text)]);
+    let result = ask(&workspace, &documents.tool, json!({"query": "needle token"})).await;
+    for path in ["a.md", "b.md"] {
+        let found = result["findings"].as_array().unwrap().iter().find(|finding| finding["path"] == path).unwrap();
+        assert_eq!(found["extract"], format!("the token is {} for needle", "*".repeat(secret.len())));
+        assert_eq!(found["digest"], content_digest(text.as_bytes()), "of the file as it is");
+    }
+    let words = fs::read(documents.index()).unwrap();
+    assert!(!words.to_ascii_lowercase().windows(20).any(|part| part == b"0123456789abcdefghij"));
+    let result = ask(&workspace, &documents.tool, json!({"query": "0123456789abcdefghijABCDEFGHIJ012345"})).await;
+    let found: Vec<_> = cited(&result).into_iter().filter(|found| !found.starts_with(secret)).collect();
+    assert_eq!(found, Vec::<String>::new());
 }
 
 /// S3-13: the depth bounds what is asked, read and found.
@@ -537,7 +559,13 @@ async fn without_time_the_answer_says_what_is_left_out() {
     let answer = |found| result(&question, Depth::Medium, found, 10)["content"]["result"].take();
     assert_eq!(left_out(&answer(of_roots)), ["time_limit"]);
     let search = move |view: &mut dyn View| {
-        workspace::search(view, &RelPath::root(), (&question, &bounds), &MayRead::default(), &reading)
+        workspace::search(
+            view,
+            &RelPath::root(),
+            (&question, &bounds),
+            (&MayRead::default(), &Redactor::new()),
+            &reading,
+        )
     };
     let of_workspace = in_view_until(Some(&workspace.view()), search).await.unwrap();
     let question = Question::new("needle");

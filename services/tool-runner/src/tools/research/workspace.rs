@@ -2,6 +2,7 @@
 //!
 //! They are indexed for each call and in memory: an index that is kept would show what one call has written to another, or to one that the policy does not let read it.
 
+use belay_redaction::Redactor;
 use belay_workspace::{FileKind, RelPath, ViewError};
 
 use super::{
@@ -10,6 +11,7 @@ use super::{
     found::{Found, Problem, asked},
     index::{Content, Document, Index, IndexError},
     left_out::{Place, Reason},
+    masked::masked,
     question::Question,
     walk::{Folders, MAX_FILE, Reading, why_not, why_not_content},
 };
@@ -20,14 +22,14 @@ pub(super) fn search(
     view: &dyn View,
     top: &RelPath,
     (question, bounds): (&Question, &Bounds),
-    may_read: &MayRead,
+    (may_read, redactor): (&MayRead, &Redactor),
     reading: &Reading,
 ) -> Result<Found, ToolFailure> {
     let mut found = Found::default();
     let failed = |error: IndexError| Problem::from(error).into_failure();
     let index = Index::in_memory().map_err(failed)?;
     index.begin().map_err(failed)?;
-    let mut search = Search { view, index: &index, bounds, may_read, reading, found: &mut found };
+    let mut search = Search { view, index: &index, bounds, may_read, redactor, reading, found: &mut found };
     match view.list(top) {
         Ok(entries) => search.folders(entries)?,
         Err(ViewError::NotADirectory { .. }) => {
@@ -42,8 +44,8 @@ pub(super) fn search(
         reading.stop.check()?;
         let Some(path) = RelPath::from_bytes(&candidate.hit.path) else { continue };
         let bytes = view.read(&path, 0, Some(MAX_FILE + 1)).unwrap_or_default();
-        let cited =
-            extract(&bytes, &candidate.hit, question).filter(|_| content_digest(&bytes) == candidate.hit.digest);
+        let cited = extract(&masked(redactor, &bytes), &candidate.hit, question)
+            .filter(|_| content_digest(&bytes) == candidate.hit.digest);
         match cited {
             Some((extract, lines)) => found.findings.push(Finding {
                 place: Place::Workspace,
@@ -66,6 +68,7 @@ struct Search<'a> {
     index: &'a Index,
     bounds: &'a Bounds,
     may_read: &'a MayRead,
+    redactor: &'a Redactor,
     reading: &'a Reading,
     found: &'a mut Found,
 }
@@ -146,6 +149,7 @@ impl Search<'_> {
         self.found.files += 1;
         self.found.bytes += bytes.len() as u64;
         let digest = content_digest(&bytes);
+        let bytes = masked(self.redactor, &bytes);
         let document = Document { path, state: "", size, content: Content::Text(&bytes, &digest) };
         match self.index.add(document) {
             Ok(()) => Ok(true),
