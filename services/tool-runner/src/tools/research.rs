@@ -25,6 +25,7 @@ use belay_network::Profile;
 use belay_policy::ToolKind;
 use belay_redaction::Redactor;
 use belay_settings::{ConfigError, LoadedSettings};
+use belay_sqlite::{Lane, Threads};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -47,7 +48,7 @@ use crate::{
     ToolResult, ToolSpec, Touches,
 };
 
-/// The most calls that index a workspace at a time: each does so in memory.
+/// The most calls that index a workspace, or pages, at a time: each does so in memory.
 const WORKSPACES: usize = 4;
 
 /// The tool.
@@ -57,6 +58,8 @@ pub struct Research {
     roots: Arc<Roots>,
     web: Option<Arc<Endpoint>>,
     workspaces: Arc<Semaphore>,
+    /// Where pages are looked through.
+    pages: Lane,
     /// Knows what is neither indexed nor cited.
     redactor: Redactor,
 }
@@ -84,6 +87,7 @@ impl Research {
             roots: Arc::new(roots),
             web: endpoint,
             workspaces: Arc::new(Semaphore::new(WORKSPACES)),
+            pages: Lane::new(Threads::Real, WORKSPACES),
             redactor: commands.redactor().clone(),
         }
     }
@@ -376,8 +380,11 @@ impl Research {
         let work = async {
             let (of_workspace, of_roots) = tokio::join!(
                 async {
-                    // Never closed.
-                    let _slot = self.workspaces.acquire().await;
+                    let Ok(_slot) = tokio::time::timeout(bounds.reading, self.workspaces.acquire()).await else {
+                        let mut found = Found::default();
+                        found.left_out.say(&Place::Workspace, Reason::TimeLimit);
+                        return Ok(found);
+                    };
                     let (question, reading) = (Arc::clone(question), reading.clone());
                     let (may_read, redactor) = (invocation.may_read.clone(), self.redactor.clone());
                     let search = move |view: &mut dyn crate::View| {
@@ -419,6 +426,7 @@ impl Research {
             question: Arc::clone(question),
             bounds,
             reading: Reading::default(),
+            lane: self.pages.clone(),
             found: Arc::clone(&found),
         };
         let ended = match Session::new(self.host.clone(), invocation, None, true) {

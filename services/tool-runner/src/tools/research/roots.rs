@@ -48,6 +48,7 @@ pub(super) struct Roots {
     /// The directory of the indexes; `None` for a runner that keeps no files.
     kept_in: Option<PathBuf>,
     lane: Lane,
+    extent: Extent,
     redactor: Redactor,
     prepared: Arc<Once>,
 }
@@ -86,6 +87,7 @@ impl Roots {
             roots: roots.collect(),
             kept_in,
             lane: Lane::new(Threads::Real, LANE_SLOTS),
+            extent: Extent::default(),
             redactor: redactor.clone(),
             prepared: Arc::new(Once::new()),
         }
@@ -104,20 +106,25 @@ impl Roots {
         let mut found = Found::default();
         let until = Instant::now() + bounds.reading;
         for root in &self.roots {
+            let place = Place::Root(root.name.clone());
+            let Ok(slot) = timeout_at(until, self.lane.slot()).await else {
+                found.left_out.say(&place, Reason::TimeLimit);
+                continue;
+            };
             // Another call may bring a large index up to date for as long as it has time.
             let turn = timeout_at(until, Arc::clone(&root.turn).lock_owned()).await.ok();
             let search = Search {
-                place: Place::Root(root.name.clone()),
+                place,
                 root: root.clone(),
                 kept_in: self.kept_in.clone(),
                 redactor: self.redactor.clone(),
                 question: Arc::clone(question),
                 bounds,
                 reading: reading.clone(),
-                extent: Extent::default(),
+                extent: self.extent,
             };
             let (prepared, all) = (Arc::clone(&self.prepared), self.files());
-            found.append(self.lane.run(move || search.run(turn, &prepared, &all)).await?);
+            found.append(slot.run(move || search.run(turn, &prepared, &all)).await?);
         }
         Ok(found)
     }
@@ -394,5 +401,63 @@ impl Update<'_> {
             self.batch = (0, 0);
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::depth::Depth;
+    use super::*;
+
+    /// S3-13: a huge folder is indexed up to its bounds, and the answer says so; what no longer fits is forgotten.
+    #[tokio::test]
+    async fn a_huge_folder_is_bounded() {
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for n in 10..40 {
+            fs::create_dir_all(folder.path().join(format!("{}", n % 3))).unwrap();
+            fs::write(folder.path().join(format!("{}/{n}.md", n % 3)), "needle\n".repeat(100)).unwrap();
+        }
+        let root = DocumentRoot { name: "docs".to_owned(), path: folder.path().to_owned() };
+        let question = Arc::new(Question::new("needle"));
+        let bounds = Depth::Medium.bounds(Duration::from_secs(600));
+        let all = Extent::default();
+        for (extent, files, reason) in [
+            (all, 30, None),
+            (Extent { files: 12, ..all }, 12, Some("file_limit")),
+            (Extent { bytes: 700 * 7, ..all }, 7, Some("byte_limit")),
+            (Extent { entries: 2, ..all }, 4, Some("file_limit")),
+            (all, 30, None),
+        ] {
+            let roots =
+                Roots { extent, ..Roots::new(std::iter::once(&root), Some(state.path().to_owned()), &Redactor::new()) };
+            let found = roots.search(&question, bounds, &Reading::default()).await.unwrap();
+            assert_eq!(found.files, files, "{reason:?}");
+            let said: Vec<String> =
+                found.left_out.shown().iter().map(|left| left["reason"].as_str().unwrap().to_owned()).collect();
+            assert_eq!(said, Vec::from_iter(reason), "{reason:?}");
+            assert_eq!(found.findings.len(), bounds.findings);
+        }
+    }
+
+    /// Work on other folders takes all slots: a call whose time is over answers without this one.
+    #[tokio::test]
+    async fn a_call_does_not_wait_for_others_beyond_its_time() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.md"), "needle").unwrap();
+        let root = DocumentRoot { name: "docs".to_owned(), path: folder.path().to_owned() };
+        let roots = Roots::new(std::iter::once(&root), None, &Redactor::new());
+        let question = Arc::new(Question::new("needle"));
+        let bounds = Bounds { reading: Duration::from_millis(50), ..Depth::Medium.bounds(Duration::from_secs(600)) };
+        let turn = Arc::clone(&roots.roots[0].turn).lock_owned().await;
+        let found = roots.search(&question, bounds, &Reading::default()).await.unwrap();
+        assert_eq!((found.findings.len(), &found.left_out.shown()[0]["reason"]), (0, &"time_limit".into()));
+        drop(turn);
+        let slots = futures::future::join_all((0..LANE_SLOTS).map(|_| roots.lane.slot())).await;
+        let found = roots.search(&question, bounds, &Reading::default()).await.unwrap();
+        assert_eq!((found.findings.len(), &found.left_out.shown()[0]["reason"]), (0, &"time_limit".into()));
+        drop(slots);
+        assert_eq!(roots.search(&question, bounds, &Reading::default()).await.unwrap().findings.len(), 1);
     }
 }

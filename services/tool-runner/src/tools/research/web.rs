@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use belay_proto::v1::ErrorClass;
 use belay_reasons as reasons;
+use belay_sqlite::Lane;
 use belay_workspace::RelPath;
 use serde::Deserialize;
 use serde_json::Value;
@@ -43,6 +44,8 @@ pub(super) struct WebSearch {
     pub(super) question: Arc<Question>,
     pub(super) bounds: Bounds,
     pub(super) reading: Reading,
+    /// Where pages are looked through.
+    pub(super) lane: Lane,
     /// What has been found, also by a search that does not come to its end.
     pub(super) found: Arc<Mutex<Found>>,
 }
@@ -79,7 +82,9 @@ impl SessionWork for WebSearch {
             }
             pages.extend(self.page(session, result).await);
         }
-        self.cite_pages(&pages)?;
+        let (found, question) = (Arc::clone(&self.found), Arc::clone(&self.question));
+        let (bounds, reading) = (self.bounds, self.reading.clone());
+        self.lane.run(move || cite_pages(&found, &pages, (&question, &bounds), &reading)).await?;
         Ok(Value::Null)
     }
 }
@@ -122,13 +127,15 @@ impl WebSearch {
         self.found(|found| {
             found.results = results.len() as u64;
             for (place, result) in results.iter().enumerate() {
+                // One that is not described has its title.
+                let extract = if result.content.is_empty() { &result.title } else { &result.content };
                 found.findings.push(Finding {
                     place: Place::Web,
                     at: result.url.clone(),
                     title: Some(result.title.clone()).filter(|title| !title.is_empty()),
                     lines: None,
-                    digest: content_digest(result.content.as_bytes()),
-                    extract: result.content.clone(),
+                    digest: content_digest(extract.as_bytes()),
+                    extract: extract.clone(),
                     form: None,
                     score: worth(WEIGHT, place),
                 });
@@ -176,46 +183,48 @@ impl WebSearch {
             }
         }
     }
+}
 
-    /// Cites what the pages say about the question, in place of how the endpoint describes them.
-    fn cite_pages(&self, pages: &[Page]) -> Result<(), ToolFailure> {
-        let failed = |error: IndexError| Problem::from(error).into_failure();
-        let index = Index::in_memory().map_err(failed)?;
-        let path = |at: usize| RelPath::from_bytes(format!("page{at}").as_bytes());
-        for (at, page) in pages.iter().enumerate() {
-            let Some(path) = path(at) else { continue };
-            let digest = content_digest(page.text.as_bytes());
-            let content = Content::Text(page.text.as_bytes(), &digest);
-            index.add(Document { path: &path, state: "", size: page.text.len() as u64, content }).map_err(failed)?;
-        }
-        let lists = asked(&index, &self.question, &self.bounds, &self.reading).map_err(Problem::into_failure)?;
-        for candidate in best(lists, self.bounds.findings) {
-            let at = (0..pages.len()).find(|at| path(*at).is_some_and(|path| path.as_bytes() == candidate.hit.path));
-            let Some(page) = at.map(|at| &pages[at]) else { continue };
-            let Some((extract, lines)) = extract(page.text.as_bytes(), &candidate.hit, &self.question) else {
-                continue;
-            };
-            self.found(|found| {
-                let described = |finding: &Finding| finding.at == page.url && finding.form.is_none();
-                // The endpoint's own opinion of the page counts as well.
-                let score = match found.findings.iter().position(described) {
-                    Some(at) => found.findings.remove(at).score,
-                    None => 0.0,
-                };
-                found.findings.push(Finding {
-                    place: Place::Web,
-                    at: page.answered.clone(),
-                    title: Some(page.title.clone()).filter(|title| !title.is_empty()),
-                    lines: Some(lines),
-                    digest: candidate.hit.digest,
-                    extract,
-                    form: Some(candidate.form),
-                    score: score + candidate.score,
-                });
-            });
-        }
-        Ok(())
+/// Cites what the pages say about the question, in place of how the endpoint describes them.
+fn cite_pages(
+    found: &Mutex<Found>,
+    pages: &[Page],
+    (question, bounds): (&Question, &Bounds),
+    reading: &Reading,
+) -> Result<(), ToolFailure> {
+    let failed = |error: IndexError| Problem::from(error).into_failure();
+    let index = Index::in_memory().map_err(failed)?;
+    let path = |at: usize| RelPath::from_bytes(format!("page{at}").as_bytes());
+    for (at, page) in pages.iter().enumerate() {
+        let Some(path) = path(at) else { continue };
+        let digest = content_digest(page.text.as_bytes());
+        let content = Content::Text(page.text.as_bytes(), &digest);
+        index.add(Document { path: &path, state: "", size: page.text.len() as u64, content }).map_err(failed)?;
     }
+    let lists = asked(&index, question, bounds, reading).map_err(Problem::into_failure)?;
+    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+    for candidate in best(lists, bounds.findings) {
+        let at = (0..pages.len()).find(|at| path(*at).is_some_and(|path| path.as_bytes() == candidate.hit.path));
+        let Some(page) = at.map(|at| &pages[at]) else { continue };
+        let Some((extract, lines)) = extract(page.text.as_bytes(), &candidate.hit, question) else { continue };
+        let described = |finding: &Finding| finding.at == page.url && finding.form.is_none();
+        // The endpoint's own opinion of the page counts as well.
+        let score = match found.findings.iter().position(described) {
+            Some(at) => found.findings.remove(at).score,
+            None => 0.0,
+        };
+        found.findings.push(Finding {
+            place: Place::Web,
+            at: page.answered.clone(),
+            title: Some(page.title.clone()).filter(|title| !title.is_empty()),
+            lines: Some(lines),
+            digest: candidate.hit.digest,
+            extract,
+            form: Some(candidate.form),
+            score: score + candidate.score,
+        });
+    }
+    Ok(())
 }
 
 /// The question as the endpoint is asked it: as it is, and its telling words alone.
@@ -247,6 +256,51 @@ fn results_of(body: &[u8]) -> Result<Vec<WebResult>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::research::depth::Depth;
+
+    /// S3-13: a page that was read is cited with what stands in it; what the endpoint says of it counts for its place.
+    #[test]
+    fn pages_take_the_place_of_their_descriptions() {
+        let question = Question::new("lost calls");
+        let bounds = Depth::Deep.bounds(std::time::Duration::from_secs(60));
+        let described = |url: &str| Finding {
+            place: Place::Web,
+            at: url.to_owned(),
+            title: None,
+            lines: None,
+            digest: String::new(),
+            extract: "described".to_owned(),
+            form: None,
+            score: 0.01,
+        };
+        let found = Mutex::new(Found {
+            findings: vec![described("https://a.example/"), described("https://b.example/")],
+            ..Found::default()
+        });
+        let page = |url: &str, text: &str| Page {
+            url: url.to_owned(),
+            answered: format!("{url}moved"),
+            title: "T".to_owned(),
+            text: text.to_owned(),
+        };
+        let pages = [
+            page("https://a.example/", "# Title\n\nLost calls run again.\n"),
+            page("https://b.example/", "nothing of it\n"),
+        ];
+        cite_pages(&found, &pages, (&question, &bounds), &Reading::default()).unwrap();
+        let findings = found.into_inner().unwrap().findings;
+        let cited: Vec<_> =
+            findings.iter().map(|finding| (finding.at.as_str(), finding.extract.as_str(), finding.lines)).collect();
+        assert_eq!(
+            cited,
+            [
+                ("https://b.example/", "described", None),
+                ("https://a.example/moved", "Lost calls run again.", Some((3, 3)))
+            ]
+        );
+        assert_eq!(findings[1].digest, content_digest(pages[0].text.as_bytes()));
+        assert!(findings[1].score > findings[0].score);
+    }
 
     #[test]
     fn results_are_read_as_searxng_writes_them() {
