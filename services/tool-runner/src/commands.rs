@@ -11,10 +11,12 @@ use std::{
 
 use belay_network::{Credential, Profile, Profiles, UpstreamProxy};
 use belay_proto::v1::{self, write_bound::Mechanism};
+use belay_redaction::Redactor;
 use belay_sandbox::{Limits, Mount, MountKind, Reserve, Scratch, ScratchPlace, Settings, WORKSPACE, WriteBudget};
 use belay_service_kit::state_files;
 use belay_settings::{
-    ConfigError, LoadedSettings, Lookup, NetworkLimits, Place, ResolvedCommands, UsedCache, View, VisiblePath,
+    ConfigError, LoadedSettings, Lookup, NetworkLimits, Place, Research, ResolvedCommands, UsedCache, View,
+    VisiblePath,
     toolchains::{Files as _, Host},
 };
 use belay_workspace::{contained_state_directory, enclosing_state_directory};
@@ -44,6 +46,10 @@ pub struct CommandSettings {
     upstream_proxy: Option<UpstreamProxy>,
     /// The runner's state directory; `None` if it has none.
     state_dir: Option<PathBuf>,
+    /// Where the tool `research` looks besides the workspace.
+    research: Research,
+    /// Knows what counts as a secret.
+    redactor: Redactor,
 }
 
 impl Default for CommandSettings {
@@ -68,6 +74,8 @@ impl CommandSettings {
             network_limits: NetworkLimits::default(),
             upstream_proxy: None,
             state_dir: None,
+            research: Research::default(),
+            redactor: Redactor::new(),
         }
     }
 
@@ -89,6 +97,7 @@ impl CommandSettings {
             network_limits: settings.network.limits.clone(),
             upstream_proxy: settings.network.proxy.as_ref().map(|proxy| proxy.value.clone()),
             state_dir: Some(state_dir),
+            research: settings.research.clone(),
             ..self.with_profiles(settings.network.profiles.clone())
         }
     }
@@ -116,6 +125,33 @@ impl CommandSettings {
     /// The directory for the certificates that commands trust; `None` if the runner keeps no files.
     pub(crate) fn certificates_in(&self) -> Option<PathBuf> {
         self.state_dir.as_ref().map(|own| own.join("certificates"))
+    }
+
+    /// Where the tool `research` looks besides the workspace.
+    pub(crate) fn research(&self) -> &Research {
+        &self.research
+    }
+
+    /// Knows what counts as a secret.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
+    /// The directory for the indexes of documents; `None` if the runner keeps no files.
+    pub(crate) fn research_in(&self) -> Option<PathBuf> {
+        self.state_dir.as_ref().map(|own| own.join("research"))
+    }
+
+    /// The same where nothing beyond this machine is reached.
+    #[cfg(test)]
+    pub(crate) fn air_gapped_for_test(self) -> Self {
+        Self { air_gapped: true, ..self }
+    }
+
+    /// Sets where the tool `research` looks, and where it keeps its indexes.
+    #[cfg(test)]
+    pub(crate) fn with_research(self, research: Research, state_dir: PathBuf) -> Self {
+        Self { research, state_dir: Some(state_dir), ..self }
     }
 
     /// Files in the runner's state directory that no other process may read.
@@ -159,7 +195,8 @@ impl CommandSettings {
         here.caches.retain(|cache| cache.read_from.as_deref().is_none_or(is_apart));
         loaded.refuse_visible_credentials(&here)?;
         check_network(loaded)?;
-        Ok(Self::new(here, Some(own.join("caches"))).with_network_of(&loaded.settings, own))
+        let settings = Self::new(here, Some(own.join("caches"))).with_network_of(&loaded.settings, own);
+        Ok(Self { redactor: loaded.redactor.clone(), ..settings })
     }
 
     /// The settings that hold for every command. Toolchains and caches are added per command, so that one that disappears does not fail

@@ -25,6 +25,11 @@ pub(crate) fn arguments_digest(arguments: &str) -> String {
     format!("sha256:{}", hex(Sha256::new().chain_update(arguments)))
 }
 
+/// The digest of a content.
+pub(crate) fn content_digest(bytes: &[u8]) -> String {
+    format!("sha256:{}", hex(Sha256::new().chain_update(bytes)))
+}
+
 fn hex(digest: Sha256) -> String {
     HEXLOWER.encode(&digest.finalize())
 }

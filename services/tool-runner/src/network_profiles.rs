@@ -34,7 +34,7 @@ impl NetworkProblem {
     /// The problem, and what to do, after the name of the field.
     pub(crate) fn message(&self) -> String {
         match self {
-            Self::NoCommand => "is for steps whose tool runs a command, and this one runs none: remove it".to_owned(),
+            Self::NoCommand => "is for calls that run a command or make requests, and this one does neither: remove it".to_owned(),
             Self::NoNetwork => "is required by this tool, which reaches only the hosts of a network profile: add `network: PROFILE` to the step, with one of `belay network list`".to_owned(),
             Self::NoProfile { name, known } => format!(
                 "`{}` is not a network profile of the runner's settings: use one of {}, or ask the operator for another",

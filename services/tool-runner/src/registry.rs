@@ -13,6 +13,7 @@ use belay_json_schema::{InvalidSchema, Schema, Violation, secret_places};
 use belay_network::Profile;
 use belay_policy::{Intent, NetworkAccess, ToolKind};
 use belay_proto::v1;
+use belay_workspace::RelPath;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -197,6 +198,31 @@ pub struct Invocation {
     pub asks: bool,
     /// The use that the command made of the profile. A tool that runs one sets it once it has ended.
     pub network_use: Arc<OnceLock<v1::NetworkUse>>,
+    /// What it may read of the workspace beyond the paths that its arguments name.
+    pub may_read: MayRead,
+}
+
+/// Says of each file of the workspace whether the policy lets a call read it: for tools that return parts of files that their arguments do not name.
+#[derive(Clone)]
+pub struct MayRead(Arc<dyn Fn(&RelPath) -> bool + Send + Sync>);
+
+impl MayRead {
+    /// Asks `judge` about each file.
+    pub fn new(judge: impl Fn(&RelPath) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(judge))
+    }
+
+    /// Whether it may be read.
+    pub fn allows(&self, path: &RelPath) -> bool {
+        self.0(path)
+    }
+}
+
+impl Default for MayRead {
+    /// Every file may be read.
+    fn default() -> Self {
+        Self::new(|_| true)
+    }
 }
 
 /// Why a tool failed.
@@ -276,6 +302,15 @@ pub trait Tool: Send + Sync + 'static {
     /// When the tool reaches no hosts, or has to and no profile is asked for; when there is no such profile.
     fn network(&self, asked: Option<&str>) -> Result<Option<Arc<Profile>>, NetworkProblem> {
         if asked.is_some() { Err(NetworkProblem::NoCommand) } else { Ok(None) }
+    }
+
+    /// The network profile of a call with these arguments; by default, that of [`Self::network`]. Templates in the arguments of a planned call are not filled in
+    /// yet.
+    ///
+    /// # Errors
+    /// As [`Self::network`].
+    fn network_of(&self, _arguments: &Value, asked: Option<&str>) -> Result<Option<Arc<Profile>>, NetworkProblem> {
+        self.network(asked)
     }
 
     /// Whether its calls have the network profile of their plan where their step names none: it runs a command or makes requests, its operator has said nothing
@@ -478,6 +513,7 @@ impl Invocation {
             network_use: Arc::default(),
             stop: StopRequest::never(),
             never_began: Arc::default(),
+            may_read: MayRead::default(),
         }
     }
 }

@@ -183,6 +183,7 @@ pub(crate) fn of_tool(tool: &str, arguments: &str) -> String {
             text("url").map(|url| format!("{} {url}", text("method").unwrap_or_else(|| "GET".to_owned())))
         }
         "fetch_url" => text("url").map(|url| format!("fetch {url}")),
+        "research" => text("query").map(|query| format!("research {}", quoted(&query))),
         "list_directory" => Some(format!("list {}", text("path").unwrap_or_else(|| ".".to_owned()))),
         _ => None,
     };
@@ -264,6 +265,7 @@ mod tests {
             ("http_request", r#"{"url":"https://a.example/b"}"#, "GET https://a.example/b"),
             ("http_request", r#"{"url":"https://a.example/b","method":"POST","json":1}"#, "POST https://a.example/b"),
             ("fetch_url", r#"{"url":"https://a.example/b"}"#, "fetch https://a.example/b"),
+            ("research", r#"{"query":"lost calls","depth":"deep"}"#, r#"research "lost calls""#),
             ("noop", "{}", "noop"),
             ("other", "no json", "other no json"),
         ];

@@ -20,7 +20,7 @@ pub(crate) fn visible(settings: &Settings, shown: &[ShownPath]) -> Vec<Violation
         let system = paths::SYSTEM_FOLDERS.iter().find(|folder| real.starts_with(folder));
         let (seen, by) = match (system, shown.iter().find(|shown| real.starts_with(&shown.path))) {
             (Some(folder), _) => (PathBuf::from(folder), "which every command sees".to_owned()),
-            (None, Some(shown)) => (shown.path.clone(), format!("which commands see because of {}", shown.by)),
+            (None, Some(shown)) => (shown.path.clone(), shown_by(&shown.by)),
             (None, None) => return None,
         };
         let message = leads(
@@ -31,6 +31,14 @@ pub(crate) fn visible(settings: &Settings, shown: &[ShownPath]) -> Vec<Violation
         Some(of_credential(credential, "file", message))
     };
     settings.credentials.iter().filter_map(refused).collect()
+}
+
+/// By what a path is shown, in a sentence.
+fn shown_by(by: &str) -> String {
+    match by.starts_with("research.") {
+        true => format!("which plans can search because of {by}"),
+        false => format!("which commands see because of {by}"),
+    }
 }
 
 /// Refuses credentials whose files, or whose programs, lie in a state directory, in which workspaces and caches are that commands change.

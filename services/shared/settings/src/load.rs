@@ -83,6 +83,8 @@ impl LoadedSettings {
         let webhook = self.settings.webhooks.iter().find(|hook| field == format!("webhooks.{}.secret_file", hook.name));
         let origin = tool.map(|tool| &tool.origin).or(credential.map(|credential| &credential.origin));
         let origin = origin.or(webhook.map(|webhook| &webhook.secret_file.origin));
+        let web = self.settings.research.web.as_ref().filter(|_| field.starts_with("research.web."));
+        let origin = origin.or(web.map(|web| &web.origin));
         let line = match origin {
             Some(Origin::Line(line)) => *line,
             _ => 0,

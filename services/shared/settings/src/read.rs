@@ -19,8 +19,7 @@ const MAX_RETENTION: u64 = 36_500 * 86_400;
 /// The longest time that a cancelled command has to end, in seconds.
 const MAX_STOP_GRACE: u64 = 3600;
 
-const SECTIONS: &str =
-    "log commands services retention budgets secrets tools webhooks network credentials models local_only air_gapped";
+const SECTIONS: &str = "log commands services retention budgets secrets tools webhooks network credentials models research local_only air_gapped";
 const LOG: &str = "level format";
 const COMMANDS: &str =
     "find_toolchains read_only path env plans_may_set view scratch reserve limits stop_grace asking_calls caches";
@@ -76,6 +75,7 @@ pub(crate) fn settings(
             "credentials" => credentials = crate::read_credentials::credentials(reader, node, field, home),
             "network" => network = Some((node, field.to_owned())),
             "models" => settings.models.configured = crate::read_models::models(reader, node, field),
+            "research" => settings.research = crate::read_research::research(reader, node, field, home),
             "local_only" => set_switch(reader, node, field, &mut settings.models.local_only),
             "air_gapped" => set_switch(reader, node, field, &mut settings.air_gapped),
             _ => return Err(SECTIONS),
@@ -97,6 +97,7 @@ pub(crate) fn settings(
     settings.credentials = credentials.valid;
     if profiles_are_known {
         crate::read_network::profiles_of_tools(reader, &settings.tools, &settings.network.profiles);
+        crate::read_research::profile_of_web(reader, &settings.research, &settings.network.profiles);
     }
 }
 

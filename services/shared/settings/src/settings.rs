@@ -1,8 +1,8 @@
 //! All settings.
 
 use crate::{
-    CommandTool, Commands, Models, NamespaceBudgets, Network, OperatorCredential, Origin, Retention, Secrets, Services,
-    ValueWithOrigin, Webhook,
+    CommandTool, Commands, Models, NamespaceBudgets, Network, OperatorCredential, Origin, Research, Retention, Secrets,
+    Services, ValueWithOrigin, Webhook,
 };
 
 /// The log level.
@@ -116,6 +116,8 @@ pub struct Settings {
     pub network: Network,
     /// The models that plans may name.
     pub models: Models,
+    /// Where the tool `research` looks besides the workspace.
+    pub research: Research,
     /// Whether nothing beyond this machine is reached: no model, no host of a network profile, no receiver of webhooks.
     pub air_gapped: ValueWithOrigin<bool>,
 }

@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::Path};
 
 use crate::{
     CacheUse, CommandTool, NamespaceBudget, Origin, Place, ResolvedCommands, Row, SYSTEM_PATH, Settings,
-    ValueWithOrigin, Webhook, show_credentials, show_models, show_network, size, size::shown_time,
+    ValueWithOrigin, Webhook, show_credentials, show_models, show_network, show_research, size, size::shown_time,
 };
 
 fn row<T>(key: impl Into<String>, from: &ValueWithOrigin<T>, value: impl Into<String>) -> Row {
@@ -136,6 +136,7 @@ pub fn rows(settings: &Settings, here: &ResolvedCommands, env: &dyn Fn(&str) -> 
     rows.extend(settings.webhooks.iter().flat_map(of_webhook));
     rows.extend(show_credentials::rows(&settings.credentials));
     rows.extend(show_network::rows(&settings.network));
+    rows.extend(show_research::rows(&settings.research));
     rows.push(row("air_gapped", &settings.air_gapped, settings.air_gapped.value.to_string()));
     rows.push(row("local_only", &settings.models.local_only, settings.models.local_only.value.to_string()));
     rows.extend(show_models::rows(&settings.models.configured));

@@ -13,7 +13,7 @@ use belay_yaml::Violation;
 
 use crate::{Origin, ResolvedCommands, Settings, paths};
 
-/// A host path that the settings show to commands.
+/// A host path that the settings show to commands, or to the tool `research`.
 struct Source<'a> {
     field: String,
     origin: &'a Origin,
@@ -32,7 +32,19 @@ fn sources(settings: &mut Settings) -> impl Iterator<Item = Source<'_>> {
         let field = format!("commands.caches.{}.from", cache.value.name);
         Some(Source { field, origin: &cache.origin, path: cache.value.from.as_mut()? })
     });
-    shown.chain(caches)
+    let roots = settings.research.roots.iter_mut().enumerate().map(|(n, root)| Source {
+        field: format!("research.roots[{n}].path"),
+        origin: &root.origin,
+        path: &mut root.value.path,
+    });
+    shown.chain(caches).chain(roots)
+}
+
+impl Source<'_> {
+    /// Whether it is a folder with documents, which is searched and not shown to commands.
+    fn is_searched(&self) -> bool {
+        self.field.starts_with("research.")
+    }
 }
 
 fn violation(source: &Source<'_>, message: String) -> Violation {
@@ -47,6 +59,10 @@ pub(crate) fn resolve(settings: &mut Settings, home: Option<&Path>) -> Vec<Viola
     for source in sources(settings) {
         match real(source.path) {
             Ok(real) => match why_refused(&real, home.as_deref()) {
+                Some(why) if source.is_searched() => {
+                    let why = crate::read_research::worded(why);
+                    refused.push(violation(&source, leads(source.path, &real, &why)));
+                }
                 Some(why) => refused.push(violation(&source, leads(source.path, &real, why))),
                 None => *source.path = real,
             },
@@ -134,7 +150,10 @@ pub(crate) fn state_directories(
     let mut settings = settings.clone();
     let refuse = |source: Source<'_>| {
         let found = Some(own.clone()).filter(|_| overlaps(source.path)).or_else(|| find(source.path))?;
-        let advice = "commands would reach its keys and its sockets. Name the subdirectory that they need";
+        let advice = match source.is_searched() {
+            true => "plans would read what is in it. Name the subdirectory with the documents",
+            false => "commands would reach its keys and its sockets. Name the subdirectory that they need",
+        };
         let what = if source.path.starts_with(&found) { "is, or lies in," } else { "contains" };
         let message =
             format!("`{}` {what} the state directory {} of Belay: {advice}", source.path.display(), found.display());
@@ -311,5 +330,29 @@ mod tests {
         let found = |path: &Path| Some(path.join("inner"));
         assert!(refused(&other, &found).ok_or_else(|| accepted(&other))?.contains("contains the state directory"));
         Ok(())
+    }
+
+    /// A folder with documents is judged as what commands see.
+    #[test]
+    fn no_folder_with_documents_has_a_state_directory_or_a_credential() {
+        let (_folder, ground) = ground();
+        let state = ground.join("home/sdk/state/belay");
+        fs::create_dir_all(&state).unwrap();
+        fs::write(ground.join("home/sdk/token"), "x").unwrap();
+        symlink("sdk", ground.join("home/docs")).unwrap();
+        let file = ground.join("config.yaml");
+        let root = |path: &str| format!("research: {{roots: [{{name: docs, path: {}/{path}}}]}}\n", ground.display());
+        fs::write(&file, root("home/docs")).unwrap();
+        let loaded = load(Some(&file), &|_| None).unwrap();
+        assert_eq!(loaded.settings.research.roots[0].value.path, ground.join("home/sdk"), "the link was followed");
+        let said = loaded.refuse_state_directories(&state, &|_| None).unwrap_err().to_string();
+        assert!(said.contains("research.roots[0].path: ") && said.contains("Name the subdirectory with the documents"));
+        let token = format!(
+            "credentials: {{token: {{file: {}/home/sdk/token, hosts: ['https://a.example']}}}}\n",
+            ground.display()
+        );
+        fs::write(&file, root("home/docs") + &token).unwrap();
+        let said = load(Some(&file), &|_| None).unwrap_err().to_string();
+        assert!(said.contains("which plans can search because of research.roots[0].path"), "{said}");
     }
 }

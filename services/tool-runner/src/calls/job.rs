@@ -4,7 +4,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use belay_grant::Network;
 use belay_network::Profile;
-use belay_policy::{Decision, Policy};
+use belay_policy::{Decision, Intent, Policy, ToolKind, Verdict};
 use belay_proto::{
     runner_v1,
     v1::{self, tool_call::State},
@@ -14,13 +14,16 @@ use serde_json::Value;
 
 use super::{Call, CallRequest, judge::Judge, record};
 use crate::{
-    CallIntent, Recovery,
+    CallIntent, MayRead, Recovery,
     ledger::{JudgementInput, Row, SpentGrant},
     network_profiles,
     policy::CallPolicy,
     registry::RegisteredTool,
     subject::parts,
 };
+
+/// The tool that rules about reading a file name.
+const READ_FILE: &str = "read_file";
 
 /// A verified approval of a call that waited before its tool ran.
 #[derive(Clone)]
@@ -78,6 +81,34 @@ impl Job {
         let secrets = Arc::new(self.call.secrets.with_found(secrets));
         let call = Call { started: Arc::new(started), secrets, ..self.call.clone() };
         Cow::Owned(Self { call, ..self.clone() })
+    }
+
+    /// What the tool may read beyond the paths of its arguments: what the policy lets it read, and lets `read_file`, because a rule about reading names that. A
+    /// person who has approved the call has approved what waits for approval, and nothing that is denied.
+    pub(super) fn may_read(&self) -> MayRead {
+        let (policy, tool) = (self.policy.policy.clone(), self.request.tool.spec.name);
+        let by_person = self.approved.as_ref().is_some_and(|approved| approved.by_person);
+        MayRead::new(move |path| {
+            let paths = [path.as_text()];
+            [tool, READ_FILE].iter().all(|tool| {
+                let intent = Intent {
+                    tool,
+                    kind: ToolKind::FileRead,
+                    command: &[],
+                    program: None,
+                    working_directory: ".",
+                    environment: &[],
+                    paths: &paths,
+                    network: None,
+                    credentials: &[],
+                };
+                match policy.intent(&intent).verdict {
+                    Verdict::Auto | Verdict::Preview => true,
+                    Verdict::Prompt => by_person,
+                    Verdict::Deny => false,
+                }
+            })
+        })
     }
 
     /// Additions to the policy's rules with which the call may run; none where that would show a secret.

@@ -199,7 +199,7 @@ impl Calls {
         let outcome = work::work(
             &job.request,
             arguments,
-            view,
+            (view, job.may_read()),
             output,
             job.call.questions.clone(),
             (Arc::clone(&enforced), Arc::clone(&network_use)),

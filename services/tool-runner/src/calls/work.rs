@@ -16,7 +16,7 @@ use super::{
     record::{self, Unsuccessful},
 };
 use crate::{
-    Invocation, Recovery, StopRequest, ToolFailure, ToolResult, ViewHandle,
+    Invocation, MayRead, Recovery, StopRequest, ToolFailure, ToolResult, ViewHandle,
     output::OutputBuffer,
     questions::{Questions, time_is_over},
     registry::RegisteredTool,
@@ -42,7 +42,7 @@ pub(super) fn arguments(request: &CallRequest) -> Result<Value, ToolFailure> {
 pub(super) async fn work(
     request: &CallRequest,
     arguments: Value,
-    view: Option<ViewHandle>,
+    (view, may_read): (Option<ViewHandle>, MayRead),
     output: Arc<OutputBuffer>,
     questions: Option<Questions>,
     (enforced, network_use): (Arc<OnceLock<Vec<String>>>, Arc<OnceLock<NetworkUse>>),
@@ -69,6 +69,7 @@ pub(super) async fn work(
         reveals: Vec::new(),
         asks: tool.asks(),
         network_use,
+        may_read,
     };
     let is_manual = request.recovery() == Recovery::Manual;
     let grace = tool.stop_grace();

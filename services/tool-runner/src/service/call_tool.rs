@@ -86,7 +86,9 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRe
         return Err(status::invalid("layers.entry", message).into());
     }
     let asked = Some(request.network.as_str()).filter(|name| !name.is_empty());
-    let network = match tool.tool.network(asked) {
+    // Arguments that are no JSON are refused when the call runs.
+    let given = serde_json::from_str(&arguments).unwrap_or_default();
+    let network = match tool.tool.network_of(&given, asked) {
         // The network is that of the step, which may have calls that run no command.
         Err(NetworkProblem::NoCommand) => Ok(None),
         found => found,

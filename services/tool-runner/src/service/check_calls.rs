@@ -44,7 +44,7 @@ pub(super) fn check_calls(
         };
         problems.extend(found.map(problem));
         let asked = Some(planned.network.as_str()).filter(|name| !name.is_empty());
-        let network = registered.tool.network(asked).unwrap_or_else(|problem| {
+        let network = registered.tool.network_of(&arguments, asked).unwrap_or_else(|problem| {
             if planned.is_own || problem != NetworkProblem::NoCommand {
                 let message = problem.message();
                 problems.push(runner_v1::CallProblem {

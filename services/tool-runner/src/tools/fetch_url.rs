@@ -57,21 +57,30 @@ enum Form {
 
 impl SessionWork for Arguments {
     async fn work(self, session: &mut Session) -> ToolResult {
-        let mut url = HttpUrl::parse(&self.url).map_err(|problem| invalid(format!("arguments/url: {problem}")))?;
-        let max_bytes = self.max_bytes.unwrap_or(DEFAULT_BYTES);
-        for followed in 0..=MAX_REDIRECTS {
-            let answered = session.ask(request(&url, max_bytes)).await?;
-            match redirect(&url, &answered)? {
-                None => return text_at(&url, answered),
-                Some(_) if followed == MAX_REDIRECTS => break,
-                Some(next) => url = next,
-            }
-        }
-        Err(not_followed(
-            &url,
-            &format!("it is the {}th redirect of this call, and {MAX_REDIRECTS} are followed", MAX_REDIRECTS + 1),
-        ))
+        let url = HttpUrl::parse(&self.url).map_err(|problem| invalid(format!("arguments/url: {problem}")))?;
+        let (url, answered) = fetch(session, url, self.max_bytes.unwrap_or(DEFAULT_BYTES)).await?;
+        text_at(&url, answered)
     }
+}
+
+/// Asks for a URL, and for those to which hosts redirect. Returns the last one with its answer.
+pub(super) async fn fetch(
+    session: &mut Session,
+    mut url: HttpUrl,
+    max_bytes: usize,
+) -> Result<(HttpUrl, Answered), ToolFailure> {
+    for followed in 0..=MAX_REDIRECTS {
+        let answered = session.ask(request(&url, max_bytes)).await?;
+        match redirect(&url, &answered)? {
+            None => return Ok((url, answered)),
+            Some(_) if followed == MAX_REDIRECTS => break,
+            Some(next) => url = next,
+        }
+    }
+    Err(not_followed(
+        &url,
+        &format!("it is the {}th redirect of this call, and {MAX_REDIRECTS} are followed", MAX_REDIRECTS + 1),
+    ))
 }
 
 /// The request for a URL. It has nothing of the caller, so that nothing of the caller reaches the host of a redirect.
@@ -111,7 +120,7 @@ fn not_followed(url: &HttpUrl, why: &str) -> ToolFailure {
 }
 
 /// The result of an answer that is not a redirect.
-fn text_at(url: &HttpUrl, answered: Answered) -> ToolResult {
+pub(super) fn text_at(url: &HttpUrl, answered: Answered) -> ToolResult {
     if is_failed(answered.status) {
         return Err(failed_status("GET", url, &answered));
     }

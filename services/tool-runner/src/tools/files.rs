@@ -18,7 +18,8 @@ use belay_workspace::{FileKind, PathError, RelPath, ViewError};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    Annotations, Invocation, Recovery, ToolFailure, ToolResult, ToolSpec, Touches, View, disk_errors::disk_reason,
+    Annotations, Invocation, Recovery, ToolFailure, ToolResult, ToolSpec, Touches, View, ViewHandle,
+    disk_errors::disk_reason,
 };
 
 /// The future of a tool.
@@ -60,7 +61,15 @@ impl Stop {
 }
 
 /// Stops the work when the future of the call is dropped.
-struct StopOnDrop(Stop);
+pub(super) struct StopOnDrop(Stop);
+
+impl StopOnDrop {
+    /// With what the work has to check.
+    pub(super) fn new() -> (Self, Stop) {
+        let stop = Stop::default();
+        (Self(stop.clone()), stop)
+    }
+}
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
@@ -76,12 +85,20 @@ pub(super) fn in_view<A: DeserializeOwned>(
     Box::pin(async move {
         let Invocation { arguments, view, .. } = invocation;
         let view = view.ok_or_else(no_view)?;
-        let guard = StopOnDrop(Stop::default());
-        let stop = guard.0.clone();
+        let (guard, stop) = StopOnDrop::new();
         let done = view.work(move |view| work(view, &stop, read_arguments(arguments)?)).await;
         drop(guard);
         done.unwrap_or_else(|_gone| Err(stopped()))
     })
+}
+
+/// Works in the view of a call; the caller stops the work.
+pub(super) async fn in_view_until<T: Send + 'static>(
+    view: Option<&ViewHandle>,
+    work: impl FnOnce(&mut dyn View) -> Result<T, ToolFailure> + Send + 'static,
+) -> Result<T, ToolFailure> {
+    let view = view.ok_or_else(no_view)?;
+    view.work(work).await.unwrap_or_else(|_gone| Err(stopped()))
 }
 
 /// Decodes arguments. They are valid against the schema, so only numbers out of range can fail.

@@ -15,6 +15,7 @@ mod list_directory;
 mod modify_file;
 mod noop;
 mod read_file;
+mod research;
 mod run_terminal;
 mod search_code;
 mod write_file;
@@ -30,6 +31,7 @@ pub use list_directory::ListDirectory;
 pub use modify_file::ModifyFile;
 pub use noop::Noop;
 pub use read_file::ReadFile;
+pub use research::Research;
 pub use run_terminal::RunTerminal;
 pub use search_code::SearchCode;
 pub use write_file::WriteFile;
@@ -53,11 +55,12 @@ pub fn built_in(enforcement: &Enforcement, commands: &Arc<CommandSettings>) -> V
         Box::new(DeleteFile),
         Box::new(FetchUrl::new(host.clone())),
         Box::new(FileInfo),
-        Box::new(HttpRequest::new(host)),
+        Box::new(HttpRequest::new(host.clone())),
         Box::new(ListDirectory),
         Box::new(ModifyFile),
         Box::new(Noop),
         Box::new(ReadFile),
+        Box::new(Research::new(host, commands)),
         Box::new(terminal),
         Box::new(SearchCode),
         Box::new(WriteFile),
@@ -68,12 +71,13 @@ pub fn built_in(enforcement: &Enforcement, commands: &Arc<CommandSettings>) -> V
 /// are left out.
 ///
 /// # Errors
-/// [`ConfigError`], which names the field, when a declared tool has a name that is taken or a schema that is none.
+/// [`ConfigError`], which names the field, when a declared tool has a name that is taken or a schema that is none, or the search endpoint cannot be asked.
 pub fn registry(
     enforcement: &Enforcement,
     commands: &Arc<CommandSettings>,
     loaded: &LoadedSettings,
 ) -> Result<Registry, ConfigError> {
+    Research::check_endpoint(loaded)?;
     let declared = &loaded.settings.tools;
     let terminal = RunTerminal::new(enforcement).with(Arc::clone(commands));
     let mut tools = built_in(enforcement, commands);

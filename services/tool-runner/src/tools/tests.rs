@@ -166,12 +166,17 @@ fn tools() -> Vec<Box<dyn Tool>> {
     built_in(&Enforcement::unavailable("this is a test"), &std::sync::Arc::default())
 }
 
+fn built_in_named(name: &str) -> Box<dyn Tool> {
+    tools().into_iter().find(|tool| tool.spec().name == name).unwrap()
+}
+
 /// Valid arguments of a tool with `path` as its path; `None` for a tool without one.
 fn on_path(tool: &str, path: &str) -> Option<Value> {
     Some(match tool {
         "write_file" => json!({"path": path, "content": "x"}),
         "modify_file" => json!({"path": path, "edits": [{"search": "a", "replace": "b"}]}),
         "search_code" => json!({"path": path, "pattern": "a"}),
+        "research" => json!({"path": path, "query": "a"}),
         "read_file" | "delete_file" | "list_directory" | "file_info" => json!({"path": path}),
         "code_exec" | "commit_changes" | "fetch_url" | "http_request" | "noop" | "run_terminal" => return None,
         tool => panic!("add the arguments of `{tool}` here"),
@@ -251,6 +256,10 @@ async fn belays_own_files_are_hidden_from_listings_and_searches() {
     assert_eq!(paths, ["file", "state", "sub"], "a state directory is listed without its content");
     let found = workspace.call(&super::SearchCode, json!({"pattern": "Belay"})).await.unwrap();
     assert_eq!(found["files_searched"], 1, "{found}");
+    let research = built_in_named("research");
+    let found = workspace.call(&*research, json!({"query": "Belay"})).await.unwrap();
+    assert_eq!(found["content"]["result"]["searched"]["files"], 1, "{found}");
+    assert_eq!(found["content"]["result"]["left_out"], json!([]), "{found}");
 }
 
 #[tokio::test]
@@ -287,6 +296,8 @@ fn every_tool_is_found_by_its_names() {
         ("run_command", "run_terminal"),
         ("code_exec", "code_exec"),
         ("CODE_EXEC", "code_exec"),
+        ("research", "research"),
+        ("RESEARCH", "research"),
     ] {
         assert_eq!(registry.find(name).unwrap().spec.name, canonical);
     }
@@ -301,7 +312,17 @@ fn only_tools_without_further_effect_are_idempotent() {
     names.sort();
     assert_eq!(
         names,
-        ["delete_file", "fetch_url", "file_info", "list_directory", "noop", "read_file", "search_code", "write_file"]
+        [
+            "delete_file",
+            "fetch_url",
+            "file_info",
+            "list_directory",
+            "noop",
+            "read_file",
+            "research",
+            "search_code",
+            "write_file"
+        ]
     );
 }
 

@@ -15,7 +15,7 @@ use std::{
 use belay_proto::v1::{TraceContext, tool_call_output::Stream};
 use belay_sqlite::{Lane, Threads};
 use belay_tool_runner::{
-    Enforcement, Invocation, Output, SandboxSettings, StopRequest, Tool, ToolFailure, ToolResult, ViewHandle,
+    Enforcement, Invocation, MayRead, Output, SandboxSettings, StopRequest, Tool, ToolFailure, ToolResult, ViewHandle,
     tools::RunTerminal,
 };
 use belay_workspace::Workspace;
@@ -112,6 +112,7 @@ pub(crate) fn invocation(arguments: Value, view: &ViewHandle, output: Arc<dyn Ou
         reveals: Vec::new(),
         asks: false,
         network_use: Arc::default(),
+        may_read: MayRead::default(),
     }
 }
 

@@ -134,6 +134,14 @@ impl RelPath {
         Ok(path)
     }
 
+    /// The path of these bytes, as [`Self::as_bytes`] gives them. `None` where they are no path in a workspace.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let path = Self(bytes.to_vec());
+        let whole = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
+        (path.is_root() || path.0.split(|byte| *byte == b'/').all(whole) && !path.is_own()).then_some(path)
+    }
+
     /// Whether it is, or is in, an [`OWN`] at any depth.
     pub(crate) fn is_own(&self) -> bool {
         self.names().any(is_own)
@@ -236,12 +244,9 @@ impl Serialize for RelPath {
 impl<'de> Deserialize<'de> for RelPath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let bytes = deserialize_name(deserializer)?;
-        let whole = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
-        let path = Self(bytes);
-        if path.is_root() || path.0.split(|byte| *byte == b'/').all(whole) && !path.is_own() {
-            return Ok(path);
-        }
-        Err(de::Error::custom("a path in a workspace must not contain an empty name, `.`, `..`, NUL or `.belay`"))
+        Self::from_bytes(&bytes).ok_or_else(|| {
+            de::Error::custom("a path in a workspace must not contain an empty name, `.`, `..`, NUL or `.belay`")
+        })
     }
 }
 

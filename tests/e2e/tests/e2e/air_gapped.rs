@@ -54,9 +54,14 @@ fn tools_and_profiles_that_reach_other_machines_are_gone() {
         let run = |words: &[&str]| home.run(words.iter().chain(&config));
         let tools = run(&["tools", "list"]).out;
         let offers = |name: &str| tools.lines().any(|line| line.trim_start().starts_with(&format!("{name} ")));
-        for (name, is_local) in
-            [("http_request", false), ("fetch_url", false), ("fetch", false), ("greet", true), ("run_terminal", true)]
-        {
+        for (name, is_local) in [
+            ("http_request", false),
+            ("fetch_url", false),
+            ("fetch", false),
+            ("greet", true),
+            ("run_terminal", true),
+            ("research", true),
+        ] {
             assert_eq!(offers(name), is_local || !air_gapped, "{name}: {tools}");
         }
 

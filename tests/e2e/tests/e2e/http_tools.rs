@@ -310,3 +310,71 @@ fn a_host_that_does_not_answer_in_time_leaves_an_account() {
     server.signal(Signal::TERM);
     server.end();
 }
+
+/// S3-13: `research` asks the search endpoint, and reads the pages that it names, through the proxy: under the network profile of the settings, with its credential.
+/// Documentation is searched besides, and in air-gapped mode alone.
+#[test]
+fn research_cites_pages_that_the_profile_allows() {
+    let host = TlsHost::start();
+    let home = home(&host);
+    let settings = std::fs::read_to_string(home.path("config.yaml")).unwrap();
+    std::fs::create_dir(home.path("handbook")).unwrap();
+    home.file("handbook/guide.md", "# Guide\n\nOne and two.\n");
+    let docs = home.path("handbook").canonicalize().unwrap();
+    let research = format!(
+        "research: {{roots: [{{name: handbook, path: {}}}], web: {{url: '{}', profile: forge}}}}\n",
+        docs.display(),
+        host.url("/search")
+    );
+    home.file("config.yaml", format!("{settings}{research}"));
+    let arguments = json!({"query": "one and two?", "sources": ["web", "documentation"]});
+    let plan = plan(&home, "", "research", &arguments);
+    let run =
+        |id: &str, policy: &str| home.run(["run", &plan, "--config", "config.yaml", "--policy", policy, "--id", id]);
+    home.file("denies.yaml", "{network: deny}");
+    let denied = run("denied", "denies.yaml");
+    assert_eq!(denied.code, 33, "{}", says(&denied));
+    let done = run("web", "allows.yaml");
+    assert_eq!(done.code, 0, "{}", says(&done));
+    let answer = result(&home, "web")["content"]["result"].take();
+    let cited: Vec<&str> = answer["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|finding| finding["url"].as_str().or(finding["path"].as_str()).unwrap())
+        .collect();
+    let of = |place: &str| cited.iter().position(|cited| *cited == place);
+    let page = of(&host.url("/page")).unwrap_or_else(|| panic!("{answer:#}"));
+    assert!(answer["findings"][page]["extract"].as_str().unwrap().contains("One & two"), "{answer:#}");
+    assert!(of("guide.md").is_some() && of(&host.url("/picture")).is_some(), "{answer:#}");
+    assert!(of("https://elsewhere.example.org/").is_some(), "cited as the endpoint describes it: {answer:#}");
+    assert_eq!(
+        answer["left_out"],
+        json!([{
+            "source": "web", "reason": "page_failed", "count": 2, "example": host.url("/picture"),
+            "message": answer["left_out"][0]["message"],
+        }])
+    );
+    assert_eq!((&answer["searched"]["results"], &answer["searched"]["pages"]), (&json!(3), &json!(1)), "{answer:#}");
+    let received = host.received();
+    assert!(received[0].starts_with("GET /search?q=one%20and%20two%3F&format=json HTTP/1.1\r\n"), "{received:?}");
+    assert!(received[0].contains(&format!("authorization: Bearer {VALUE}\r\n")), "{received:?}");
+    let receipt = receipt(&home, "web");
+    assert_eq!(receipt["network"]["credentials"][0]["credential"], "forge", "{receipt}");
+    let everywhere = format!("{done:?}{answer}{}", serde_json::to_string(&home.events("web")).unwrap());
+    assert!(!everywhere.contains(VALUE), "{everywhere}");
+
+    home.file("config.yaml", format!("{settings}{research}air_gapped: true\n"));
+    let local = run("local", "denies.yaml");
+    assert_eq!(local.code, 0, "{}", says(&local));
+    let answer = result(&home, "local")["content"]["result"].take();
+    assert_eq!(answer["findings"][0]["root"], "handbook", "{answer:#}");
+    assert_eq!(answer["left_out"][0]["reason"], "air_gapped", "{answer:#}");
+    let plan = self::plan(&home, "", "research", &json!({"query": "two", "sources": ["web"]}));
+    let refused = home.run(["plan", "validate", &plan, "--config", "config.yaml"]);
+    assert!(refused.code == 2 && says(&refused).contains("`air_gapped: true`"), "{}", says(&refused));
+
+    home.file("config.yaml", format!("{settings}{}", research.replace("profile: forge", "profile: git-https")));
+    let refused = home.run(["tools", "list", "--config", "config.yaml"]);
+    assert!(says(&refused).contains("research.web.url: is not allowed: localhost:"), "{}", says(&refused));
+}

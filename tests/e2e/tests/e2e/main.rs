@@ -58,6 +58,7 @@ mod quickstart;
 mod readers;
 mod remedies;
 mod requests;
+mod research;
 mod results;
 mod roles;
 mod schedules;

@@ -42,42 +42,34 @@ fn the_threats_of_the_executor_stage_are_refused() {
     }
 }
 
-/// S3-10, S3-11, S3-12, S3-16: the operations of the executor agent's `FILESYSTEM` are Belay's file tools, and its `CODE_EXEC` is `code_exec`. Its `RESEARCH` is
-/// refused by field until the settings declare it; absolute paths are refused everywhere.
+/// S3-10, S3-11, S3-12, S3-13, S3-16: the tools of the executor agent are Belay's: the operations of its `FILESYSTEM` are file tools, its `CODE_EXEC` is `code_exec`, and its
+/// `RESEARCH` is `research`, which says that it has not searched the web. Absolute paths are refused.
 #[test]
-fn the_tools_of_the_executor_agent_run_once_research_is_declared() {
+fn the_tools_of_the_executor_agent_run() {
     let home = Home::new();
     fs::create_dir(home.path("w")).unwrap();
     home.file("w/file.txt", "read me");
+    home.file("w/practices.md", "# Python\n\nBest practices of Python are written down.\n");
     let plan = home.file("plan.yaml", fixture("plans/executor-agent.yaml"));
     let refused = home.run(["plan", "validate", &plan]);
     assert_eq!(refused.code, 2, "{}", refused.talk);
     for expected in [
         "plan.yaml:14:13: steps[1].inputs.path: `/path/to/file.txt` is outside workspace",
         "plan.yaml:21:13: steps[2].inputs.path: `/path/to/output.txt` is outside workspace",
-        "plan.yaml:25:11: steps[3].tool: Tool 'RESEARCH' not found: ",
     ] {
         assert!(refused.talk.contains(expected), "{expected}:\n{}", refused.talk);
     }
 
-    let tools = "
-tools:
-  RESEARCH:
-    command: [echo, '${query}', '${sources}', '${depth}']
-    parameters:
-      required: [query, sources, depth]
-      properties: {query: {type: string}, sources: {type: array}, depth: {enum: [shallow, medium, deep]}}
-    output: text
-    recovery: read_only
-";
-    let tools = home.file("tools.yaml", tools);
     let policy = home.file("policy.yaml", "file_write: auto\nterminal_commands: auto\n");
     let plan = home.file("plan.yaml", fixture("plans/executor-agent.yaml").replace("/path/to/", ""));
-    let ended = home.run(["run", &plan, "--workspace", "w", "--config", &tools, "--policy", &policy]);
+    let ended = home.run(["run", &plan, "--workspace", "w", "--policy", &policy]);
     assert_eq!(ended.code, 0, "{}", ended.talk);
     assert_eq!(fs::read_to_string(home.path("w/output.txt")).unwrap(), "Hello, World!");
-    let result = home.json(&["executions", "result", "@last"]).1["stepOutputs"]["compute"].clone();
-    assert_eq!(result["content"], serde_json::json!({"result": 4}), "{result}");
+    let outputs = home.json(&["executions", "result", "@last"]).1["stepOutputs"].clone();
+    assert_eq!(outputs["compute"]["content"], json!({"result": 4}), "{outputs}");
+    let research = &outputs["research"]["content"]["result"];
+    assert_eq!(research["findings"][0]["path"], "practices.md", "{outputs}");
+    assert_eq!(research["left_out"][0]["reason"], "no_endpoint", "{outputs}");
 }
 
 /// S2-FR-002, S2-X-01, S2-X-24, S2-X-27: the executor stage's task plan runs as its document writes it. What was completed before is skipped, tasks come after the

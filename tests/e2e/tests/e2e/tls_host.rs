@@ -99,6 +99,19 @@ fn answer(
             "Content-Type: text/html; charset=utf-8\r\n".to_owned(),
             "<html><head><title>Guide</title><script>x()</script></head><body><p>One &amp; <b>two</b></p></body></html>".to_owned(),
         ),
+        // As SearXNG answers.
+        path if path.starts_with("/search?") => {
+            let at = header("host: ");
+            let result = |path: &str, title: &str, content: &str| {
+                format!(r#"{{"url": "https://{at}{path}", "title": "{title}", "content": "{content}", "engine": "e"}}"#)
+            };
+            let results = [
+                result("/moved#top", "Guide", "a page"),
+                result("/picture", "Picture", "two of them"),
+                r#"{"url": "https://elsewhere.example.org/", "title": "Elsewhere", "content": "not read"}"#.to_owned(),
+            ];
+            ("200 OK", "Content-Type: application/json\r\n".to_owned(), format!("{{\"results\": [{}]}}", results.join(",")))
+        }
         "/picture" => ("200 OK", "Content-Type: image/png\r\n".to_owned(), "not really".to_owned()),
         "/moved" => ("302 Found", "Location: /page\r\n".to_owned(), String::new()),
         "/moved-away" => ("302 Found", "Location: https://elsewhere.example.org/\r\n".to_owned(), String::new()),

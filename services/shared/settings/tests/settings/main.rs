@@ -326,6 +326,8 @@ retention.finished_for = 12h (/etc/belay/config.yaml:6)
 retention.keep_last = unlimited (default)
 budgets = none (default)
 secrets.rules_file = none (default)
+research.roots = none (default)
+research.web = none (default)
 air_gapped = false (default)
 local_only = false (default)";
     assert_eq!(shown.join("\n"), expected);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use belay_network::{Host, HostProblem};
+use belay_network::{AccessDecision, AccessRequest, Host, HostProblem, Profile, Traffic};
 
 /// The longest URL, in bytes.
 const MAX_URL: usize = 8 * 1024;
@@ -54,6 +54,36 @@ impl HttpUrl {
         }
         let port = port.unwrap_or(if is_tls { 443 } else { 80 });
         Ok(Self { is_tls, host, port, path })
+    }
+
+    /// The same with this parameter in its query, whose value is escaped.
+    pub(crate) fn with_parameter(&self, name: &str, value: &str) -> Self {
+        let between = match self.path.split_once('?') {
+            Some((_, "")) => "",
+            Some(_) => "&",
+            None => "?",
+        };
+        let mut path = format!("{}{between}{name}=", self.path);
+        for byte in value.bytes() {
+            match byte {
+                byte if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => path.push(char::from(byte)),
+                byte => path.push_str(&format!("%{byte:02X}")),
+            }
+        }
+        Self { path, ..self.clone() }
+    }
+
+    /// Why this profile does not allow a tool to ask for it; `None` when it does.
+    pub(crate) fn refused_by(&self, profile: &Profile) -> Option<String> {
+        let path = self.path.split('?').next().unwrap_or_default();
+        let traffic = match self.is_tls {
+            true => Traffic::TlsRequest { method: "GET", path },
+            false => Traffic::Request { method: "GET", path },
+        };
+        match profile.for_tools().decide(AccessRequest { host: &self.host, port: self.port, traffic }) {
+            AccessDecision::Allowed(_) => None,
+            AccessDecision::Refused(refusal) => Some(refusal.to_string()),
+        }
     }
 
     /// The value of the `Host` header.
@@ -205,6 +235,19 @@ mod tests {
             assert!(refused.contains(problem), "{text}: {refused}");
         }
         assert!(HttpUrl::parse(&format!("https://example.com/{}", "x".repeat(MAX_URL))).unwrap_err().contains("limit"));
+    }
+
+    #[test]
+    fn a_parameter_is_escaped() {
+        for (text, value, expected) in [
+            ("https://example.com/search", "a b&c=d#ä", "https://example.com/search?q=a%20b%26c%3Dd%23%C3%A4"),
+            ("https://example.com/search?lang=de", "x", "https://example.com/search?lang=de&q=x"),
+            ("https://example.com/?", "x\r\n", "https://example.com/?q=x%0D%0A"),
+        ] {
+            let url = HttpUrl::parse(text).unwrap().with_parameter("q", value);
+            assert_eq!(url.to_string(), expected);
+            assert_eq!(HttpUrl::parse(expected).unwrap(), url);
+        }
     }
 
     #[test]
