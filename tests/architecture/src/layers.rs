@@ -79,6 +79,7 @@ const ALLOWED_WITHIN_LAYER: &[(&str, &str, &str)] = &[
     ("belay-journal", "belay-proto", "a store reports its position, which services exchange"),
     ("belay-plan", "belay-json", "all JSON from outside is read in the same way"),
     ("belay-plan", "belay-reasons", "a plan says what follows a failure by its class"),
+    ("belay-execution", "belay-model", "what a turn may cost follows from the price of its model"),
     ("belay-agent", "belay-model", "a conversation is what a model is asked, and its answers"),
     (
         "belay-execution",

@@ -17,7 +17,7 @@ use crate::{
     Admission, Allotment, Amounts, Blobs, Body, BudgetLevel, BudgetReport, BudgetUnit, ErrorClass, Execution,
     ExecutionEvent, Failure, Operation, StepKey, Violation,
     event::OUTPUT_HELD,
-    state::{Account, AccountKey, DueReports},
+    state::{Account, AccountKey, DueReports, TurnSupply},
     steps,
 };
 
@@ -33,17 +33,6 @@ enum Supply {
     Held,
     /// All of it is used.
     Exhausted { account: AccountKey, unit: BudgetUnit },
-}
-
-/// Whether there is enough for a turn of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TurnSupply {
-    /// There is.
-    Enough,
-    /// Others hold what it needs.
-    Held,
-    /// It may use more than is left.
-    TooLittle { account: AccountKey, unit: BudgetUnit, left: u64 },
 }
 
 impl Execution {

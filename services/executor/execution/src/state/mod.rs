@@ -25,7 +25,7 @@ pub(crate) use self::{
     index::Index,
     operation::Operations,
     progress::{Compensation, ExecutionProgress, PausedBy, Stop},
-    record::{AccountKey, AttemptEnd, DueReports, OpenOperations, StepProgress, StepRecord, Steps},
+    record::{AccountKey, AttemptEnd, DueReports, OpenOperations, StepProgress, StepRecord, Steps, TurnSupply},
     requests::Requests,
     signals::Signals,
 };

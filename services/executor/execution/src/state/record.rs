@@ -39,6 +39,17 @@ impl StepKey {
 /// The owner of a budget: a step, or, with `None`, the execution.
 pub(crate) type AccountKey = Option<StepKey>;
 
+/// Whether there is enough for a turn of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TurnSupply {
+    /// There is.
+    Enough,
+    /// Others hold what it needs.
+    Held,
+    /// It may use more than is left.
+    TooLittle { account: AccountKey, unit: BudgetUnit, left: u64 },
+}
+
 /// Reports that are to be recorded.
 pub(crate) type DueReports = BTreeSet<(AccountKey, BudgetUnit, BudgetLevel)>;
 

@@ -246,9 +246,21 @@ fn asked(
         Ok(asked) => asked,
         Err(failure) => return Some(Err(failure)),
     };
+    let (mut asked, results) = (asked, turns.iter().map(|turn| turn.asked.results.len()).sum::<usize>());
+    let results = results + asked.results.len();
     turns.push(Turn { asked: asked.clone(), answered: None });
-    let window = blobs.model(agent.model()).map(|facts| facts.window).filter(|window| window.is_too_small_for(&turns));
-    Some(match window {
+    let window = blobs.model(agent.model()).map(|facts| facts.window);
+    let mut too_small = window.filter(|window| window.is_too_small_for(&turns));
+    // What does not fit is trimmed as far as it may be.
+    let most_archived = results.saturating_sub(belay_agent::KEPT);
+    if too_small.is_some() && asked.archived < most_archived {
+        asked.archived = most_archived;
+        if let Some(last) = turns.last_mut() {
+            last.asked.archived = most_archived;
+        }
+        too_small = window.filter(|window| window.is_too_small_for(&turns));
+    }
+    Some(match too_small {
         None => Ok(asked),
         Some(ModelWindow { tokens, max_output }) => {
             let message = format!(

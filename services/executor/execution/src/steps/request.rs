@@ -8,7 +8,7 @@ use belay_reasons as reasons;
 use super::{agent, layers};
 use crate::{
     Admission, Amounts, Blobs, Body, DecideContext, ErrorClass, Execution, ExecutionEvent, Failure, Json,
-    OperationEvent, StepKey, Timestamp, ToolCallRequest, Work, budget::TurnSupply, digest, event::OUTPUT_HELD,
+    OperationEvent, StepKey, Timestamp, ToolCallRequest, Work, digest, event::OUTPUT_HELD, state::TurnSupply,
 };
 
 /// The least time for which a namespace's budget pauses an execution.

@@ -1,6 +1,7 @@
 //! Steps in which a model works towards a goal.
 
 use belay_execution::ErrorClass;
+use belay_plan::{Budget, OnExhausted};
 use serde_json::{Value, json};
 
 use crate::support::{Story, failed, story};
@@ -27,7 +28,7 @@ fn asked(play: &crate::support::Play, id: &str) -> Value {
     serde_json::from_str(&play.arguments(id)).unwrap()
 }
 
-// S2-FR-011, FR-012, FR-022, FR-027, FR-028, FR-031, FR-032, FR-038, B-34: turn after turn until the model completes the step.
+// S2-FR-011, S2-FR-012, S2-FR-017, S2-FR-022, S2-FR-027, S2-FR-028, S2-FR-031, S2-FR-032, S2-FR-038, S2-NFR-004: turn after turn until the model completes the step.
 #[test]
 fn a_model_calls_tools_and_completes_the_step() {
     let play = goal(10)
@@ -142,7 +143,7 @@ fn completed(value: &Value) -> crate::support::Outcome {
     crate::support::Outcome::Completed(belay_execution::Json::canonical(value))
 }
 
-// S2-FR-014 to FR-016, S2-X-26: the turns are limited, and the calls of the last turn are still made.
+// S2-FR-014, S2-FR-015, S2-FR-016, S2-X-26: the turns are limited, and the calls of the last turn are still made.
 #[test]
 fn a_model_that_does_not_complete_the_step_fails_it_after_its_last_turn() {
     let play = goal(2)
@@ -161,6 +162,9 @@ fn a_model_that_does_not_complete_the_step_fails_it_after_its_last_turn() {
     );
     let failure = play.execution.step(play.execution.step_key("fix").unwrap()).failure().unwrap();
     assert!(failure.message.starts_with("Turn limit reached (2 turns)"), "{}", failure.message);
+    let by_default = goal(0).rehearse();
+    let spec = by_default.execution.step(by_default.execution.step_key("fix").unwrap()).spec();
+    assert_eq!(spec.agent().unwrap().max_turns(), 10);
 }
 
 // S2, X30: a model that repeats itself is told, and then ends.
@@ -179,7 +183,7 @@ fn a_model_that_repeats_itself_is_told_and_then_ends_the_step() {
     assert!(end.contains("fix~8 failed AGENT_STUCK, fix failed AGENT_STUCK"), "{end}");
 }
 
-// S2-FR-013, S2-FR-078 to FR-081: completion is evidence. What does not hold goes back to the model, and the checks that ran are calls of the completion.
+// S2-FR-013, S2-FR-078, S2-FR-079, S2-FR-080, S2-FR-081: completion is evidence. What does not hold goes back to the model, and the checks that ran are calls of the completion.
 #[test]
 fn a_completion_is_checked_and_what_does_not_hold_goes_back() {
     let play = goal(10)
@@ -235,4 +239,76 @@ fn a_step_that_runs_again_begins_with_the_first_turn() {
     let end = play.picture().join("\n");
     assert!(end.contains("fix failed TURN_LIMIT"), "{end}");
     assert!(end.ends_with("COMPLETED"), "{end}");
+}
+
+fn tokens(tokens: u64, on_exhausted: OnExhausted) -> Budget {
+    Budget { tokens: Some(tokens), on_exhausted, ..Budget::default() }
+}
+
+// B-35, S2-FR-082, S2-FR-083: a turn holds an upper bound of what it may use, what its server has counted is used, and nothing is asked for which there is not enough.
+#[test]
+fn a_model_is_not_asked_for_what_is_not_left_of_its_budget() {
+    let answers = |story: Story| {
+        story
+            .output("fix~0", &calls(1, &[("look", json!({}))]))
+            .output("fix~2", &completion(2, &json!(1)))
+            .output("fix~3", &json!(1))
+    };
+    let play = answers(goal(10).step_budget("fix", tokens(1_000, OnExhausted::Fail))).play();
+    let end = play.picture().last().unwrap().clone();
+    assert!(end.contains("fix~0 failed BUDGET_EXHAUSTED, fix failed BUDGET_EXHAUSTED"), "{end}");
+    let failure = play.execution.step(play.execution.step_key("fix").unwrap()).failure().unwrap();
+    assert!(
+        failure.message.contains("has 1000 tokens left, and the next turn of the model may use"),
+        "{}",
+        failure.message
+    );
+
+    let play = answers(goal(10).budget(tokens(100_000, OnExhausted::Fail))).play();
+    let spent = play.execution.spent();
+    assert!(spent.tokens > 20 && spent.tokens < 5_000 && spent.cost_micros > 0, "{spent:?}");
+    assert_eq!(spent.calls, 2, "turns are no calls: one of the model, and one of the plan");
+}
+
+// B-35: two models under one budget never hold more together than there is; the second waits until the first has answered.
+#[test]
+fn models_side_by_side_share_a_budget() {
+    let one = |story: Story, id: &str| {
+        let (turn, done) = (format!("{id}~0"), format!("{id}~1"));
+        story.agent(id, "m", &["look"], 5).output(&turn, &completion(1, &json!(1))).output(&done, &json!(1))
+    };
+    let story = one(one(story("a; b").parallelism(2), "a"), "b").budget(tokens(4_000, OnExhausted::Fail));
+    let play = story.play();
+    assert_eq!(
+        play.picture(),
+        [
+            "0s started, a started, a lists 1, b started, b lists 1, a~0 started, b~0 started",
+            "1s a~0 completed, a lists 1 more after 1, a~1 started",
+            "2s b~0 completed, b lists 1 more after 1, b~1 started, a~1 completed, a collects 1, a completed",
+            "3s b~1 completed, b collects 1, b completed, COMPLETED",
+        ]
+    );
+}
+
+// S2-FR-021, S2-FR-084, S2-X-14: what does not fit into the window is trimmed down to the last ten results, and the step ends when that is not enough.
+#[test]
+fn a_conversation_that_does_not_fit_is_trimmed_and_then_ends() {
+    let mut story = story("fix").agent("fix", "small", &["look"], 40);
+    for turn in 0..19 {
+        let long = "x".repeat(if turn < 12 { 300 } else { 500 });
+        let (asked, called) = (format!("fix~{}", turn * 2), format!("fix~{}", turn * 2 + 1));
+        story = story
+            .output(&asked, &calls(turn + 1, &[("look", json!({"n": turn}))]))
+            .output(&called, &json!(format!("{turn}{long}")));
+    }
+    let play = story.play();
+    let archived: Vec<Value> = (1..19)
+        .map(|turn| format!("fix~{}", turn * 2))
+        .filter(|id| play.execution.step_key(id).is_some_and(|key| play.execution.step(key).output().is_some()))
+        .map(|id| asked(&play, &id)["archived"].clone())
+        .filter(|archived| !archived.is_null())
+        .collect();
+    assert!(archived.first().is_some_and(|first| first.as_u64() < Some(10)), "before there are twenty: {archived:?}");
+    let end = play.picture().last().unwrap().clone();
+    assert!(end.contains("fix failed CONTEXT_EXHAUSTED"), "{end}");
 }

@@ -34,8 +34,9 @@ impl Blobs for Conditions {
         json.into()
     }
 
-    fn model(&self, _: &str) -> Option<ModelFacts> {
-        let window = ModelWindow { tokens: 1_000_000, max_output: 1_000 };
+    fn model(&self, name: &str) -> Option<ModelFacts> {
+        let tokens = if name == "small" { 3_000 } else { 1_000_000 };
+        let window = ModelWindow { tokens, max_output: 1_000 };
         Some(ModelFacts {
             window,
             max_output: 1_000,
