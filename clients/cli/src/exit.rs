@@ -1,6 +1,7 @@
 //! The process's exit code: the one place that knows what each number means.
 
 use belay_proto::v1::{ErrorClass, Execution, execution::State};
+use belay_reasons as reasons;
 
 /// An exit code of `belay`. REQUIREMENTS section 3 fixes the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ impl Exit {
     pub(crate) const REFUSED: Exit = Exit(2);
     /// The execution failed, in a class without a separate number.
     pub(crate) const FAILED: Exit = Exit(30);
+    /// A model had all its turns, or repeated itself.
+    pub(crate) const TURN_LIMIT: Exit = Exit(31);
     /// A call tried to reach outside the workspace.
     pub(crate) const SANDBOX_VIOLATION: Exit = Exit(32);
     /// A person or the policy denied a call.
@@ -38,6 +41,7 @@ impl Exit {
             State::Completed => Exit::OK,
             State::TimedOut => Exit::TIMED_OUT,
             State::Partial if execution.failure.is_none() => Exit::PARTIAL,
+            State::Failed | State::Partial if has_had_all_turns(execution) => Exit::TURN_LIMIT,
             State::Failed | State::Partial => match execution.failure.as_ref().map(|failure| failure.error_class()) {
                 Some(ErrorClass::SandboxViolation) => Exit::SANDBOX_VIOLATION,
                 Some(ErrorClass::ApprovalDenied | ErrorClass::PolicyDenied) => Exit::DENIED,
@@ -48,6 +52,12 @@ impl Exit {
             _ => Exit::INTERNAL,
         }
     }
+}
+
+/// Whether a model has had all its turns, or has repeated itself.
+fn has_had_all_turns(execution: &Execution) -> bool {
+    let reason = execution.failure.as_ref().map(|failure| failure.reason.as_str());
+    reason.is_some_and(|reason| [reasons::TURN_LIMIT, reasons::AGENT_STUCK].contains(&reason))
 }
 
 impl From<Exit> for std::process::ExitCode {
@@ -65,6 +75,17 @@ mod tests {
     fn ended(state: State, class: Option<ErrorClass>) -> Execution {
         let failure = class.map(|class| Failure { error_class: class.into(), ..Default::default() });
         Execution { state: state.into(), failure, ..Default::default() }
+    }
+
+    // S2-X-26: a model that has had all its turns.
+    #[test]
+    fn the_limit_of_turns_has_a_code_of_its_own() {
+        for reason in ["TURN_LIMIT", "AGENT_STUCK"] {
+            let mut execution = ended(State::Failed, Some(ErrorClass::BudgetExhausted));
+            assert_eq!(Exit::of_execution(&execution), Exit::FAILED);
+            execution.failure.as_mut().unwrap().reason = reason.to_owned();
+            assert_eq!(Exit::of_execution(&execution).0, 31, "{reason}");
+        }
     }
 
     // S2-X-26: exit codes 0, 1, 30 to 34.

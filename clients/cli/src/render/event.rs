@@ -11,7 +11,7 @@ use belay_proto::v1::{
 use serde_json::Value;
 
 use super::{
-    call,
+    call, model_turn,
     text::{Line, Style, clean, shorten},
     time,
     tracked_execution::TrackedExecution,
@@ -213,6 +213,9 @@ fn what(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<(Style, St
         Kind::StepItemsListed(listed) if commits(listed) => {
             (Style::Plain, "commits what its calls have changed, as one effect".to_owned())
         }
+        Kind::StepItemsListed(listed) if model_turn::listed(listed).is_some() => {
+            (Style::Plain, model_turn::listed(listed).unwrap_or_default())
+        }
         Kind::StepItemsListed(listed) if listed.first > 0 => {
             (Style::Plain, format!("begins round {}", i64::from(listed.first) + 1))
         }
@@ -231,9 +234,15 @@ fn what(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<(Style, St
         Kind::StepRetryCancelled(cancelled) => {
             (Style::Plain, format!("next attempt cancelled{}{}", by(event), why(&cancelled.reason)))
         }
+        Kind::ToolCallRequested(call) if call.tool == model_turn::ASK => {
+            (Style::Plain, model_turn::asked(call.arguments.as_ref()))
+        }
         Kind::ToolCallRequested(call) => {
             let arguments = call.arguments.as_ref().map(words::payload).unwrap_or_default();
             (Style::Plain, format!("calls {} {arguments}", call.tool))
+        }
+        Kind::ToolCallCompleted(call) if tracked.step(&event.step_id).is_some_and(model_turn::is_turn) => {
+            (Style::Plain, model_turn::answered(call.result.as_ref(), call.receipt.as_ref()))
         }
         Kind::ToolCallCompleted(call) => {
             let result = call.result.as_ref().map(words::payload).unwrap_or_default();

@@ -15,6 +15,7 @@ pub(crate) mod json;
 pub(crate) mod live;
 pub(crate) mod logs;
 pub(crate) mod model;
+pub(crate) mod model_turn;
 pub(crate) mod namespace;
 pub(crate) mod output;
 pub(crate) mod plan;

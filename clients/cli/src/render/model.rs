@@ -69,7 +69,7 @@ fn price(price: &Price) -> String {
 }
 
 /// Millionths of a dollar as dollars, with as many digits as they have, and two at least.
-fn dollars(micros: i64) -> String {
+pub(crate) fn dollars(micros: i64) -> String {
     let micros = micros.max(0);
     let part = format!("{:06}", micros % 1_000_000);
     format!("${}.{:0<2}", micros / 1_000_000, part.trim_end_matches('0'))

@@ -1,10 +1,11 @@
 //! Namespaces as text.
 
-use belay_proto::v1::{BudgetAllotment, Namespace, NamespaceUsage};
+use belay_proto::v1::{BudgetAllotment, Namespace, NamespaceUsage, budget_report::Unit};
 
 use super::{
+    model,
     text::{Line, Style, clean},
-    time,
+    time, words,
 };
 
 /// The width of the column of names.
@@ -25,38 +26,39 @@ pub(crate) fn list(namespaces: &[Namespace]) -> Vec<Line> {
 }
 
 /// A unit with its amounts.
-struct Unit {
-    name: &'static str,
+struct Amount {
+    unit: Unit,
     used: i64,
     held: i64,
     limit: i64,
 }
 
 /// The units that have a limit.
-fn units(usage: &NamespaceUsage) -> impl Iterator<Item = Unit> {
+fn amounts(usage: &NamespaceUsage) -> impl Iterator<Item = Amount> {
     let (used, held) = (usage.used.unwrap_or_default(), usage.held.unwrap_or_default());
     let BudgetAllotment { calls, output_bytes, tokens, cost_micros } = usage.limit.unwrap_or_default();
-    let calls = calls.map(|limit| Unit { name: "calls", used: used.calls, held: held.calls, limit });
-    let unit = |name, used, held, limit: Option<i64>| limit.map(|limit| Unit { name, used, held, limit });
-    let output_bytes = unit("bytes of output", used.output_bytes, held.output_bytes, output_bytes);
-    let tokens = unit("tokens", used.tokens, held.tokens, tokens);
-    let cost = unit("millionths of a dollar", used.cost_micros, held.cost_micros, cost_micros);
+    let amount = |unit, used, held, limit: Option<i64>| limit.map(|limit| Amount { unit, used, held, limit });
+    let calls = amount(Unit::Calls, used.calls, held.calls, calls);
+    let output_bytes = amount(Unit::OutputBytes, used.output_bytes, held.output_bytes, output_bytes);
+    let tokens = amount(Unit::Tokens, used.tokens, held.tokens, tokens);
+    let cost = amount(Unit::CostMicros, used.cost_micros, held.cost_micros, cost_micros);
     [calls, output_bytes, tokens, cost].into_iter().flatten()
 }
 
 fn is_used_up(usage: &NamespaceUsage) -> bool {
-    units(usage).any(|unit| unit.used >= unit.limit)
+    amounts(usage).any(|amount| amount.used >= amount.limit)
 }
 
 /// `used 3 of 10 calls (1 more held by calls under way), until 2026-11-29 00:00:00`.
 fn used(usage: &NamespaceUsage) -> String {
-    let unit = |Unit { name, used, held, limit }: Unit| {
-        let held = if held > 0 { format!(" ({held} more held by calls under way)") } else { String::new() };
-        format!("{used} of {limit} {name}{held}")
+    let amount = |Amount { unit, used, held, limit }: Amount| {
+        let more = if unit == Unit::CostMicros { model::dollars(held) } else { held.to_string() };
+        let held = if held > 0 { format!(" ({more} more held by calls under way)") } else { String::new() };
+        format!("{}{held}", words::of(used, limit, unit))
     };
-    let units: Vec<String> = units(usage).map(unit).collect();
+    let amounts: Vec<String> = amounts(usage).map(amount).collect();
     let until = usage.window_end_time.as_ref().map(|until| format!(", until {}", time::date_and_time(until)));
-    format!("used {}{}", units.join(" and "), until.unwrap_or_default())
+    format!("used {}{}", amounts.join(" and "), until.unwrap_or_default())
 }
 
 #[cfg(test)]

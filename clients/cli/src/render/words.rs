@@ -10,6 +10,7 @@ use belay_proto::v1::{
 };
 
 use super::{
+    model,
     text::{REDACTED, Style, clean, shorten},
     time,
 };
@@ -298,13 +299,14 @@ pub(crate) fn budget(report: &BudgetReport, what: &str) -> String {
         "" => "the budget of the execution".to_owned(),
         step => format!("the budget of step {}", clean(step)),
     };
-    format!("{whose} {what}: {spent} of {limit}{}", unit(report.unit()))
+    format!("{whose} {what}: {}", of(*spent, *limit, report.unit()))
 }
 
 /// The limits of a budget: `at most 5 calls and 1000 bytes of output`.
 pub(crate) fn budget_limits(budget: &Budget) -> String {
     let part = |limit: Option<i64>, unit: Unit| match (limit?, unit) {
         (1, Unit::Calls) => Some("1 call".to_owned()),
+        (limit, Unit::CostMicros) => Some(model::dollars(limit)),
         (limit, unit) => Some(format!("{limit}{}", self::unit(unit))),
     };
     let parts = [
@@ -316,7 +318,7 @@ pub(crate) fn budget_limits(budget: &Budget) -> String {
     format!("at most {}", parts.into_iter().flatten().collect::<Vec<_>>().join(" and "))
 }
 
-/// The amounts that the calls of an execution have used, beside their limits; `None` where nothing is limited.
+/// The amounts that the calls of an execution have used, beside their limits, and those that its models have used; `None` where there is neither.
 pub(crate) fn spent(execution: &Execution) -> Option<String> {
     let spent = execution.spent.as_ref()?;
     let budget = execution.plan.as_ref().and_then(|plan| plan.budget.as_ref());
@@ -324,7 +326,16 @@ pub(crate) fn spent(execution: &Execution) -> Option<String> {
     let limit = |own: Option<i64>, given: Option<i64>| own.into_iter().chain(given).min();
     let calls = limit(budget.and_then(|budget| budget.calls), given.and_then(|given| given.calls));
     let output = limit(budget.and_then(|budget| budget.output_bytes), given.and_then(|given| given.output_bytes));
-    let part = |used: i64, limit: Option<i64>, unit: Unit| Some(format!("{used} of {}{}", limit?, self::unit(unit)));
+    // What models use is worth knowing, whatever limits it.
+    let alone = |used: i64, unit: Unit| match unit {
+        Unit::Tokens if used > 0 => Some(format!("{used} tokens")),
+        Unit::CostMicros if used > 0 => Some(model::dollars(used)),
+        _ => None,
+    };
+    let part = |used: i64, limit: Option<i64>, unit: Unit| match limit {
+        Some(limit) => Some(of(used, limit, unit)),
+        None => alone(used, unit),
+    };
     let tokens = limit(budget.and_then(|budget| budget.tokens), given.and_then(|given| given.tokens));
     let cost = limit(budget.and_then(|budget| budget.cost_micros), given.and_then(|given| given.cost_micros));
     let parts = [
@@ -337,13 +348,21 @@ pub(crate) fn spent(execution: &Execution) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
+/// So much of so much: `3 of 10 calls`, `$0.50 of $1.00`.
+pub(crate) fn of(amount: i64, of: i64, unit: Unit) -> String {
+    match unit {
+        Unit::CostMicros => format!("{} of {}", model::dollars(amount), model::dollars(of)),
+        unit => format!("{amount} of {of}{}", self::unit(unit)),
+    }
+}
+
 /// The unit that a budget limits, after a number.
 fn unit(unit: Unit) -> &'static str {
     match unit {
         Unit::Calls => " calls",
         Unit::OutputBytes => " bytes of output",
         Unit::Tokens => " tokens",
-        Unit::CostMicros => " millionths of a dollar",
+        Unit::CostMicros => "",
         Unit::Unspecified => "",
     }
 }

@@ -19,15 +19,37 @@ impl BudgetUnit {
     /// All units.
     pub const ALL: [Self; 4] = [Self::Calls, Self::OutputBytes, Self::Tokens, Self::CostMicros];
 
-    /// The name that people read after a number.
-    pub fn words(self) -> &'static str {
+    /// So much of so much, for people: `3 of 10 calls`, `$0.50 of $1.00`.
+    pub fn in_words(self, amount: u64, of: u64) -> String {
+        match self {
+            Self::CostMicros => format!("{} of {}", dollars(amount), dollars(of)),
+            Self::Calls | Self::OutputBytes | Self::Tokens => format!("{amount} of {of} {}", self.words()),
+        }
+    }
+
+    /// So much, for people: `10 calls`, `$1.00`.
+    pub fn amount_in_words(self, amount: u64) -> String {
+        match self {
+            Self::CostMicros => dollars(amount),
+            Self::Calls | Self::OutputBytes | Self::Tokens => format!("{amount} {}", self.words()),
+        }
+    }
+
+    fn words(self) -> &'static str {
         match self {
             Self::Calls => "calls",
             Self::OutputBytes => "bytes of output",
             Self::Tokens => "tokens",
-            Self::CostMicros => "millionths of a dollar",
+            Self::CostMicros => "dollars",
         }
     }
+}
+
+/// Millionths of a US dollar, as dollars.
+fn dollars(micros: u64) -> String {
+    let digits = format!("{:06}", micros % 1_000_000);
+    // At least cents, as prices are written.
+    format!("${}.{:0<2}", micros / 1_000_000, digits.trim_end_matches('0'))
 }
 
 /// An amount of everything that a budget limits.

@@ -206,9 +206,8 @@ impl Execution {
             Some(step) => format!("step `{}`", self.steps[step].id),
             None => "the plan".to_owned(),
         };
-        let words = unit.words();
-        let reason =
-            format!("the budget of {whose} has {left} {words} left, and the next turn of the model may use {needed}");
+        let (left, needed) = (unit.amount_in_words(left), unit.amount_in_words(needed));
+        let reason = format!("the budget of {whose} has {left} left, and the next turn of the model may use {needed}");
         match follows {
             OnExhausted::Pause => {
                 ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, by_budget: true }.into()

@@ -85,8 +85,8 @@ impl NamespaceBudget {
     fn in_words(&self, namespace: &str, unit: BudgetUnit, used: u64, window: Window) -> String {
         let (word, limit) = (self.period.word(), self.limit(unit).unwrap_or_default());
         format!(
-            "namespace `{namespace}` has used its budget of the {word}: {used} of {limit} {}; the {word} ends at {}",
-            unit.words(),
+            "namespace `{namespace}` has used its budget of the {word}: {}; the {word} ends at {}",
+            unit.in_words(used, limit),
             Minute(window.end)
         )
     }

@@ -170,7 +170,7 @@ fn budget_reported(report: &BudgetReport) -> Words {
         BudgetLevel::Exceeded => (AuditLevel::Minimal, Severity::Error, "is used up"),
         BudgetLevel::Overrun => (AuditLevel::Minimal, Severity::Error, "is overrun"),
     };
-    let message = format!("{whose} {what}: {spent} of {limit} {}", unit.words());
+    let message = format!("{whose} {what}: {}", unit.in_words(*spent, *limit));
     let step = step.as_ref().map(|step| step.as_str());
     Words::new(
         listed,

@@ -316,6 +316,7 @@ pub(crate) fn step(name: &ExecutionName, execution: &Execution, view: StepView<'
         cached_result: view.cached_from().map(cached_result),
         item: item(execution, view, is_full),
         item_count: view.is_listed().then(|| i32::try_from(view.items().len()).unwrap_or(i32::MAX)),
+        spent: Some(view.spent()).filter(|spent| spent.tokens > 0).map(amounts_message),
         detail: Some(kinds::detail(name, execution, view)),
     }
 }

@@ -30,6 +30,11 @@ pub const EXIT_CODES: &[ExitCode] = &[
         advice: "`belay executions get @last` shows each step's error and what its program printed last.",
     },
     ExitCode {
+        code: 31,
+        what: "The execution failed: a model had all its turns, or repeated itself.",
+        advice: "`belay executions get @last` lists its turns and calls. Raise `agent.max_turns`, or make the task smaller or clearer.",
+    },
+    ExitCode {
         code: 32,
         what: "The execution failed: a step tried to reach outside its workspace, or the sandbox is not available.",
         advice: "`belay executions get @last` names the path or the layer; `belay doctor` examines the machine.",

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use belay_proto::v1::{ErrorClass, Execution, Failure, Step, execution, step::State};
+use belay_reasons as reasons;
 use serde_json::{Value, json};
 
-use super::recorded::{RecordedExecution, lasted, message, output};
+use super::recorded::{RecordedExecution, lasted, message, output, steps_of_plan};
 use crate::{exit::Exit, follow::is_over};
 
 /// The stage that continues after an execution that completed.
@@ -16,14 +17,15 @@ pub(super) fn result(recorded: &RecordedExecution) -> Value {
     let execution = &recorded.execution;
     let is_complete = execution.state() == execution::State::Completed;
     let numbers = Numbers::of(execution);
-    let results: Vec<Value> = execution.steps.iter().map(|step| step_result(step, &numbers)).collect();
-    let executed = execution.steps.iter().filter(|step| step.attempt > 0).count();
+    let results: Vec<Value> = steps_of_plan(execution).map(|step| step_result(step, &numbers)).collect();
+    let executed = steps_of_plan(execution).filter(|step| step.attempt > 0).count();
+    let tokens = execution.spent.as_ref().map_or(0, |spent| spent.tokens);
     let mut result = json!({
         "status": stage_status(execution.state()),
         "output": {
             "all_complete": is_complete,
             "step_results": results,
-            "metrics": { "duration_ms": lasted(recorded) },
+            "metrics": { "duration_ms": lasted(recorded), "tokens": tokens },
         },
         "next_stage": is_complete.then_some(NEXT_STAGE),
         "message": format!("{executed} steps executed"),
@@ -128,6 +130,9 @@ pub(super) fn failed(failure: &Failure) -> &'static str {
 
 /// The error code of a failure's class.
 pub(super) fn error_code(failure: &Failure) -> &'static str {
+    if [reasons::TURN_LIMIT, reasons::AGENT_STUCK].contains(&failure.reason.as_str()) {
+        return "ACODE-EXEC-003";
+    }
     match failure.error_class() {
         ErrorClass::RateLimit | ErrorClass::Transient => "ACODE-EXEC-002",
         ErrorClass::SandboxViolation => "ACODE-EXEC-004",

@@ -133,6 +133,18 @@ pub(super) fn planned_id(step: &Step) -> &str {
     step.item.as_ref().map_or(&step.step_id, |item| &item.step_id)
 }
 
+/// The steps, without the turns of models and what these have called: those are no part of what was to be done.
+pub(super) fn steps_of_plan(execution: &Execution) -> impl Iterator<Item = &Step> {
+    let agents: HashSet<&str> = execution
+        .steps
+        .iter()
+        .filter(|step| matches!(step.detail, Some(step::Detail::Agent(_))))
+        .map(|step| step.step_id.as_str())
+        .collect();
+    let of_agent = move |step: &Step| step.item.as_ref().is_some_and(|item| agents.contains(item.step_id.as_str()));
+    execution.steps.iter().filter(move |step| !of_agent(step))
+}
+
 /// The tool that each step of the plan calls first.
 pub(super) fn own_tools(execution: &Execution) -> HashMap<&str, &str> {
     let mut tools = HashMap::new();

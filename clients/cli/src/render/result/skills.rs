@@ -7,7 +7,8 @@ use belay_reasons as reasons;
 use serde_json::{Map, Value, json};
 
 use super::recorded::{
-    RecordedExecution, final_result, lasted, message, milliseconds, output, own_tools, planned_id, tool, when,
+    RecordedExecution, final_result, lasted, message, milliseconds, output, own_tools, planned_id, steps_of_plan, tool,
+    when,
 };
 use crate::render::{json, time};
 
@@ -138,9 +139,20 @@ fn error(recorded: &RecordedExecution, failure: &Failure) -> Result<Value, json:
     }))
 }
 
+/// What was used of tools and models. S4-30.
+fn resource_usage(recorded: &RecordedExecution, calls: u64) -> Value {
+    let spent = recorded.execution.spent.unwrap_or_default();
+    let mut usage = json!({ "apiCalls": calls });
+    if spent.tokens > 0 {
+        usage["tokensUsed"] = spent.tokens.into();
+        usage["costUSD"] = (spent.cost_micros as f64 / 1e6).into();
+    }
+    usage
+}
+
 fn metrics(recorded: &RecordedExecution) -> Value {
     // A step that undoes another is none of the plan's.
-    let steps = || recorded.execution.steps.iter().filter(|step| step.compensates.is_empty());
+    let steps = || steps_of_plan(&recorded.execution).filter(|step| step.compensates.is_empty());
     let count = |status: &str| steps().filter(|step| step_status(step.state()) == status).count();
     let (own, mut invoked, mut calls) = (own_tools(&recorded.execution), BTreeMap::new(), 0);
     for step in &recorded.execution.steps {
@@ -157,6 +169,6 @@ fn metrics(recorded: &RecordedExecution) -> Value {
         "skippedSteps": count("skipped"),
         "totalDuration": lasted(recorded),
         "skillsInvoked": invoked,
-        "resourceUsage": { "apiCalls": calls },
+        "resourceUsage": resource_usage(recorded, calls),
     })
 }

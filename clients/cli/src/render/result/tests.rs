@@ -1,10 +1,10 @@
 use std::time::Duration;
 
 use belay_proto::v1::{
-    AuditEntry, ErrorClass, ExecutionEvent, ExecutionFinished, Failure, Payload, Plan, Progress, QuotaState, Step,
-    StepCompleted, StepFailed, StepFallbackSwitched, StepItem, StepRetryScheduled, StepSkipped, StepSpec, StepStarted,
-    StepTotals, ToolCallCompleted, ToolCallFailed, ToolCallRequested, ToolStep, ToolStepDetail, WaitStepDetail,
-    audit_entry, execution, execution_event::Kind, step, step::State, step_spec,
+    AgentStepDetail, AuditEntry, BudgetAmounts, ErrorClass, ExecutionEvent, ExecutionFinished, Failure, Payload, Plan,
+    Progress, QuotaState, Step, StepCompleted, StepFailed, StepFallbackSwitched, StepItem, StepRetryScheduled,
+    StepSkipped, StepSpec, StepStarted, StepTotals, ToolCallCompleted, ToolCallFailed, ToolCallRequested, ToolStep,
+    ToolStepDetail, WaitStepDetail, audit_entry, execution, execution_event::Kind, step, step::State, step_spec,
 };
 use pbjson_types::Timestamp;
 use serde_json::json;
@@ -325,6 +325,30 @@ fn fallbacks_and_entries_of_lists_are_counted_where_they_belong() {
     assert_eq!(made_from(3), json!([format!("{steps}/step-1")]));
 }
 
+// S2-X-03, S4-30: what models have used, and their turns are no steps of the plan.
+#[test]
+fn what_models_have_used_is_in_the_results() {
+    let mut recorded = blog_post();
+    let whole = &mut recorded.execution.steps[0];
+    whole.detail = Some(step::Detail::Agent(AgentStepDetail { model: "m".to_owned(), turns: 1, max_turns: 10 }));
+    let turn = StepItem { step_id: whole.step_id.clone(), ..StepItem::default() };
+    recorded.execution.steps.push(Step {
+        step_id: "step-1~0".to_owned(),
+        item: Some(turn),
+        attempt: 1,
+        ..Step::default()
+    });
+    recorded.execution.spent = Some(BudgetAmounts { tokens: 1_500, cost_micros: 12_500, ..BudgetAmounts::default() });
+    let skills = of(&recorded, Shape::Skills).unwrap();
+    assert_eq!(skills["metrics"]["totalSteps"], 3);
+    assert_eq!(skills["metrics"]["resourceUsage"], json!({"apiCalls": 3, "tokensUsed": 1500, "costUSD": 0.0125}));
+    let executor = of(&recorded, Shape::Executor).unwrap();
+    assert_eq!(executor["output"]["metrics"]["tokens"], 1500);
+    assert_eq!(executor["output"]["step_results"].as_array().unwrap().len(), 3);
+    let stuck = Failure { reason: "TURN_LIMIT".to_owned(), ..Failure::default() };
+    assert_eq!(super::executor::error_code(&stuck), "ACODE-EXEC-003");
+}
+
 // S2-X-26: the error codes and the exit code.
 #[test]
 fn a_stage_hands_over_to_the_verifier_or_has_failed() {
@@ -333,6 +357,8 @@ fn a_stage_hands_over_to_the_verifier_or_has_failed() {
     assert_eq!(complete["message"], "3 steps executed");
     assert_eq!(complete["metrics"], json!({"stage": "executor", "duration_ms": 15_500}));
     assert_eq!(complete["output"]["all_complete"], true);
+    // S2-X-03.
+    assert_eq!(complete["output"]["metrics"], json!({"duration_ms": 15_500, "tokens": 0}));
     assert_eq!(
         complete["output"]["step_results"][2],
         json!({"task": 1, "step": 3, "step_id": "step-3", "title": "step-3", "status": "success", "output": {"score": 85}})

@@ -77,6 +77,6 @@ impl BudgetReport {
             Some(step) => format!("step `{step}`"),
             None => "the plan".to_owned(),
         };
-        format!("the budget of {whose} is used up: {spent} of {limit} {}", unit.words())
+        format!("the budget of {whose} is used up: {}", unit.in_words(*spent, *limit))
     }
 }

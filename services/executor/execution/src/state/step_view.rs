@@ -5,7 +5,7 @@ use std::time::Duration;
 use belay_plan::{StepKind, StepSpec, ToolStep};
 
 use super::{Authorization, Execution, FailedAttempt, Operation, Operations, StepKey, StepRecord, StepRole};
-use crate::{CachedFrom, Failure, Json, Payload, SkipReason, StepId, StepState, Timestamp, event::child_id};
+use crate::{Amounts, CachedFrom, Failure, Json, Payload, SkipReason, StepId, StepState, Timestamp, event::child_id};
 
 /// The current state of one step.
 #[derive(Clone, Copy, Debug)]
@@ -157,6 +157,11 @@ impl<'a> StepView<'a> {
     /// Its operations in flight.
     pub fn operations(&self) -> impl DoubleEndedIterator<Item = &'a Operation> {
         self.operations.of_step(self.key)
+    }
+
+    /// The amounts that its operations have used; of a step with entries, those of all of them.
+    pub fn spent(&self) -> Amounts {
+        self.record.account.spent
     }
 
     /// How many turns of its model have begun since it was last made to run again, for a step with a goal.

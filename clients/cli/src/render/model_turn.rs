@@ -1,0 +1,156 @@
+//! What a model is asked and answers, in words: S2-X-32.
+
+use belay_proto::v1::{Payload, Receipt, StepItemsListed};
+use serde_json::Value;
+
+use super::{
+    call, model,
+    text::{clean, shorten},
+    words,
+};
+
+/// The tool as which a turn of a model is recorded.
+pub(crate) const ASK: &str = "ask_model";
+
+/// The tool with which a model ends its step.
+const COMPLETE: &str = "complete_step";
+
+/// The longest text of an answer in a line, in characters.
+const MAX_CHARS: usize = 160;
+
+fn value(payload: Option<&Payload>) -> Option<Value> {
+    serde_json::from_str(payload.and_then(Payload::as_json)?).ok()
+}
+
+/// What a step with a goal does next; `None` when these are entries of another kind.
+pub(crate) fn listed(listed: &StepItemsListed) -> Option<String> {
+    let items: Vec<Value> = listed.items.iter().filter_map(|item| value(Some(item))).collect();
+    let first = items.first()?;
+    let turn = first.get("turn")?;
+    match first["tool"].as_str() {
+        None => Some(format!("turn {turn}")),
+        Some(COMPLETE) => Some("the model says that the step is done".to_owned()),
+        Some(_) => {
+            let tools: Vec<String> = items.iter().filter_map(|item| item["tool"].as_str()).map(clean).collect();
+            Some(format!("the model calls {}", tools.join(", ")))
+        }
+    }
+}
+
+/// What a turn adds to the conversation: `asks coder: turn 2, with 1 result`.
+pub(crate) fn asked(arguments: Option<&Payload>) -> String {
+    let asked = value(arguments).unwrap_or_default();
+    let model = asked["model"].as_str().map_or_else(|| "the model".to_owned(), clean);
+    let count = asked["results"].as_array().map_or(0, Vec::len);
+    let results = match count {
+        0 => String::new(),
+        1 => ", with 1 result".to_owned(),
+        count => format!(", with {count} results"),
+    };
+    let archived = match asked["archived"].as_u64() {
+        Some(archived) => format!(", the first {archived} archived"),
+        None => String::new(),
+    };
+    let note = match asked["message"].as_str().filter(|_| asked["turn"] != 1) {
+        Some(message) => format!(": {}", shorten(&clean(message), MAX_CHARS)),
+        None => String::new(),
+    };
+    match &asked["turn"] {
+        Value::Null => format!("asks {model}"),
+        turn => format!("asks {model}: turn {turn}{results}{archived}{note}"),
+    }
+}
+
+/// What a model has answered: `answers "I look first.", and calls read_file {"path":"a"} · 1501 tokens in, 1200 of them cached, 20 out`.
+pub(crate) fn answered(result: Option<&Payload>, receipt: Option<&Receipt>) -> String {
+    let answer = value(result).unwrap_or_default();
+    let text = answer["text"].as_str().map(str::trim).filter(|text| !text.is_empty());
+    let said = text.map(|text| format!("answers \"{}\"", shorten(&clean(text), MAX_CHARS)));
+    let calls = answer["calls"].as_array().into_iter().flatten().map(|call| {
+        let tool = call["tool"].as_str().map(clean).unwrap_or_default();
+        let arguments = match call["invalid"].as_str() {
+            Some(_) => " with arguments that are no object".to_owned(),
+            None => format!(" {}", shorten(&clean(&call["arguments"].to_string()), MAX_CHARS)),
+        };
+        format!("{tool}{arguments}")
+    });
+    let calls: Vec<String> = calls.collect();
+    let wants = (!calls.is_empty()).then(|| format!("calls {}", calls.join(", ")));
+    let what = [said, wants].into_iter().flatten().collect::<Vec<_>>().join(", and ");
+    let what = match (what.is_empty(), result) {
+        (false, _) => what,
+        (true, Some(large)) if large.as_json().is_none() => format!("answers {}", words::payload(large)),
+        (true, _) => "answers nothing".to_owned(),
+    };
+    format!("{what}{}", used(receipt).map(|used| format!(" · {used}")).unwrap_or_default())
+}
+
+/// The tokens that a turn has used; `None` where nobody has counted.
+fn used(receipt: Option<&Receipt>) -> Option<String> {
+    let usage = receipt?.usage.as_ref()?;
+    let cached = match usage.cached_input_tokens {
+        0 => String::new(),
+        cached => format!(", {cached} of them cached"),
+    };
+    let cost = usage.cost_micros.map(|cost| format!(", {}", model::dollars(cost))).unwrap_or_default();
+    Some(format!("{} tokens in{cached}, {} out{cost}", usage.input_tokens, usage.output_tokens))
+}
+
+/// Whether a step is a turn of a model.
+pub(crate) fn is_turn(step: &belay_proto::v1::Step) -> bool {
+    call::kind_of(step) == ASK
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_proto::v1::ModelUsage;
+    use serde_json::json;
+
+    use super::*;
+
+    fn payload(value: Value) -> Payload {
+        Payload::of_json(value.to_string())
+    }
+
+    // S2-X-32.
+    #[test]
+    fn a_turn_says_what_the_model_was_asked_and_what_it_wants_and_used() {
+        let results = json!([{"id": "1.1", "text": "x"}, {"id": "1.2", "text": "y"}]);
+        let second = payload(json!({"model": "coder", "turn": 2, "results": results, "archived": 3}));
+        assert_eq!(asked(Some(&second)), "asks coder: turn 2, with 2 results, the first 3 archived");
+        let first = payload(json!({"model": "coder", "turn": 1, "message": "the task", "tools": []}));
+        assert_eq!(asked(Some(&first)), "asks coder: turn 1");
+        let noted = payload(json!({"model": "coder", "turn": 3, "message": "Call a tool."}));
+        assert_eq!(asked(Some(&noted)), "asks coder: turn 3: Call a tool.");
+        assert_eq!(asked(None), "asks the model");
+
+        let usage = ModelUsage {
+            input_tokens: 1501,
+            cached_input_tokens: 1200,
+            output_tokens: 20,
+            reasoning_tokens: 0,
+            cost_micros: Some(12_500),
+        };
+        let receipt = Receipt { usage: Some(usage), ..Receipt::default() };
+        let calls = json!([{"id": "1.1", "tool": "read_file", "arguments": {"path": "a"}}, {"id": "1.2", "tool": "t\u{1b}", "arguments": null, "invalid": "no"}]);
+        let answer = payload(json!({"text": " I look first.\n", "calls": calls}));
+        assert_eq!(
+            answered(Some(&answer), Some(&receipt)),
+            "answers \"I look first.\", and calls read_file {\"path\":\"a\"}, t<U+001B> with arguments that are no object · 1501 tokens in, 1200 of them cached, 20 out, $0.0125"
+        );
+        assert_eq!(answered(Some(&payload(json!({}))), None), "answers nothing");
+    }
+
+    #[test]
+    fn what_a_step_does_next_is_a_turn_or_its_calls() {
+        let of = |items: &[Value]| {
+            listed(&StepItemsListed { items: items.iter().cloned().map(payload).collect(), first: 0 })
+        };
+        assert_eq!(of(&[json!({"turn": 2, "run": 1})]).as_deref(), Some("turn 2"));
+        let calls = [json!({"turn": 1, "call": 0, "tool": "a"}), json!({"turn": 1, "call": 2, "tool": "b"})];
+        assert_eq!(of(&calls).as_deref(), Some("the model calls a, b"));
+        let done = json!({"turn": 1, "call": 0, "tool": "complete_step"});
+        assert_eq!(of(&[done]).as_deref(), Some("the model says that the step is done"));
+        assert_eq!((of(&[json!("a")]), of(&[])), (None, None));
+    }
+}
