@@ -58,21 +58,14 @@ pub(crate) fn check(check: &ModelCheck) -> Vec<Line> {
 
 /// The tokens and the cost of all questions.
 pub(crate) fn usage(usage: &ModelUsage) -> Line {
-    let cost = usage.cost_micros.map(|cost| format!(", {}", dollars(cost))).unwrap_or_default();
+    let cost = usage.cost_micros.map(|cost| format!(", {}", words::dollars(cost))).unwrap_or_default();
     let text = format!("  used: {} tokens in, {} out{cost}", usage.input_tokens, usage.output_tokens);
     Line::default().and(Style::Dim, text)
 }
 
 /// A price, for a million tokens.
 fn price(price: &Price) -> String {
-    format!("{} in, {} out", dollars(price.input_micros), dollars(price.output_micros))
-}
-
-/// Millionths of a dollar as dollars, with as many digits as they have, and two at least.
-pub(crate) fn dollars(micros: i64) -> String {
-    let micros = micros.max(0);
-    let part = format!("{:06}", micros % 1_000_000);
-    format!("${}.{:0<2}", micros / 1_000_000, part.trim_end_matches('0'))
+    format!("{} in, {} out", words::dollars(price.input_micros), words::dollars(price.output_micros))
 }
 
 #[cfg(test)]

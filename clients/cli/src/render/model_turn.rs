@@ -4,7 +4,7 @@ use belay_proto::v1::{Payload, Receipt, StepItemsListed};
 use serde_json::Value;
 
 use super::{
-    call, model,
+    call,
     text::{clean, shorten},
     words,
 };
@@ -92,7 +92,7 @@ fn used(receipt: Option<&Receipt>) -> Option<String> {
         0 => String::new(),
         cached => format!(", {cached} of them cached"),
     };
-    let cost = usage.cost_micros.map(|cost| format!(", {}", model::dollars(cost))).unwrap_or_default();
+    let cost = usage.cost_micros.map(|cost| format!(", {}", words::dollars(cost))).unwrap_or_default();
     Some(format!("{} tokens in{cached}, {} out{cost}", usage.input_tokens, usage.output_tokens))
 }
 

@@ -3,7 +3,6 @@
 use belay_proto::v1::{BudgetAllotment, Namespace, NamespaceUsage, budget_report::Unit};
 
 use super::{
-    model,
     text::{Line, Style, clean},
     time, words,
 };
@@ -52,7 +51,7 @@ fn is_used_up(usage: &NamespaceUsage) -> bool {
 /// `used 3 of 10 calls (1 more held by calls under way), until 2026-11-29 00:00:00`.
 fn used(usage: &NamespaceUsage) -> String {
     let amount = |Amount { unit, used, held, limit }: Amount| {
-        let more = if unit == Unit::CostMicros { model::dollars(held) } else { held.to_string() };
+        let more = if unit == Unit::CostMicros { words::dollars(held) } else { held.to_string() };
         let held = if held > 0 { format!(" ({more} more held by calls under way)") } else { String::new() };
         format!("{}{held}", words::of(used, limit, unit))
     };

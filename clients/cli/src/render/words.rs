@@ -10,7 +10,6 @@ use belay_proto::v1::{
 };
 
 use super::{
-    model,
     text::{REDACTED, Style, clean, shorten},
     time,
 };
@@ -306,7 +305,7 @@ pub(crate) fn budget(report: &BudgetReport, what: &str) -> String {
 pub(crate) fn budget_limits(budget: &Budget) -> String {
     let part = |limit: Option<i64>, unit: Unit| match (limit?, unit) {
         (1, Unit::Calls) => Some("1 call".to_owned()),
-        (limit, Unit::CostMicros) => Some(model::dollars(limit)),
+        (limit, Unit::CostMicros) => Some(dollars(limit)),
         (limit, unit) => Some(format!("{limit}{}", self::unit(unit))),
     };
     let parts = [
@@ -329,7 +328,7 @@ pub(crate) fn spent(execution: &Execution) -> Option<String> {
     // What models use is worth knowing, whatever limits it.
     let alone = |used: i64, unit: Unit| match unit {
         Unit::Tokens if used > 0 => Some(format!("{used} tokens")),
-        Unit::CostMicros if used > 0 => Some(model::dollars(used)),
+        Unit::CostMicros if used > 0 => Some(dollars(used)),
         _ => None,
     };
     let part = |used: i64, limit: Option<i64>, unit: Unit| match limit {
@@ -348,10 +347,17 @@ pub(crate) fn spent(execution: &Execution) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
+/// Millionths of a dollar as dollars, with as many digits as they have, and two at least.
+pub(crate) fn dollars(micros: i64) -> String {
+    let micros = micros.max(0);
+    let part = format!("{:06}", micros % 1_000_000);
+    format!("${}.{:0<2}", micros / 1_000_000, part.trim_end_matches('0'))
+}
+
 /// So much of so much: `3 of 10 calls`, `$0.50 of $1.00`.
 pub(crate) fn of(amount: i64, of: i64, unit: Unit) -> String {
     match unit {
-        Unit::CostMicros => format!("{} of {}", model::dollars(amount), model::dollars(of)),
+        Unit::CostMicros => format!("{} of {}", dollars(amount), dollars(of)),
         unit => format!("{amount} of {of}{}", self::unit(unit)),
     }
 }

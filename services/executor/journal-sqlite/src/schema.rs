@@ -5,7 +5,7 @@ use belay_sqlite::{Schema, Table};
 pub(crate) const SCHEMA: Schema = Schema {
     // "BLYJ"
     application_id: 0x424C_594A,
-    format: 19,
+    format: 20,
     earlier_lacks: "limits over executions",
     create: "
         CREATE TABLE meta (

@@ -325,7 +325,7 @@ fn fallbacks_and_entries_of_lists_are_counted_where_they_belong() {
     assert_eq!(made_from(3), json!([format!("{steps}/step-1")]));
 }
 
-// S2-X-03, S4-30: what models have used, and their turns are no steps of the plan.
+// S2-X-03, S2-FR-085, S2-NFR-015, S4-30: what models have used, and their turns are no steps of the plan.
 #[test]
 fn what_models_have_used_is_in_the_results() {
     let mut recorded = blog_post();
