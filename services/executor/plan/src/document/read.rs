@@ -26,7 +26,7 @@ use super::{
     fields::{Report, Value},
     finding::Finding,
     locate::Origin,
-    shapes::{agent_defaults, is_agent_plan, is_task_plan, labels_of, task_plan_defaults},
+    shapes::{agent_defaults, is_agent_plan, is_task_plan, labels_of, scalar, task_plan_defaults},
     tree::{Kind, Node},
 };
 
@@ -40,7 +40,7 @@ pub(super) struct Document<'n> {
 }
 
 pub(super) fn read<'n>(text: &'n str, root: &'n Node) -> Document<'n> {
-    let mut reader = Reader { text, report: Report::default(), shape: Shape::Own };
+    let mut reader = Reader { text, report: Report::default(), shape: Shape::Own, model: None };
     let (draft, origin) = reader.document(Value { path: FieldPath::root(), node: root });
     Document { draft, origin, findings: reader.report.findings }
 }
@@ -60,6 +60,8 @@ struct Reader<'n> {
     text: &'n str,
     report: Report,
     shape: Shape,
+    /// The model of steps that name none, from the settings beside the plan.
+    model: Option<String>,
 }
 
 impl<'n> Reader<'n> {
@@ -98,6 +100,8 @@ impl<'n> Reader<'n> {
 
     /// The plan of the document, in whichever planner's form.
     fn outermost(&mut self, plan: &Value<'n>, config: Option<Value<'n>>) -> (PlanDraft, Places) {
+        let model = config.as_ref().and_then(|config| config.node.field("model"));
+        self.model = model.and_then(|model| scalar(&model.value)).filter(|model| !model.is_empty());
         if is_task_plan(plan.node) {
             self.shape = Shape::TaskPlan;
             let Some(fields) = plan.fields(&mut self.report, "an object with `id` and `tasks`") else {

@@ -15,7 +15,7 @@ use crate::{
         MAX_EXECUTION_LIMITS, MAX_GROUP_DEPENDENCIES, MAX_ID_CHARS, MAX_IMPLIED_PARALLELISM, MAX_INPUT_BYTES,
         MAX_INPUT_CHARS, MAX_INPUTS, MAX_LABEL_BYTES, MAX_LABEL_KEY_BYTES, MAX_LABELS, MAX_LIMIT_KEY_CHARS,
         MAX_OUTPUT_CHARS, MAX_OUTPUTS, MAX_PARALLELISM, MAX_PLAN_BYTES, MAX_PLAN_RESOURCES, MAX_PROGRAM_BYTES,
-        MAX_RESOURCE_CHARS, MAX_SCHEMA_BYTES, MAX_STEPS,
+        MAX_RESOURCE_CHARS, MAX_SCHEMA_BYTES, MAX_STEPS, MAX_TURNS,
     },
 };
 use parts::{absent, budget, duration, id, network, object, optional, present};
@@ -305,12 +305,16 @@ fn request() -> Value {
             "enum": [true, null],
         },
         "allowed_commands": allowed_commands("The plan's `allowed_commands`."),
+        "model": optional(json!({
+            "description": "The model of steps that a model carries out and that name none.",
+            "type": "string",
+        })),
         "max_turns_per_step": optional(json!({
-            "description": "A limit for steps that a model drives, of which a plan has none.",
-            "type": "integer", "minimum": 1, "maximum": u32::MAX,
+            "description": "How often the model of a step is asked at most, of steps that do not say so.",
+            "type": "integer", "minimum": 1, "maximum": MAX_TURNS,
         })),
         "token_budget_percent": optional(json!({
-            "description": "A limit for steps that a model drives, of which a plan has none.",
+            "description": "Checked, and binds nothing: a conversation is trimmed where it does not fit into the window of its model.",
             "type": "integer", "minimum": 1, "maximum": 100,
         })),
     });

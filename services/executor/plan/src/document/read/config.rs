@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Backoff, PlanDraft, RetryPolicy, StepDraft,
-    limits::{MAX_ATTEMPTS, MAX_DURATION, MAX_IMPLIED_PARALLELISM},
+    Backoff, PlanDraft, RetryPolicy, StepDraft, StepKindDraft,
+    limits::{MAX_ATTEMPTS, MAX_DURATION, MAX_IMPLIED_PARALLELISM, MAX_TURNS},
 };
 
 use super::{
@@ -82,15 +82,20 @@ impl<'n> Reader<'n> {
         {
             value.refuse(report, || "must be true: the tools of a plan are confined to its workspace".to_owned());
         }
-        // No step takes turns of a model, or tokens, so these limits have nothing to bound.
-        for (name, most) in [("max_turns_per_step", u32::MAX), ("token_budget_percent", 100)] {
-            if let Some(value) = config.take_exactly(name)
-                && let Some(number) = value.whole(report, 1..=most)
-                && !(1..=most).contains(&number)
-            {
+        // Its text is read before the steps are.
+        if let Some(value) = config.take_exactly("model") {
+            value.text(report);
+        }
+        // Nothing is bound by the last: the whole window is for the conversation, which is trimmed where it does not fit.
+        let mut limits = [("max_turns_per_step", MAX_TURNS), ("token_budget_percent", 100)].map(|(name, most)| {
+            let value = config.take_exactly(name)?;
+            let number = value.whole(report, 1..=most)?;
+            if !(1..=most).contains(&number) {
                 value.refuse(report, || format!("must be 1 to {most}, not {number}"));
             }
-        }
+            Some(number)
+        });
+        let max_turns = limits[0].take();
         let retry = match (retry_count, base) {
             (None, None) => None,
             (count, base) => {
@@ -99,6 +104,12 @@ impl<'n> Reader<'n> {
                 count.zip(base).map(|(count, base)| doubling(count, base))
             }
         };
+        for step in steps.iter_mut() {
+            let StepKindDraft::Agent { agent, .. } = &mut step.kind else { continue };
+            if agent.max_turns == 0 {
+                agent.max_turns = max_turns.unwrap_or_default();
+            }
+        }
         for step in steps.iter_mut().filter(|step| step.kind.retried_as().is_some()) {
             step.timeout = step.timeout.or(timeout);
             step.retry = step.retry.take().or_else(|| retry.clone());

@@ -1,15 +1,15 @@
 //! Reads the task plan of the executor stage as that planner writes it: tasks with steps, in whichever case its serialiser writes their names, and a graph
 //! of dependencies beside them.
 //!
-//! A task becomes a group of steps. What the plan's author leaves to a model, the arguments of a step, cannot be left out here: no step is carried out by
-//! a model.
+//! A task becomes a group of steps. A step without arguments, which its author leaves to a model, is carried out by the model that the settings beside the plan name: what the step says
+//! is its task, and its action and the tools that read are what the model may call.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Map, Value as Json};
 
 use crate::{
-    CheckDraft, Dependency, PlanDraft, RunWhen, StepDraft, StepKindDraft,
+    AgentDraft, CheckDraft, Dependency, Effects, PlanDraft, RunWhen, StepDraft, StepKindDraft,
     check::{Place, Places},
     command_line::words_of,
     limits::MAX_LABEL_BYTES,
@@ -164,8 +164,9 @@ impl<'n> Reader<'n> {
         draft.id = self.task_id(&mut fields, ["id", "Id"]);
         draft.title = self.words(&mut fields, ["title", "Title"]);
         draft.description = self.words(&mut fields, ["description", "Description"]);
-        // For the model that would carry out the step, and for the verifier.
-        fields.take_either(&mut self.report, ["expectedOutput", "ExpectedOutput"]);
+        // For the model that carries out the step, and for the verifier.
+        let expected = fields.take_either(&mut self.report, ["expectedOutput", "ExpectedOutput"]);
+        let expected = expected.map(|value| scalar(value.node).unwrap_or_else(|| value.node.to_value().to_string()));
         let verification = fields.take_either(&mut self.report, ["verification", "Verification"]);
         let is_completed = self.is_completed(&mut fields) || is_done;
         draft.depends_on = self.graph_of(&mut fields, &draft.id, plan);
@@ -187,7 +188,7 @@ impl<'n> Reader<'n> {
         if is_completed {
             plan.completed.insert(draft.id.clone());
             "false".clone_into(&mut draft.condition);
-        } else if arguments.is_none() {
+        } else if arguments.is_none() && self.model.is_none() {
             self.report.refuse(&value.path.key("parameters"), value.node.offset, || missing(&action));
         } else if let Some(verification) = verification {
             draft.postconditions = self.verification(&verification);
@@ -197,10 +198,30 @@ impl<'n> Reader<'n> {
                 let tool = operation_of(&action, &mut arguments).unwrap_or(action);
                 StepKindDraft::Tool { tool, arguments }
             }
+            None if self.model.is_some() && !is_completed => {
+                let agent = self.goal(&draft, &action, expected.as_deref());
+                StepKindDraft::Agent { agent, effects: Effects::default() }
+            }
             // It is not called.
             None => StepKindDraft::Tool { tool: "noop".to_owned(), arguments: Json::Object(Map::new()) },
         };
         Some(draft)
+    }
+
+    /// What a model is to achieve that finds the arguments of a step itself (S2-FR-026, X31).
+    fn goal(&self, step: &StepDraft, action: &str, expected: Option<&str>) -> AgentDraft {
+        let words = [&step.title, &step.description].into_iter().filter(|text| !text.is_empty());
+        let mut task: Vec<String> = words.cloned().collect();
+        if !action.is_empty() {
+            task.push(format!("Use the tool {action}."));
+        }
+        task.extend(expected.filter(|text| !text.is_empty()).map(|expected| format!("Expected output: {expected}")));
+        // What an author wrote is no template.
+        let task = task.join("\n\n").replace("${", "$${");
+        let reading = ["read_file", "list_directory", "search_code"].map(str::to_owned);
+        let own = (!action.is_empty()).then(|| action.to_owned());
+        let tools = own.into_iter().chain(reading.into_iter().filter(|tool| tool != action)).collect();
+        AgentDraft { model: self.model.clone().unwrap_or_default(), task, tools, max_turns: 0 }
     }
 
     /// The checks of a verification that a program can make: that another program ends with 0, and that a file is there. All else of it, such as a pattern or words, is
@@ -353,11 +374,11 @@ fn missing(action: &str) -> String {
     let same = |name: &str| name.eq_ignore_ascii_case(&action.replace('_', ""));
     let needed = NEEDED.iter().find(|(name, _)| same(name)).map_or("its parameters", |(_, needed)| needed);
     match action {
-        "" => "are missing, and so is `action`: a model would choose both, and no step is carried out by a model yet"
+        "" => "are missing, and so is `action`: name a model that chooses both with `config: {model: NAME}` beside the plan"
             .to_owned(),
         action => format!(
-            "are missing: `{}` needs {needed}, which a model would choose, and no step is carried out by a model yet: write them as \
-             `parameters`, or mark the step as Completed",
+            "are missing: `{}` needs {needed}: write them as `parameters`, name a model that chooses them with `config: {{model: NAME}}` beside \
+             the plan, or mark the step as Completed",
             shown(action)
         ),
     }

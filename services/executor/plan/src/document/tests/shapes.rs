@@ -134,13 +134,31 @@ fn a_task_plan_has_the_defaults_of_its_planner() {
     assert_eq!(plan.allowed_commands().unwrap(), ["npm"]);
 }
 
+/// S2-FR-026, X31: a step with an action alone is carried out by the model that the settings beside the plan name: what the step says is its task, and its action and the tools that read
+/// are offered.
+#[test]
+fn a_step_with_an_action_alone_is_for_a_model_to_carry_out() {
+    let text = format!(r#"{{"plan": {PASCAL}, "config": {{"model": "coder", "max_turns_per_step": 4}}}}"#);
+    let text = text.replacen(r#""ExpectedOutput": null"#, r#""ExpectedOutput": "a file of ${size} bytes""#, 1);
+    let plan = read(&text);
+    let agent = plan.steps()[0].agent().expect("a model works in it");
+    assert_eq!((agent.model(), agent.max_turns()), ("coder", 4));
+    let tools: Vec<&str> = agent.tools().iter().map(|tool| tool.tool.as_str()).collect();
+    assert_eq!(tools, ["CreateFile", "read_file", "list_directory", "search_code"]);
+    let task = agent.task().resolve(&|_, _| None).unwrap();
+    let task = task["task"].as_str().unwrap();
+    assert!(task.starts_with("Create file\n\n") && task.contains("Use the tool CreateFile."), "{task}");
+    assert!(task.ends_with("Expected output: a file of ${size} bytes"), "{task}");
+    assert_eq!(plan.steps()[0].retry().max_attempts, 4, "what passes is tried again within the loop");
+}
+
 /// S2-FR-002: the names that a serialiser of C# writes are read too; a step with an action alone is refused with what it lacks, which a model would choose.
 #[test]
 fn a_step_with_an_action_alone_is_refused_with_what_it_lacks() {
     let lacks = |task: usize, step: usize, action: &str, needed: &str| {
         format!(
-            "Tasks[{task}].Steps[{step}].parameters: are missing: `{action}` needs {needed}, which a model would choose, and no step is carried out by a model \
-             yet: write them as `parameters`, or mark the step as Completed"
+            "Tasks[{task}].Steps[{step}].parameters: are missing: `{action}` needs {needed}: write them as `parameters`, name a model that chooses them with \
+             `config: {{model: NAME}}` beside the plan, or mark the step as Completed"
         )
     };
     let expected = [
@@ -159,7 +177,7 @@ fn a_step_with_an_action_alone_is_refused_with_what_it_lacks() {
     assert_eq!(
         refusals(r#"{"id": "p", "tasks": [{"id": "t", "steps": [{"id": "a"}]}]}"#),
         [
-            "tasks[0].steps[0].parameters: are missing, and so is `action`: a model would choose both, and no step is carried out by a model yet"
+            "tasks[0].steps[0].parameters: are missing, and so is `action`: name a model that chooses both with `config: {model: NAME}` beside the plan"
         ]
     );
 }
