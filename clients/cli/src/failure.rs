@@ -25,6 +25,9 @@ use crate::{
 
 /// The name of a plan from standard input.
 pub(crate) const STDIN: &str = "<stdin>";
+
+/// What stands for the name of a plan's file when the plan was made from `--task`.
+pub(crate) const TASK: &str = "--task";
 /// The most violations that are shown on a screen; `-o json` has them all.
 const VIOLATIONS_SHOWN: usize = 6;
 
@@ -138,7 +141,12 @@ impl Report {
             field: first_field(&violations),
             violations,
             source: Some(source.clone()),
-            next: (source.name != STDIN).then(|| next::command(&["plan", "validate", &source.name])),
+            next: match source.name.as_str() {
+                STDIN => None,
+                // What such a plan is refused for are a model or a tool that are not there.
+                TASK => Some(next::command(&["models", "list"])),
+                file => Some(next::command(&["plan", "validate", file])),
+            },
             ..Report::new(reasons::PLAN_REFUSED, format!("the plan {} is refused: {problems}", source.name))
         }
     }

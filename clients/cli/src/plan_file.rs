@@ -42,6 +42,12 @@ impl PlanFile {
         }
     }
 
+    /// A plan that nobody has written into a file.
+    pub(crate) fn of_json(name: &str, plan: &serde_json::Value) -> PlanFile {
+        let source = Arc::new(Source { name: name.to_owned(), text: plan.to_string() });
+        PlanFile { source, format: PlanFormat::Json, whole: None }
+    }
+
     fn read_now(path: &Path) -> Result<PlanFile, Failure> {
         if path == Path::new("-") {
             let plan = PlanFile::read_from(STDIN.to_owned(), PlanFormat::Unspecified, io::stdin().lock())?;

@@ -11,6 +11,7 @@ use belay_proto::v1::{
 };
 use belay_reasons as reasons;
 use pbjson_types::Timestamp;
+use serde_json::json;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -26,7 +27,7 @@ use crate::{
     context::Context,
     copy_of,
     exit::Exit,
-    failure::{Failure, Report},
+    failure::{Failure, Report, TASK},
     lookup, names, next,
     plan_file::PlanFile,
     render::{
@@ -47,9 +48,11 @@ use crate::{
 #[command(after_help = execution_help!("belay run plan.yaml --workspace . --label team=docs"))]
 pub(crate) struct Run {
     /// The plan: a YAML or JSON file, or - for standard input
-    #[arg(value_name = "PLAN", value_hint = clap::ValueHint::FilePath)]
-    plan: PathBuf,
-    /// The folder its tools are confined to [default: a new one under the state directory]
+    #[arg(value_name = "PLAN", value_hint = clap::ValueHint::FilePath, required_unless_present = "task")]
+    plan: Option<PathBuf>,
+    #[command(flatten)]
+    task: TaskArgs,
+    /// The folder its tools are confined to [default: a new one under the state directory; this one for --task]
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     workspace: Option<PathBuf>,
     /// Work in a copy of this folder, which is made now and kept; a git repository is copied as it was committed
@@ -100,6 +103,50 @@ pub(crate) struct Run {
     pub(crate) shape: Option<EventShape>,
 }
 
+/// A goal instead of a plan.
+#[derive(clap::Args, Debug)]
+struct TaskArgs {
+    /// Instead of a plan: what a model is to achieve here, in words; what it changes is shown and committed as one
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["plan", "inputs"], requires = "model")]
+    task: Option<String>,
+    /// The model for --task, by its name in the settings
+    #[arg(long, value_name = "NAME", requires = "task")]
+    model: Option<String>,
+    /// A tool that the model may call, for --task; may be given more than once [default: those that read, write and run commands]
+    #[arg(long = "tool", value_name = "NAME", requires = "task")]
+    tools: Vec<String>,
+    /// How often the model is asked at most, for --task [default: 30]
+    #[arg(long, value_name = "N", requires = "task", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    max_turns: Option<u32>,
+}
+
+/// The tools of a task for which none are named.
+const TOOLS: [&str; 7] =
+    ["list_directory", "search_code", "read_file", "write_file", "modify_file", "delete_file", "run_terminal"];
+
+/// How often the model of a task is asked at most where nothing is said: more than a plan's step, since a person looks on.
+const TURNS: u32 = 30;
+
+impl TaskArgs {
+    /// The plan of a task: one step, whose whole work is one effect.
+    fn plan(&self) -> Option<PlanFile> {
+        let task = self.task.as_ref()?;
+        let tools = match &self.tools[..] {
+            [] => TOOLS.map(str::to_owned).into(),
+            named => named.to_owned(),
+        };
+        let agent = json!({
+            "model": self.model,
+            // What a person types is no template.
+            "task": task.replace("${", "$${"),
+            "tools": tools,
+            "max_turns": self.max_turns.unwrap_or(TURNS),
+        });
+        let step = json!({"id": "task", "agent": agent, "effects": "per_step"});
+        Some(PlanFile::of_json(TASK, &json!({"id": "task", "steps": [step]})))
+    }
+}
+
 /// The most steps of a plan that are shown before it runs.
 const STEPS_PREVIEWED: usize = 20;
 
@@ -133,7 +180,15 @@ impl Run {
 
 /// Starts the execution and watches it.
 pub(crate) async fn run(context: &Context, verb: Run, signals: &mut Signals) -> Result<Exit, Failure> {
-    let file = unless_stopped(signals, PlanFile::read(&verb.plan)).await??;
+    let file = match (verb.task.plan(), &verb.plan) {
+        (Some(file), _) => file,
+        (None, plan) => unless_stopped(signals, PlanFile::read(plan.as_deref().unwrap_or(Path::new("-")))).await??,
+    };
+    // A task is for the folder in which it is given.
+    let verb = match verb.task.task.is_some() && verb.workspace.is_none() && verb.copy_of.is_none() {
+        true => Run { workspace: Some(PathBuf::from(".")), ..verb },
+        false => verb,
+    };
     let request = request(context, &verb, &file)?;
     if verb.dry_run {
         let shown = context.ask(Requirement::Services, async |client| dry_run(context, client, &file, request).await);
