@@ -9,9 +9,9 @@ use std::{
 };
 
 use belay_execution::{
-    Activity, Body, Decision, Event, Execution, ExecutionEvent, ExecutionState, Failure, Finished, OperationEnd,
-    OperationEvent, OperationId, OperationKey, SkipReason, StepEvent, StepId, StepState, Timestamp, ToolCallEnd,
-    ToolCallRequest, Waiting, Work,
+    Activity, Body, Decision, Event, Execution, ExecutionEvent, ExecutionState, Failure, Finished, ModelUsage,
+    OperationEnd, OperationEvent, OperationId, OperationKey, SkipReason, StepEvent, StepId, StepState, Timestamp,
+    ToolCallEnd, ToolCallRequest, Waiting, Work,
 };
 
 /// Follows the events of one execution.
@@ -36,6 +36,10 @@ pub struct EndedCall {
     pub status: &'static str,
     /// How long it took.
     pub duration: Duration,
+    /// The turn of a model that it was, or that asked for it; `None` where a plan says what is called.
+    pub turn: Option<u32>,
+    /// What the server of the model that was asked has counted.
+    pub usage: Option<ModelUsage>,
 }
 
 /// An occurrence, with how long it took.
@@ -203,7 +207,9 @@ impl Progress {
                     OperationEvent::Ended(OperationEnd::ToolCall(end)) => {
                         self.approvals.remove(id);
                         let Some((request, since)) = self.calls.remove(id) else { continue };
-                        let ended = EndedCall { request, status: status(end), duration: event.time.since(since) };
+                        let turn = execution.step_key(&id.step).and_then(|key| execution.step(key).turn());
+                        let (status, duration, usage) = (status(end), event.time.since(since), end.usage());
+                        let ended = EndedCall { request, status, duration, turn, usage };
                         last.insert(&id.step, ended.clone());
                         facts.push(Fact::CallEnded { call: id, ended });
                     }

@@ -1,11 +1,11 @@
 //! The operator's log about an execution. The driver's span names the execution and its trace.
 //!
 //! Each line has `event`, `session_id` (the execution) and `task_id` (the plan); what is about a step has `step_id`, and what is about a call
-//! `tool`, `parameters`, `result_status` and `duration_ms`.
+//! `tool`, `parameters`, `result_status` and `duration_ms`; a call that a model is, or has asked for, `turn`, and one of a model `tokens_used`.
 
 use std::time::Duration;
 
-use belay_execution::{Failure, Finished, Payload, SkipReason, StepId, ToolCallRequest, Waiting};
+use belay_execution::{Failure, Finished, ModelUsage, Payload, SkipReason, StepId, ToolCallRequest, Waiting};
 use belay_reading::progress::{EndedCall, Fact};
 
 use super::Driver;
@@ -71,6 +71,8 @@ impl Driver {
             parameters = self.parameters(&ended.request),
             result_status = ended.status,
             duration_ms = millis(ended.duration),
+            turn = ended.turn,
+            tokens_used = ended.usage.map(ModelUsage::tokens),
             "A call has ended"
         );
     }
@@ -94,6 +96,8 @@ impl Driver {
             parameters = call.map(|call| self.parameters(&call.request)),
             result_status,
             duration_ms = millis(duration),
+            turn = call.and_then(|call| call.turn),
+            tokens_used = call.and_then(|call| call.usage).map(ModelUsage::tokens),
             reason = self.reason(failure),
             class = wire::class_name(failure.class),
             "A step has failed"
@@ -111,6 +115,8 @@ impl Driver {
             parameters = call.map(|call| self.parameters(&call.request)),
             result_status = call.map_or("FAILED", |call| call.status),
             duration_ms = call.map(|call| millis(call.duration)),
+            turn = call.and_then(|call| call.turn),
+            tokens_used = call.and_then(|call| call.usage).map(ModelUsage::tokens),
             reason = self.reason(failure),
             class = wire::class_name(failure.class),
             delay_ms = millis(delay),

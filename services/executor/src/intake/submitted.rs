@@ -101,7 +101,7 @@ pub(crate) fn checked(
             PlanPart::Output { step, schema } => {
                 return conditions::problem_of_output(step, schema).into_iter().collect();
             }
-            PlanPart::Model { step, model, has_cost_limit } => {
+            PlanPart::Model { step, model, has_cost_limit, .. } => {
                 return problem_of_model(step, model, has_cost_limit, models).into_iter().collect();
             }
             PlanPart::Form { step, schema } => return problems_of_form(step, schema).into_iter().collect(),

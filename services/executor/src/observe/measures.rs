@@ -1,6 +1,6 @@
 //! Counters and histograms of executions in this process. Names are those of `docs/operations.md`.
 
-use belay_execution::{Decision, ExecutionState};
+use belay_execution::{Decision, ExecutionState, ModelUsage};
 use belay_reading::progress::Fact;
 use belay_service_kit::metrics::{Counter, Histogram, Metric, Unit};
 
@@ -25,6 +25,8 @@ pub(crate) struct Measures {
     execution_duration: Histogram,
     step_duration: Histogram,
     approval_wait: Histogram,
+    model_tokens: Counter,
+    model_cost: Counter,
     webhook_attempts: Counter,
     schedule_times: Counter,
 }
@@ -39,6 +41,8 @@ impl Measures {
             execution_duration: Histogram::by("status"),
             step_duration: Histogram::by("status"),
             approval_wait: Histogram::by("decision"),
+            model_tokens: Counter::by("type", &["input", "cached", "output", "reasoning"]),
+            model_cost: Counter::new(),
             webhook_attempts: Counter::by("outcome", &["delivered", "failed", "given_up"]),
             schedule_times: Counter::by("outcome", &["started", "skipped", "failed"]),
         }
@@ -71,13 +75,27 @@ impl Measures {
                     self.executions.add(status);
                     self.execution_duration.record(status, finished.duration);
                 }
-                Fact::CallEnded { .. }
-                | Fact::WaitBegan { .. }
+                Fact::CallEnded { ended, .. } => {
+                    if let Some(usage) = ended.usage {
+                        self.record_usage(usage);
+                    }
+                }
+                Fact::WaitBegan { .. }
                 | Fact::Skipped { .. }
                 | Fact::StopRequested { .. }
                 | Fact::RetryDropped { .. } => {}
             }
         }
+    }
+
+    /// Counts what a model's server has counted: each token under one type, so that their sum is all of them.
+    fn record_usage(&self, usage: ModelUsage) {
+        let ModelUsage { input_tokens, cached_input_tokens, output_tokens, reasoning_tokens, cost_micros } = usage;
+        self.model_tokens.add_many("input", input_tokens.saturating_sub(cached_input_tokens));
+        self.model_tokens.add_many("cached", cached_input_tokens.min(input_tokens));
+        self.model_tokens.add_many("output", output_tokens.saturating_sub(reasoning_tokens));
+        self.model_tokens.add_many("reasoning", reasoning_tokens.min(output_tokens));
+        self.model_cost.add_many("", cost_micros.unwrap_or_default());
     }
 
     /// Counts an attempt to send a message to a webhook.
@@ -100,6 +118,16 @@ impl Measures {
                 "executor.retries.count",
                 "Attempts that failed and were followed by another",
                 &self.retries,
+            ),
+            Metric::counter(
+                "belay.executor.model.tokens",
+                "Tokens of models as their servers have counted them: of prompts, those of them that were cached, of answers, those of them that were reasoning",
+                &self.model_tokens,
+            ),
+            Metric::counter(
+                "belay.executor.model.cost_micros",
+                "What models have cost by the settings, in millionths of a US dollar",
+                &self.model_cost,
             ),
             Metric::counter(
                 "belay.executor.webhook.attempts",
@@ -162,6 +190,25 @@ mod tests {
     use belay_service_kit::metrics::Values;
 
     use super::*;
+
+    /// Each token of a model is counted once, whatever its server says it was.
+    #[test]
+    fn the_tokens_of_models_are_counted_by_what_they_were() {
+        let measures = Measures::new();
+        let usage = ModelUsage {
+            input_tokens: 100,
+            cached_input_tokens: 60,
+            output_tokens: 20,
+            reasoning_tokens: 5,
+            cost_micros: Some(7),
+        };
+        measures.record_usage(usage);
+        // A server that counts more reasoning than answer is believed in the answer.
+        measures.record_usage(ModelUsage { output_tokens: 1, reasoning_tokens: 9, ..ModelUsage::default() });
+        let counts = |counter: &Counter| counter.read().into_iter().map(|(_, count)| count).collect::<Vec<u64>>();
+        assert_eq!(counts(&measures.model_tokens), [60, 40, 15, 6], "cached, input, output, reasoning");
+        assert_eq!(counts(&measures.model_cost), [7]);
+    }
 
     /// S4-32: the average and the share of successes are of what has ended; before the first end there is neither.
     #[test]

@@ -28,7 +28,14 @@ impl Counter {
 
     /// Counts one.
     pub fn add(&self, value: &'static str) {
-        *self.counts.lock().unwrap_or_else(PoisonError::into_inner).entry(value).or_default() += 1;
+        self.add_many(value, 1);
+    }
+
+    /// Counts this many.
+    pub fn add_many(&self, value: &'static str, count: u64) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted = counts.entry(value).or_default();
+        *counted = counted.saturating_add(count);
     }
 
     /// Counts one, in a counter with a single count.
@@ -63,8 +70,8 @@ mod tests {
         assert_eq!(plain.read(), [(vec![], 2)]);
         let by_color = Counter::by("color", &["red", "green"]);
         by_color.add("red");
-        by_color.add("blue");
-        let expected = [("blue", 1), ("green", 0), ("red", 1)];
+        by_color.add_many("blue", 3);
+        let expected = [("blue", 3), ("green", 0), ("red", 1)];
         assert_eq!(by_color.read(), expected.map(|(color, count)| (vec![("color", color)], count)));
     }
 }

@@ -59,20 +59,24 @@ impl ToolCallEnd {
         }
     }
 
+    /// What a model's server has counted; `None` for the call of a tool, and where nobody knows.
+    pub fn usage(&self) -> Option<ModelUsage> {
+        match self {
+            Self::Completed { receipt, .. } | Self::Failed { receipt, .. } | Self::Denied { receipt, .. } => {
+                receipt.usage
+            }
+            Self::Cancelled { .. } | Self::OutcomeUnknown { .. } => None,
+        }
+    }
+
     /// The amounts that a call of this tool has used: of a model's what its server has counted, and all that was held for it where nobody knows.
     pub fn used(&self, tool: &str, held: Amounts) -> Amounts {
         if !is_own_tool(tool) {
             return Amounts { calls: 1, output_bytes: self.output_bytes(), ..Amounts::default() };
         }
-        let receipt = match self {
-            Self::Completed { receipt, .. } | Self::Failed { receipt, .. } | Self::Denied { receipt, .. } => {
-                Some(receipt)
-            }
-            Self::Cancelled { .. } | Self::OutcomeUnknown { .. } => None,
-        };
-        match receipt.and_then(|receipt| receipt.usage) {
+        match self.usage() {
             Some(usage) => Amounts {
-                tokens: usage.input_tokens.saturating_add(usage.output_tokens),
+                tokens: usage.tokens(),
                 cost_micros: usage.cost_micros.unwrap_or_default(),
                 ..Amounts::default()
             },
@@ -107,6 +111,13 @@ pub struct ModelUsage {
     pub reasoning_tokens: u64,
     /// What it cost by the settings, in millionths of a US dollar; `None` where no price is known.
     pub cost_micros: Option<u64>,
+}
+
+impl ModelUsage {
+    /// All tokens of the request and its answer.
+    pub fn tokens(self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
 }
 
 /// The intent to make a call.

@@ -73,6 +73,11 @@ impl AgentEntry {
         }
     }
 
+    /// The turn of the model that an entry is, or whose answer it is of.
+    pub(crate) fn turn(item: &Json) -> Option<u32> {
+        serde_json::from_str::<Item>(item.as_str()).ok()?.turn
+    }
+
     /// The call that it makes.
     pub(crate) fn call(self, agent: &AgentStep) -> Option<&ToolStep> {
         match self {

@@ -319,6 +319,12 @@ impl StepRecord {
         AgentEntry::of(self.item.as_ref()?, self.spec.agent()?)
     }
 
+    /// The turn of the model that it is, or whose answer it is of; `None` for any other step.
+    pub(crate) fn turn(&self) -> Option<u32> {
+        self.agent_entry()?;
+        AgentEntry::turn(self.item.as_ref()?)
+    }
+
     /// Whether it is an entry of a step with a goal: what becomes of it is for the model to hear.
     pub(crate) fn is_of_agent(&self) -> bool {
         matches!(self.role, StepRole::Item { .. }) && self.spec.agent().is_some()

@@ -164,6 +164,11 @@ impl<'a> StepView<'a> {
         self.record.account.spent
     }
 
+    /// The turn of a model that it is, or whose answer it is of; `None` for any other step.
+    pub fn turn(&self) -> Option<u32> {
+        self.record.turn()
+    }
+
     /// How many turns of its model have begun since it was last made to run again, for a step with a goal.
     pub fn turns(&self, execution: &Execution) -> u32 {
         execution.turns_of(self.record)

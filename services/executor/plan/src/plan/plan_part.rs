@@ -30,6 +30,10 @@ pub enum PlanPart<'a> {
         step: PlannedStep<'a>,
         /// The name.
         model: &'a str,
+        /// What it is asked to do: an object with the text as `task`.
+        task: &'a Template,
+        /// The tools that it may call.
+        tools: &'a [String],
         /// Whether a budget limits what it may cost.
         has_cost_limit: bool,
     },
@@ -46,7 +50,7 @@ pub enum PlanPart<'a> {
 
 impl<'a> PlanPart<'a> {
     /// The step that it belongs to.
-    pub(crate) fn step(&self) -> PlannedStep<'a> {
+    pub fn step(&self) -> PlannedStep<'a> {
         match self {
             Self::Call(call) => call.step,
             Self::Form { step, .. }
@@ -82,9 +86,10 @@ impl<'a> PlanPart<'a> {
     /// The same, in a step or a plan with such budgets.
     pub(crate) fn in_budgets(self, budgets: [Option<&Budget>; 2]) -> Self {
         match self {
-            Self::Model { step, model, has_cost_limit } => {
+            Self::Model { step, model, task, tools, has_cost_limit } => {
                 let limits = |budget: &Budget| budget.cost_micros.is_some();
-                Self::Model { step, model, has_cost_limit: has_cost_limit || budgets.into_iter().flatten().any(limits) }
+                let has_cost_limit = has_cost_limit || budgets.into_iter().flatten().any(limits);
+                Self::Model { step, model, task, tools, has_cost_limit }
             }
             Self::Call(_) | Self::Form { .. } | Self::Output { .. } | Self::Condition { .. } => self,
         }
@@ -96,7 +101,9 @@ impl<'a> PlanPart<'a> {
             Self::Call(call) => Self::Call(PlannedCall { step, ..call }),
             Self::Form { schema, .. } => Self::Form { step, schema },
             Self::Output { schema, .. } => Self::Output { step, schema },
-            Self::Model { model, has_cost_limit, .. } => Self::Model { step, model, has_cost_limit },
+            Self::Model { model, task, tools, has_cost_limit, .. } => {
+                Self::Model { step, model, task, tools, has_cost_limit }
+            }
             Self::Condition { place, condition, .. } => Self::Condition { step, place, condition },
         }
     }

@@ -123,7 +123,7 @@ fn execution_words(event: &ExecutionEvent) -> String {
                 BudgetLevel::Exceeded => "budget exceeded",
                 BudgetLevel::Overrun => "budget overrun",
             };
-            format!("{whose}{level} {spent}/{limit} {}", unit.words())
+            format!("{whose}{level} {spent}/{}", unit.amount_in_words(*limit))
         }
         E::CancelRequested { kill, .. } => if *kill { "kill requested" } else { "cancel requested" }.to_owned(),
         E::SignalReceived(received) => format!("signal {}", received.signal),

@@ -56,6 +56,8 @@ impl KindPart {
             (Self::Agent(part), StepKindDraft::Agent { agent, .. }) => part.has_model.then(|| PlanPart::Model {
                 step: outermost(step),
                 model: &agent.model,
+                task: &part.task,
+                tools: &agent.tools,
                 has_cost_limit: false,
             }),
             (Self::Wait(Some(WaitFor::Form(form))), _) => {
