@@ -89,13 +89,23 @@ pub(super) fn course(
         return Some(committed(execution, record, completion, calls.last().copied()));
     }
     if turn >= agent.max_turns() {
+        let missing = refused_completion(execution, record)
+            .map(|(turn, failure)| format!(" What it said to be done in turn {turn} was refused: {}", failure.message));
         let message = format!(
-            "Turn limit reached ({turn} turns): the model `{}` has not completed the step. Raise `agent.max_turns`, or make the task smaller.",
-            agent.model()
+            "Turn limit reached ({turn} turns): the model `{}` has not completed the step. Raise `agent.max_turns`, or make the task smaller.{}",
+            agent.model(),
+            missing.unwrap_or_default()
         );
         return Some(Course::Failed(Failure::new(ErrorClass::BudgetExhausted, reasons::TURN_LIMIT, message)));
     }
     Some(Course::Entries(vec![turn_item(record, turn + 1)]))
+}
+
+/// The last time that the model said that the step is done and was refused: the turn, and what was missing.
+fn refused_completion<'a>(execution: &'a Execution, record: &StepRecord) -> Option<(u32, &'a Failure)> {
+    let entries = record.items.current().iter().rev().map(|&entry| &execution.steps[entry]);
+    let mut refused = entries.filter(|entry| matches!(entry.agent_entry(), Some(AgentEntry::Completion { .. })));
+    refused.find_map(|entry| Some((entry.turn()?, entry.failure.as_deref()?)))
 }
 
 /// What follows once the model has completed the step: what its calls have changed is committed, if that is one effect.

@@ -204,6 +204,24 @@ fn a_completion_is_checked_and_what_does_not_hold_goes_back() {
     assert!(end.ends_with("COMPLETED"), "{end}");
 }
 
+// What a model claimed last, and what was missing, is said where it has no turns left.
+#[test]
+fn the_failure_after_the_last_turn_says_what_was_missing() {
+    let play = goal(2)
+        .checks("fix", json!([]), json!([{"command": ["test"]}]))
+        .output("fix~0", &completion(1, &json!("claimed")))
+        .outcomes(
+            "fix~1",
+            [completed(&json!("claimed")), failed(ErrorClass::Transient, "COMMAND_FAILED", "exit code 1")],
+        )
+        .output("fix~2", &calls(2, &[("work", json!({}))]))
+        .play();
+    let failure = play.execution.step(play.execution.step_key("fix").unwrap()).failure().unwrap();
+    assert_eq!(failure.reason.to_string(), "TURN_LIMIT");
+    let missing = "What it said to be done in turn 1 was refused: A postcondition of the step does not hold";
+    assert!(failure.message.contains(missing), "{}", failure.message);
+}
+
 // A model that cannot be asked fails its step with what happened; the step itself is not tried again (X29).
 #[test]
 fn a_model_that_cannot_be_asked_fails_the_step() {
