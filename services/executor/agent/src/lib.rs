@@ -12,7 +12,7 @@ mod prompt;
 mod repetition;
 mod window;
 
-pub use answered::{Answered, Calls, Counted, Wanted, WantedCall};
+pub use answered::{Answered, Calls, Counted, Wanted, WantedCall, call_id, call_place};
 pub use asked::{Asked, Beginning, ResultText};
 pub use offer::{INSTRUCTIONS, Offer, READ_RESULT, beginning, offered_name};
 pub use outcome::{Outcome, RESULT_TOKENS, result_part};

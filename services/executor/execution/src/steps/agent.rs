@@ -426,13 +426,12 @@ impl Reading<'_> {
     ) -> ResultText {
         let of = call.arguments["id"].as_str().unwrap_or_default();
         let offset = usize::try_from(call.arguments["offset"].as_u64().unwrap_or_default()).unwrap_or(usize::MAX);
-        let place = of
-            .split_once('.')
-            .and_then(|(turn, place)| Some((turn.parse().ok()?, place.parse::<usize>().ok()?.checked_sub(1)?)));
-        let whole = place.and_then(|(turn, place)| call_at(execution, entries, turn, place)).map(|record| {
-            let returned = self.returned(record);
-            outcome(record, returned.as_ref()).text()
-        });
+        let whole = belay_agent::call_place(of).and_then(|(turn, place)| call_at(execution, entries, turn, place)).map(
+            |record| {
+                let returned = self.returned(record);
+                outcome(record, returned.as_ref()).text()
+            },
+        );
         let told = || {
             turns
                 .iter()

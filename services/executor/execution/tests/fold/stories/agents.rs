@@ -13,7 +13,7 @@ fn goal(max_turns: u32) -> Story {
 /// An answer of turn `turn` with these calls.
 fn calls(turn: u32, calls: &[(&str, Value)]) -> Value {
     let calls = calls.iter().enumerate().map(|(place, (tool, arguments))| {
-        json!({"id": format!("{turn}.{}", place + 1), "tool": tool, "arguments": arguments})
+        json!({"id": format!("t{turn:04}c{:03}", place + 1), "tool": tool, "arguments": arguments})
     });
     json!({"calls": calls.collect::<Vec<_>>()})
 }
@@ -58,7 +58,7 @@ fn a_model_calls_tools_and_completes_the_step() {
     assert_eq!(names, ["work", "look", "complete_step", "read_result"], "in the order of the plan");
     assert_eq!(first["message"], "Do it.");
     // S2-FR-019: in the order in which they were asked for, whichever ended first.
-    let results = json!([{"id": "1.1", "text": "{\"found\":7}"}, {"id": "1.2", "text": "done"}]);
+    let results = json!([{"id": "t0001c001", "text": "{\"found\":7}"}, {"id": "t0001c002", "text": "done"}]);
     assert_eq!(asked(&play, "fix~3"), json!({"model": "m", "turn": 2, "results": results}));
     assert_eq!(play.execution.totals().total, 2, "what a model does on its way is no part of the plan");
 }
@@ -66,7 +66,7 @@ fn a_model_calls_tools_and_completes_the_step() {
 // S2-FR-030, S2-X-05: what cannot be called costs a turn, and the model is told why. S2-X-04: so does an answer without a call.
 #[test]
 fn what_cannot_be_called_goes_back_to_the_model() {
-    let invalid = json!({"id": "1.2", "tool": "work", "arguments": null, "invalid": "It ends in line 1 column 7.", "written": "{\"a\":"});
+    let invalid = json!({"id": "t0001c002", "tool": "work", "arguments": null, "invalid": "It ends in line 1 column 7.", "written": "{\"a\":"});
     let mut first = calls(1, &[("delete_all", json!({}))]);
     first["calls"].as_array_mut().unwrap().push(invalid);
     let both = calls(2, &[("look", json!({})), ("complete_step", json!({"result": 1}))]);
@@ -112,7 +112,7 @@ fn what_became_of_a_call_is_for_the_model_to_hear() {
         .output("fix~7", &json!(1))
         .play();
     let told = |id: &str| asked(&play, id)["results"][0].clone();
-    assert_eq!(told("fix~2"), json!({"id": "1.1", "is_error": true, "text": "TOOL_FAILED: no such file"}));
+    assert_eq!(told("fix~2"), json!({"id": "t0001c001", "is_error": true, "text": "TOOL_FAILED: no such file"}));
     assert!(told("fix~4")["text"].as_str().unwrap().starts_with("APPROVAL_DENIED: "), "{}", told("fix~4"));
     assert!(told("fix~6")["text"].as_str().unwrap().contains("skipped"), "{}", told("fix~6"));
     assert!(play.picture().last().unwrap().ends_with("COMPLETED"), "{:?}", play.picture());
