@@ -36,10 +36,12 @@ pub fn archived(turns: &[Turn], results: usize) -> usize {
     if results - before.min(results) > ARCHIVE_AT { results - KEPT } else { before }
 }
 
-/// The turns of whose prompts the server has counted the tokens, with these, the last first.
+/// The turns of whose prompts the server has counted the tokens, with these, the last first. None is what servers say that have counted nothing.
 fn counts(turns: &[Turn]) -> impl Iterator<Item = (usize, u64)> + '_ {
     let counted = turns.iter().enumerate().rev();
-    counted.filter_map(|(place, turn)| Some((place, turn.answered.as_ref()?.usage?.input)))
+    counted
+        .filter_map(|(place, turn)| Some((place, turn.answered.as_ref()?.usage?.input)))
+        .filter(|&(_, input)| input > 0)
 }
 
 /// How many tokens the server counted in the prompt of the last turn, and in the one before, if it has shortened it without saying so: a prompt that begins with the one before
@@ -89,4 +91,27 @@ fn size(turns: &[Turn], is_answered: bool) -> usize {
     let tools =
         prompt.tools.iter().map(|tool| tool.name.len() + tool.description.len() + tool.parameters.to_string().len());
     prompt.instructions.len() + messages.sum::<usize>() + tools.sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Answered, Counted};
+
+    fn turns(inputs: &[u64]) -> Vec<Turn> {
+        let turn = |&input: &u64| {
+            let usage = Some(Counted { input, ..Counted::default() });
+            Turn { asked: crate::Asked::default(), answered: Some(Answered { usage, ..Answered::default() }) }
+        };
+        inputs.iter().map(turn).collect()
+    }
+
+    #[test]
+    fn a_prompt_that_is_counted_as_shorter_than_its_beginning_was_shortened() {
+        assert_eq!(shortened(&turns(&[1000, 2000, 1500])), Some((1500, 2000)));
+        assert_eq!(shortened(&turns(&[1000, 2000, 1950])), None, "as many, counted otherwise");
+        // Ollama leaves out the count of a prompt that it has in its cache.
+        assert_eq!(shortened(&turns(&[1000, 2000, 0])), None, "nothing was counted");
+        assert_eq!(shortened(&turns(&[2000, 0, 1500])), Some((1500, 2000)));
+    }
 }
