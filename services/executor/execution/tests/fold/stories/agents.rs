@@ -236,3 +236,14 @@ fn a_step_that_runs_again_begins_with_the_first_turn() {
     assert!(end.contains("fix failed TURN_LIMIT"), "{end}");
     assert!(end.ends_with("COMPLETED"), "{end}");
 }
+
+// A step whose model has failed can be left out: what its model has called is part of it, and nothing of that runs again.
+#[test]
+fn a_step_whose_model_has_failed_can_be_skipped() {
+    let play = goal(1).output("fix~0", &calls(1, &[("look", json!({}))])).acts("9s retry skipping").play();
+    let pictures = play.picture();
+    assert!(pictures.join("\n").contains("fix failed TURN_LIMIT"), "{pictures:?}");
+    let last: Vec<&str> = pictures.iter().skip_while(|line| !line.starts_with("9s")).map(String::as_str).collect();
+    let end = last.join(", ");
+    assert!(end.contains("fix skipped") && end.contains("report started") && !end.contains("fix~"), "{end}");
+}
