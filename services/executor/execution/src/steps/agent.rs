@@ -274,6 +274,12 @@ fn first(execution: &Execution, step: StepKey, agent: &AgentStep, blobs: &dyn Bl
             return Some(Err(Failure::new(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, message)));
         }
     };
+    // Servers refuse a conversation in which nobody has said anything.
+    if task.trim().is_empty() {
+        let message =
+            "`agent.task` says nothing once its templates are filled in: the model would not know what to do.";
+        return Some(Err(Failure::new(ErrorClass::InvalidArguments, reasons::INVALID_ARGUMENTS, message)));
+    }
     let record = &execution.steps[step];
     let offers = agent.tools().iter().filter_map(|call| execution.tool(&call.tool)).map(|facts| Offer {
         name: &facts.tool,
