@@ -1,10 +1,11 @@
 //! Processes are killed while a model answers, and while a tool runs for it.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, time::Duration};
 
 use belay_e2e::{Client, Service, belay::count, folded_execution::FoldedExecution};
 use belay_model_server::{Reply, Server};
 use belay_proto::v1::{execution::State, execution_event::Kind};
+use rand::{Rng as _, SeedableRng as _, rngs::SmallRng};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -194,5 +195,34 @@ async fn no_tool_of_a_model_runs_twice() {
         let lost = picture.count(|kind| matches!(kind, Kind::ToolCallFailed(failed) if failed.failure.as_ref().is_some_and(|failure| failure.reason == "MODEL_TURN_LOST")));
         assert!(asked.values().all(|times| *times <= 1 + lost), "{kills:?}: {:?}", asked.values());
         picture.assert_equals(&client.get(&id).await);
+    }
+}
+
+/// S2-FR-057: wherever the kills fall, each command has its effect once, and only what was lost is asked again.
+#[test]
+fn kills_at_any_moment_lose_and_repeat_nothing() {
+    const MANY: usize = 12;
+    for seed in 0..2 {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let scene = Scene::new(|ask| {
+            if ask.turn > MANY { ask.completes(json!("done")) } else { ask.runs(&format!("echo {} >> log", ask.turn)) }
+        });
+        let home = &scene.home;
+        let serve = || home.serve_with(&["--config", "config.yaml", "--policy", "policy.yaml"]);
+        let mut server = serve();
+        let plan = scene.plan(&goal(&["run_terminal"]), &json!({}));
+        assert_eq!(home.run(["run", &plan, "--workspace", "w", "--id", "x", "--detach"]).code, 0);
+        for _ in 0..8 {
+            // Somewhere in the work of a turn or two.
+            std::thread::sleep(Duration::from_millis(random.random_range(1..120)));
+            server.kill();
+            server = serve();
+        }
+        let watched = home.run(["executions", "watch", "x"]);
+        assert_eq!(watched.code, 0, "seed {seed}: {watched:?}");
+        assert_eq!(scene.file("log"), (1..=MANY).map(|turn| format!("{turn}\n")).collect::<String>(), "seed {seed}");
+        let events = home.events("x");
+        let lost: usize = (0..=MANY).map(|turn| lost(&events, &format!("a~{}", turn * 2)).len()).sum();
+        assert!(scene.asks().len() <= MANY + 1 + lost, "seed {seed}: {lost} were lost");
     }
 }

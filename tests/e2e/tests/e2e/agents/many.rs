@@ -5,7 +5,7 @@ use std::fs;
 use belay_e2e::belay::count;
 use serde_json::{Value, json};
 
-use super::script::Scene;
+use super::script::{Scene, goal};
 
 /// Two models work in one workspace, side by side: neither loses what the other has written.
 #[test]
@@ -75,4 +75,23 @@ fn a_model_works_for_each_entry_of_a_list() {
     let ended = scene.home.run(scene.words(&plan, &["-o", "text"]));
     assert_eq!(ended.code, 0, "{ended:?}");
     assert_eq!((scene.file("log").as_str(), scene.asks().len()), ("look at u\nlook at v\n", 4));
+}
+
+/// The calls of one answer are all made, and more than anyone has a use for are none.
+#[test]
+fn an_answer_may_have_many_calls() {
+    let scene = Scene::new(|ask| {
+        let calls = |count: usize| -> Vec<(&str, Value)> {
+            (0..count).map(|n| ("write_file", json!({"path": format!("d/{n}"), "content": "x"}))).collect()
+        };
+        match ask.turn {
+            1 => ask.says("", &calls(120)),
+            2 if ask.times == 1 => ask.says("", &calls(257)),
+            _ => ask.completes(json!(ask.told().len())),
+        }
+    });
+    let ended = scene.run(&goal(&["write_file"]), &json!({}), &["-o", "text"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(fs::read_dir(scene.home.path("w/d")).unwrap().count(), 120);
+    assert_eq!(scene.step("a")["output"], 120, "the result of each");
 }

@@ -6,7 +6,7 @@ use belay_e2e::belay::{CommandEnd, count};
 use belay_model_server::{Piece, Reply};
 use serde_json::{Value, json};
 
-use super::script::{APIS, Ask, FOREVER, Scene, goal, held};
+use super::script::{APIS, Ask, FOREVER, Scene, goal, held, until_asked};
 
 /// The failure of the step.
 fn failure(scene: &Scene) -> String {
@@ -380,7 +380,10 @@ fn windows_that_are_too_small() {
 /// A plan with a model that cannot be asked is refused before anything happens, with the field.
 #[test]
 fn plans_are_refused_whose_model_or_tools_cannot_be() {
-    let scene = Scene::with("chat", "", "local_only: true", |ask| ask.completes(json!(1)));
+    let declared = |name: &str| format!("  {name}: {{description: x, command: [cat], parameters: {{type: object}}}}\n");
+    let declared: String = ["read_result", "a.b", "a_b"].map(declared).concat();
+    let settings = format!("local_only: true\ntools:\n{declared}");
+    let scene = Scene::with("chat", "", &settings, |ask| ask.completes(json!(1)));
     let config = fs::read_to_string(scene.home.path("config.yaml")).unwrap();
     let far = "  far: {api: messages, base_url: 'https://models.example.com/v1', model: l, window: 200000}\n";
     scene.home.file("config.yaml", config.replacen("models:\n", &format!("models:\n{far}"), 1));
@@ -388,6 +391,12 @@ fn plans_are_refused_whose_model_or_tools_cannot_be() {
         ("n", &["read_file"][..], "agent.model: there is no model `n`"),
         ("far", &["read_file"], "agent.model: the model `far` is not on this machine"),
         ("m", &["read_file", "READ_FILE"], "agent.tools[1]: the model would know `READ_FILE` as `read_file`"),
+        ("m", &["a.b", "a_b"], "agent.tools[1]: the model would know `a_b` as `a_b`, and it knows `a.b` by that name"),
+        (
+            "m",
+            &["read_result"],
+            "agent.tools[0]: the model would know `read_result` as `read_result`, which it has anyway",
+        ),
         ("m", &["read_flie"], "agent.tools[0]: Tool 'read_flie' not found; did you mean `read_file`?"),
     ] {
         let agent = json!({"model": model, "task": "x", "tools": tools});
@@ -412,4 +421,52 @@ fn a_model_that_stays_away_fails_the_step() {
         (4, 3),
         "asked again after 1, 2 and 4 s"
     );
+}
+
+/// A task that says nothing once it is known is no task.
+#[test]
+fn a_task_that_turns_out_to_be_empty_is_not_asked() {
+    let scene = Scene::new(|ask| ask.completes(json!(1)));
+    let steps = json!([
+        {"id": "l", "tool": "noop", "arguments": {"output": " \n"}},
+        {"id": "a", "agent": {"model": "m", "task": "${l.result}"}, "depends_on": ["l"]},
+    ]);
+    let plan = scene.home.file("plan.json", json!({"id": "p", "steps": steps}).to_string());
+    assert_eq!(scene.home.run(scene.words(&plan, &[])).code, 30);
+    assert!(failure(&scene).starts_with("INVALID_ARGUMENTS: `agent.task`"), "{}", failure(&scene));
+    assert!(scene.asks().is_empty());
+}
+
+/// A precondition is asked once, before the model is.
+#[test]
+fn a_model_is_not_asked_before_the_preconditions_hold() {
+    let scene = Scene::new(|ask| if ask.turn == 1 { ask.runs("rm ready") } else { ask.completes(json!(1)) });
+    let more = json!({"preconditions": [{"command": ["test", "-e", "ready"]}]});
+    scene.home.file("policy.yaml", "terminal_commands: auto\nfile_delete: auto\n");
+    assert_eq!(scene.run(&goal(&["run_terminal"]), &more, &[]).code, 30);
+    assert!(failure(&scene).starts_with("PRECONDITION_FAILED: ") && scene.asks().is_empty(), "{}", failure(&scene));
+    fs::write(scene.home.path("w/ready"), "").unwrap();
+    let retried = scene.home.run(["executions", "retry", "x", "--config", "config.yaml"]);
+    assert_eq!((retried.code, scene.asks().len()), (0, 2), "{retried:?}");
+}
+
+/// A model that the settings do not have any more fails the step, and nothing that was done is lost.
+#[test]
+fn a_model_that_is_gone_from_the_settings_fails_the_step() {
+    let scene = Scene::new(|ask| match ask.turn {
+        1 => ask.runs("echo 1 >> log"),
+        _ => held(ask.completes(json!(1)), 50),
+    });
+    let home = &scene.home;
+    let serve = || home.serve_with(&["--config", "config.yaml", "--policy", "policy.yaml"]);
+    let server = serve();
+    let plan = scene.plan(&goal(&["run_terminal"]), &json!({}));
+    assert_eq!(home.run(["run", &plan, "--workspace", "w", "--id", "x", "--detach"]).code, 0);
+    until_asked(&scene.server, 2);
+    server.kill();
+    fs::write(home.path("config.yaml"), "{}").unwrap();
+    let _server = serve();
+    assert_eq!(home.run(["executions", "watch", "x"]).code, 30);
+    assert!(failure(&scene).starts_with("MODEL_NOT_FOUND: "), "{}", failure(&scene));
+    assert_eq!((scene.file("log").as_str(), scene.asks().len()), ("1\n", 2));
 }
