@@ -82,6 +82,9 @@ pub fn call_place(id: &str) -> Option<(u32, usize)> {
     Some((turn.parse().ok()?, place.parse::<usize>().ok()?.checked_sub(1)?))
 }
 
+/// How deep the arguments of a call may be nested: an answer is recorded as JSON, in which they stand three levels deep.
+const MAX_LEVELS: usize = belay_json::MAX_DEPTH - 3;
+
 /// What becomes of a call that a model wants.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wanted {
@@ -110,6 +113,10 @@ impl Answered {
         let Answer { text, reasoning, calls, end, usage, model } = answer;
         let calls = calls.into_iter().enumerate().map(|(place, call)| {
             let (arguments, invalid, written) = match call.arguments {
+                Arguments::Object(object) if !belay_json::has_levels(&object, MAX_LEVELS) => {
+                    let why = format!("The arguments are nested deeper than {MAX_LEVELS} levels.");
+                    (Value::Null, why, object.to_string())
+                }
                 Arguments::Object(object) => (object, String::new(), String::new()),
                 Arguments::Invalid { text, why } => (Value::Null, why, text),
             };
@@ -163,6 +170,28 @@ fn there_are(offered: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An answer that could not be read again would be lost, and with it every other call.
+    #[test]
+    fn an_answer_can_be_read_again_however_deep_its_arguments_are() {
+        for levels in [MAX_LEVELS, MAX_LEVELS + 1, belay_json::MAX_DEPTH] {
+            let nested = (1..levels).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
+            let arguments = Arguments::Object(serde_json::json!({"a": nested}));
+            let call = belay_model::Call { name: "t".into(), arguments, server_id: String::new() };
+            let answer = Answer {
+                text: String::new(),
+                reasoning: String::new(),
+                calls: vec![call],
+                end: End::Complete,
+                usage: None,
+                model: String::new(),
+            };
+            let answered = Answered::new(1, answer);
+            let text = serde_json::to_string(&answered).unwrap();
+            assert_eq!(serde_json::from_str::<Answered>(&text).unwrap(), answered, "{levels}");
+            assert_eq!(answered.calls[0].invalid.is_empty(), levels == MAX_LEVELS);
+        }
+    }
 
     #[test]
     fn the_id_of_a_call_is_one_for_every_server_and_says_where_it_is() {

@@ -423,6 +423,32 @@ fn a_model_that_stays_away_fails_the_step() {
     );
 }
 
+/// Arguments that are nested as deep as they may be are those of a call; deeper ones go back, and take no other call with them.
+#[test]
+fn arguments_are_nested_as_deep_as_can_be_read_again() {
+    let scene = Scene::new(|ask| {
+        let nested = |levels: usize| format!("{{\"output\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
+        match ask.turn {
+            1 => ask.writes(
+                "",
+                &[("noop", nested(123)), ("noop", nested(124)), ("noop", nested(126)), ("noop", nested(99_999))],
+            ),
+            _ => ask.completes(json!(1)),
+        }
+    });
+    let agent = json!({"model": "m", "task": "Do it.", "tools": ["noop"]});
+    let config = fs::read_to_string(scene.home.path("config.yaml")).unwrap();
+    scene.home.file("config.yaml", config.replace("window: 100000", "window: 1000000"));
+    assert_eq!(scene.run(&agent, &json!({}), &[]).code, 0);
+    let asks = scene.asks();
+    let told = asks[1].told();
+    assert!(told[0].starts_with("[[[") && told.len() == 4, "{told:?}");
+    assert!(
+        told[1..].iter().all(|told| told.starts_with("Nothing was called: ") && told.contains("nested")),
+        "{told:?}"
+    );
+}
+
 /// A task that says nothing once it is known is no task.
 #[test]
 fn a_task_that_turns_out_to_be_empty_is_not_asked() {
