@@ -75,6 +75,15 @@ pub(super) fn course(
             return Some(Course::Entries(listed));
         }
     }
+    // Somebody else has changed what its calls have changed: no later call can go on from there, and none can be committed, whatever the model does.
+    let failures = calls.iter().filter_map(|&key| execution.steps[key].failure.as_deref());
+    let mut conflicts = failures.filter(|failure| {
+        failure.reason == reasons::STEP_CONFLICT
+            || failure.cause.as_ref().is_some_and(|cause| cause.reason == reasons::STEP_CONFLICT)
+    });
+    if let Some(conflict) = conflicts.next() {
+        return Some(Course::Failed(conflict.clone()));
+    }
     if answered.is_refusal {
         let message = format!("The model refused in turn {turn}: {}", answered.text);
         let failure = Failure::new(ErrorClass::InvalidResult, reasons::MODEL_REFUSED, message);

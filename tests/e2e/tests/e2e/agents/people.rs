@@ -1,12 +1,15 @@
 //! Calls of a model that a person decides about.
 
-use std::fs;
+use std::{
+    fs,
+    sync::{Mutex, mpsc::channel},
+};
 
 use belay_e2e::belay::{RunningCommand, count};
 use belay_model_server::Reply;
 use serde_json::json;
 
-use super::script::{Ask, Scene, goal};
+use super::script::{Ask, Scene, goal, until_asked};
 
 /// The approval that a run waits for now.
 fn asked_for(run: &mut RunningCommand) -> String {
@@ -142,4 +145,29 @@ fn a_loop_is_approved_and_committed_as_one() {
         }
         assert_eq!(scene.asks().len(), 5);
     }
+}
+
+/// What a person changes meanwhile is kept, and the model does not go on in vain.
+#[test]
+fn a_loop_ends_whose_files_somebody_else_has_changed() {
+    let (changed, waits) = channel::<()>();
+    let waits = Mutex::new(waits);
+    let scene = Scene::new(move |ask| match ask.turn {
+        1 => ask.runs("echo mine >> shared"),
+        turn => {
+            if turn == 2 {
+                drop(waits.lock().unwrap().recv());
+            }
+            ask.runs(&format!("echo {turn} >> shared"))
+        }
+    });
+    fs::write(scene.home.path("w/shared"), "base\n").unwrap();
+    let plan = scene.plan(&goal(&["run_terminal"]), &json!({"effects": "per_step"}));
+    let run = scene.home.start(scene.words(&plan, &["-o", "text"]));
+    until_asked(&scene.server, 2);
+    fs::write(scene.home.path("w/shared"), "other\n").unwrap();
+    changed.send(()).unwrap();
+    assert_eq!(run.end().code, 30);
+    let failure = scene.step("a")["failure"]["code"].clone();
+    assert_eq!((failure, scene.file("shared").as_str(), scene.asks().len()), (json!("STEP_CONFLICT"), "other\n", 2));
 }

@@ -224,6 +224,18 @@ fn a_whole_loop_is_one_effect() {
     assert!(pictures[6].starts_with("6s fix~5 completed, fix lists 1 more after 6, fix~6 started"), "{pictures:?}");
 }
 
+// Once somebody else has changed what the loop has changed, no call of it can go on: the model is not asked any more.
+#[test]
+fn a_loop_whose_changes_conflict_ends() {
+    let play = goal(10)
+        .one_effect("fix")
+        .output("fix~0", &calls(1, &[("work", json!({"n": 1}))]))
+        .outcomes("fix~1", [failed(ErrorClass::PreconditionFailed, "STEP_CONFLICT", "changed by someone else")])
+        .play();
+    let end = play.picture().last().unwrap().clone();
+    assert!(end.contains("fix~1 failed STEP_CONFLICT, fix failed STEP_CONFLICT"), "{end}");
+}
+
 // A person may skip the step, or give its result, while its model works; and a retry begins with the first turn.
 #[test]
 fn a_step_that_runs_again_begins_with_the_first_turn() {
