@@ -496,3 +496,16 @@ fn a_model_that_is_gone_from_the_settings_fails_the_step() {
     assert!(failure(&scene).starts_with("MODEL_NOT_FOUND: "), "{}", failure(&scene));
     assert_eq!((scene.file("log").as_str(), scene.asks().len()), ("1\n", 2));
 }
+
+/// A command that has no end is one whose time is over: the model hears of that at once, and may give it more time, or do something else.
+#[test]
+fn a_command_whose_time_is_over_is_not_run_again() {
+    let scene = Scene::new(|ask| match ask.turn {
+        1 => ask.calls("run_terminal", json!({"command": ["sleep", "60"], "timeout_ms": 100})),
+        _ => ask.completes(json!(1)),
+    });
+    assert_eq!(run(&scene, &["run_terminal"]).code, 0);
+    let told = told(&scene);
+    assert!(told[1].starts_with("TIMEOUT: "), "{}", told[1]);
+    assert_eq!(count(&scene.home.events("x"), "toolCallRequested", "a~1"), 1);
+}

@@ -123,19 +123,23 @@ fn what_became_of_a_call_is_for_the_model_to_hear() {
 #[test]
 fn what_passes_is_tried_again_and_the_answer_of_a_tool_is_not() {
     let exit = failed(ErrorClass::Transient, "COMMAND_FAILED", "exit code 1");
+    let endless = failed(ErrorClass::Timeout, "TIMEOUT", "after 10 min");
     let lost = || failed(ErrorClass::Transient, "CONFLICT", "somebody else");
     let busy = failed(ErrorClass::RateLimit, "MODEL_UNAVAILABLE", "slow down");
     let play = goal(10)
         .outcomes("fix~0", [busy, completed(&calls(1, &[("work", json!({})), ("look", json!({}))]))])
         .outcomes("fix~1", [exit])
         .outcomes("fix~2", [lost(), lost(), completed(&json!("found"))])
-        .output("fix~3", &completion(2, &json!(1)))
-        .output("fix~4", &json!(1))
+        .output("fix~3", &calls(2, &[("work", json!({}))]))
+        .outcomes("fix~4", [endless])
+        .output("fix~5", &completion(3, &json!(1)))
+        .output("fix~6", &json!(1))
         .play();
     let texts: Vec<Value> = (0..2).map(|place| asked(&play, "fix~3")["results"][place]["text"].clone()).collect();
     assert_eq!(texts, [json!("COMMAND_FAILED: exit code 1"), json!("found")]);
     let attempts = |id: &str| play.execution.step(play.execution.step_key(id).unwrap()).attempt();
-    assert_eq!(["fix~0", "fix~1", "fix~2"].map(attempts), [2, 1, 3]);
+    assert_eq!(["fix~0", "fix~1", "fix~2", "fix~4"].map(attempts), [2, 1, 3, 1]);
+    assert_eq!(asked(&play, "fix~5")["results"][0]["text"], "TIMEOUT: after 10 min");
 }
 
 fn completed(value: &Value) -> crate::support::Outcome {
