@@ -30,10 +30,12 @@ impl ModelWindow {
     }
 }
 
-/// How many results are archived from the next turn on, of these turns.
-pub fn archived(turns: &[Turn], results: usize) -> usize {
+/// How many results are archived from the next turn on, which has so many `new` ones after those of these turns. What the model has not read yet is not archived, however much it is.
+pub fn archived(turns: &[Turn], new: usize) -> usize {
     let before = turns.iter().map(|turn| turn.asked.archived).max().unwrap_or_default();
-    if results - before.min(results) > ARCHIVE_AT { results - KEPT } else { before }
+    let read: usize = turns.iter().map(|turn| turn.asked.results.len()).sum();
+    let results = read + new;
+    if results.saturating_sub(before) > ARCHIVE_AT { (results - KEPT).min(read).max(before) } else { before }
 }
 
 /// The turns of whose prompts the server has counted the tokens, with these, the last first. None is what servers say that have counted nothing.
@@ -104,6 +106,18 @@ mod tests {
             Turn { asked: crate::Asked::default(), answered: Some(Answered { usage, ..Answered::default() }) }
         };
         inputs.iter().map(turn).collect()
+    }
+
+    /// At least the last ten stay, and all that the model has not read.
+    #[test]
+    fn what_was_not_read_is_not_archived() {
+        let mut turns = turns(&[100, 200]);
+        let mut results = |count: usize, new: usize| {
+            turns[1].asked.results = vec![crate::ResultText::default(); count];
+            archived(&turns, new)
+        };
+        assert_eq!([results(19, 1), results(20, 1), results(0, 100)], [0, 11, 0]);
+        assert_eq!([results(30, 100), results(100, 1), results(100, 20)], [30, 91, 100]);
     }
 
     #[test]

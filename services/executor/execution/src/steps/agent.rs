@@ -352,8 +352,7 @@ fn later(
         let failure = Failure::new(ErrorClass::InvalidResult, reasons::CONTEXT_TRUNCATED_BY_SERVER, message);
         return Some(Err(failure));
     }
-    let known: usize = turns.iter().map(|turn| turn.asked.results.len()).sum();
-    let archived = belay_agent::archived(&turns, known + results.len());
+    let archived = belay_agent::archived(&turns, results.len());
     let mut asked = Asked { model: agent.model().to_owned(), turn, results, archived, ..Asked::default() };
     if asked.results.is_empty() {
         asked.message = "Call a tool, or complete_step if the task is done.".to_owned();
