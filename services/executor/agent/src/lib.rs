@@ -18,4 +18,4 @@ pub use offer::{INSTRUCTIONS, Offer, READ_RESULT, beginning, offered_name};
 pub use outcome::{Outcome, RESULT_TOKENS, result_part};
 pub use prompt::{Turn, prompt};
 pub use repetition::{LIMIT as REPETITION_LIMIT, repetitions};
-pub use window::{ARCHIVE_AT, KEPT, ModelWindow, archived, shortened};
+pub use window::{ARCHIVE_AT, KEPT, ModelWindow, archivable, archived, shortened};

@@ -30,12 +30,24 @@ impl ModelWindow {
     }
 }
 
-/// How many results are archived from the next turn on, which has so many `new` ones after those of these turns. What the model has not read yet is not archived, however much it is.
+/// How many results are archived from the next turn on, which has so many `new` ones after those of these turns.
 pub fn archived(turns: &[Turn], new: usize) -> usize {
-    let before = turns.iter().map(|turn| turn.asked.archived).max().unwrap_or_default();
-    let read: usize = turns.iter().map(|turn| turn.asked.results.len()).sum();
-    let results = read + new;
-    if results.saturating_sub(before) > ARCHIVE_AT { (results - KEPT).min(read).max(before) } else { before }
+    let (before, results) = (archived_before(turns), read(turns) + new);
+    if results.saturating_sub(before) > ARCHIVE_AT { archivable(turns, new) } else { before }
+}
+
+/// How many results can be archived then. What the model has not read yet is not, however much it is.
+pub fn archivable(turns: &[Turn], new: usize) -> usize {
+    let read = read(turns);
+    (read + new).saturating_sub(KEPT).min(read).max(archived_before(turns))
+}
+
+fn archived_before(turns: &[Turn]) -> usize {
+    turns.iter().map(|turn| turn.asked.archived).max().unwrap_or_default()
+}
+
+fn read(turns: &[Turn]) -> usize {
+    turns.iter().map(|turn| turn.asked.results.len()).sum()
 }
 
 /// The turns of whose prompts the server has counted the tokens, with these, the last first. None is what servers say that have counted nothing.

@@ -250,12 +250,21 @@ fn asked(
         1 => first(execution, step, agent, blobs)?.map(|asked| (asked, Vec::new())),
         _ => later(execution, step, agent, turn, index, blobs)?,
     };
-    let (asked, mut turns) = match asked {
+    let (mut asked, mut turns) = match asked {
         Ok(asked) => asked,
         Err(failure) => return Some(Err(failure)),
     };
+    let archivable = belay_agent::archivable(&turns, asked.results.len());
     turns.push(Turn { asked: asked.clone(), answered: None });
-    let window = blobs.model(agent.model()).filter(|window| window.is_too_small_for(&turns));
+    let mut window = blobs.model(agent.model()).filter(|window| window.is_too_small_for(&turns));
+    if window.is_some() && archivable > asked.archived {
+        // Few results may be long ones.
+        asked.archived = archivable;
+        if let Some(last) = turns.last_mut() {
+            last.asked = asked.clone();
+        }
+        window = window.filter(|window| window.is_too_small_for(&turns));
+    }
     Some(match window {
         None => Ok(asked),
         Some(ModelWindow { tokens, max_output }) => {

@@ -336,6 +336,23 @@ fn older_results_are_archived() {
     assert!(asks[22].results()[21].contains("content 1."), "{:?}", asks[22].results());
 }
 
+/// Where few results are too long for the window, the older ones are archived before there are twenty.
+#[test]
+fn long_results_are_archived_where_the_window_wants_it() {
+    let scene = Scene::with("chat", "window: 40000", "", |ask| match ask.turn {
+        1..=14 => ask.calls("read_file", json!({"path": "long", "offset": ask.turn, "length": 10_000})),
+        _ => ask.completes(json!(1)),
+    });
+    fs::write(scene.home.path("w/long"), "word ".repeat(4000)).unwrap();
+    let ended = run(&scene, &["read_file"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let archived = |ask: &Ask| ask.results().iter().filter(|result| result.starts_with("[Archived: ")).count();
+    let asks = scene.asks();
+    let most = asks.iter().map(archived).max().unwrap();
+    assert!((1..=4).contains(&most), "{most}");
+    assert!(asks.iter().all(|ask| ask.results().len() - archived(ask) >= ask.results().len().min(10)));
+}
+
 /// A window that is too small, and one that the server makes smaller without saying so.
 #[test]
 fn windows_that_are_too_small() {

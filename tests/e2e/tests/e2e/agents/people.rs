@@ -156,7 +156,7 @@ fn a_loop_ends_whose_files_somebody_else_has_changed() {
         1 => ask.runs("echo mine >> shared"),
         turn => {
             if turn == 2 {
-                drop(waits.lock().unwrap().recv());
+                waits.lock().unwrap().recv().unwrap();
             }
             ask.runs(&format!("echo {turn} >> shared"))
         }
