@@ -47,6 +47,9 @@ pub(crate) fn of_step(step: &StepSpec) -> String {
 /// The tool that commits what the calls of a step have changed.
 pub(crate) const COMMIT: &str = "commit_changes";
 
+/// The tool as which a turn of a model is recorded.
+const ASK: &str = "ask_model";
+
 /// The tool of one of the calls that a step makes side by side, or of the one that commits what they have changed, and the call in words; `None` for a step
 /// of another kind.
 pub(crate) fn of_several(step: &StepSpec, index: usize) -> Option<(String, String)> {
@@ -58,16 +61,18 @@ pub(crate) fn of_several(step: &StepSpec, index: usize) -> Option<(String, Strin
     }
 }
 
-/// The tool of an entry of a step with a goal, and what it does in words; `None` for a step of another kind. `value`: the entry, as JSON.
-pub(crate) fn of_agent(step: &StepSpec, value: Option<&Payload>) -> Option<(String, String)> {
+/// The tool of an entry of a step with a goal, and what it does in words; `None` for a step of another kind. `value`: the entry, as JSON, where it was asked for; `entry`: its step.
+pub(crate) fn of_agent(step: &StepSpec, value: Option<&Payload>, entry: Option<&Step>) -> Option<(String, String)> {
     let Some(step_spec::Kind::Agent(agent)) = &step.kind else { return None };
     let item: Value =
         value.and_then(Payload::as_json).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    Some(match (&item["turn"], item["tool"].as_str()) {
+    let known = entry.map(kind_of).filter(|tool| !tool.is_empty() && tool != ASK);
+    Some(match (&item["turn"], item["tool"].as_str().or(known.as_deref())) {
         (_, Some("complete_step")) => ("complete_step".to_owned(), "complete the step".to_owned()),
         (_, Some(COMMIT)) => (COMMIT.to_owned(), "commit what the calls have changed".to_owned()),
         (_, Some(tool)) => (tool.to_owned(), clean(tool)),
-        (turn, None) => ("ask_model".to_owned(), format!("turn {turn} of {}", clean(&agent.model))),
+        (Value::Null, None) => (ASK.to_owned(), format!("ask {}", clean(&agent.model))),
+        (turn, None) => (ASK.to_owned(), format!("turn {turn} of {}", clean(&agent.model))),
     })
 }
 

@@ -66,7 +66,7 @@ impl TrackedExecution {
                     .find(|planned| planned.id == execution.steps[list].step_id);
                 let several = planned.zip(index).and_then(|(planned, index)| call::of_several(planned, index));
                 let value = step.item.as_ref().and_then(|item| item.value.as_ref());
-                let several = several.or_else(|| call::of_agent(planned?, value));
+                let several = several.or_else(|| call::of_agent(planned?, value, Some(step)));
                 calls[place] = several.map_or_else(|| calls[list].clone(), |(_, words)| words);
             }
         }

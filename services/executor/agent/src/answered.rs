@@ -4,7 +4,10 @@ use belay_model::{Answer, Arguments, End, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{READ_RESULT, offer::COMPLETE_STEP};
+use crate::{
+    READ_RESULT,
+    offer::{COMPLETE_STEP, MAX_NAME},
+};
 
 /// An answer as it is recorded: the result of the call that asks the model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -68,6 +71,20 @@ pub struct Calls {
     pub written: String,
 }
 
+/// The id of the call at this place of the answer of a turn. It is letters and digits, nine of them: Anthropic takes no others, and the models of Mistral no other number of them.
+pub fn call_id(turn: u32, place: usize) -> String {
+    format!("t{turn:04}c{:03}", place + 1)
+}
+
+/// The turn, and the place in its answer, of the call with this id.
+pub fn call_place(id: &str) -> Option<(u32, usize)> {
+    let (turn, place) = id.strip_prefix('t')?.split_once('c')?;
+    Some((turn.parse().ok()?, place.parse::<usize>().ok()?.checked_sub(1)?))
+}
+
+/// How deep the arguments of a call may be nested: an answer is recorded as JSON, in which they stand three levels deep.
+const MAX_LEVELS: usize = belay_json::MAX_DEPTH - 3;
+
 /// What becomes of a call that a model wants.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wanted {
@@ -96,10 +113,14 @@ impl Answered {
         let Answer { text, reasoning, calls, end, usage, model } = answer;
         let calls = calls.into_iter().enumerate().map(|(place, call)| {
             let (arguments, invalid, written) = match call.arguments {
+                Arguments::Object(object) if !belay_json::has_levels(&object, MAX_LEVELS) => {
+                    let why = format!("The arguments are nested deeper than {MAX_LEVELS} levels.");
+                    (Value::Null, why, object.to_string())
+                }
                 Arguments::Object(object) => (object, String::new(), String::new()),
                 Arguments::Invalid { text, why } => (Value::Null, why, text),
             };
-            Calls { id: format!("{turn}.{}", place + 1), tool: call.name, arguments, invalid, written }
+            Calls { id: call_id(turn, place), tool: call.name, arguments, invalid, written }
         });
         Self {
             calls: calls.collect(),
@@ -129,7 +150,11 @@ impl Answered {
                 READ_RESULT => Wanted::ReadResult,
                 name => match offered.iter().position(|offered| *offered == name) {
                     Some(place) => Wanted::Call(place),
-                    None => Wanted::Refused(format!("Tool '{name}' not found. {}", there_are(offered))),
+                    None => {
+                        // Some models write a whole file where a name should be.
+                        let name: String = name.chars().take(MAX_NAME).collect();
+                        Wanted::Refused(format!("Tool '{name}' not found. {}", there_are(offered)))
+                    }
                 },
             }
         };
@@ -140,4 +165,43 @@ impl Answered {
 fn there_are(offered: &[&str]) -> String {
     let names: Vec<&str> = offered.iter().copied().chain([COMPLETE_STEP, READ_RESULT]).collect();
     format!("There are: {}.", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An answer that could not be read again would be lost, and with it every other call.
+    #[test]
+    fn an_answer_can_be_read_again_however_deep_its_arguments_are() {
+        for levels in [MAX_LEVELS, MAX_LEVELS + 1, belay_json::MAX_DEPTH] {
+            let nested = (1..levels).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
+            let arguments = Arguments::Object(serde_json::json!({"a": nested}));
+            let call = belay_model::Call { name: "t".into(), arguments, server_id: String::new() };
+            let answer = Answer {
+                text: String::new(),
+                reasoning: String::new(),
+                calls: vec![call],
+                end: End::Complete,
+                usage: None,
+                model: String::new(),
+            };
+            let answered = Answered::new(1, answer);
+            let text = serde_json::to_string(&answered).unwrap();
+            assert_eq!(serde_json::from_str::<Answered>(&text).unwrap(), answered, "{levels}");
+            assert_eq!(answered.calls[0].invalid.is_empty(), levels == MAX_LEVELS);
+        }
+    }
+
+    #[test]
+    fn the_id_of_a_call_is_one_for_every_server_and_says_where_it_is() {
+        for (turn, place) in [(1, 0), (12, 9), (1_000, 255)] {
+            let id = call_id(turn, place);
+            assert!(id.len() == 9 && id.chars().all(|c| c.is_ascii_alphanumeric()), "{id}");
+            assert_eq!(call_place(&id), Some((turn, place)));
+        }
+        for other in ["", "t1", "1.1", "t0001c000", "t0001c-01", "c001t0001"] {
+            assert_eq!(call_place(other), None, "{other}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use belay_model::{CallResult, Message, Prompt};
 use serde_json::Value;
 
-use crate::{Answered, Asked};
+use crate::{Answered, Asked, offered_name};
 
 /// What a model finds in the place of a result that is archived. It is the same for all, so that prompts differ in nothing else.
 const ARCHIVED: &str = "[Archived: read_result returns it.]";
@@ -42,7 +42,9 @@ pub fn prompt(turns: &[Turn], max_output: u64) -> Prompt {
                 Value::Null => serde_json::json!({"invalid": call.written}),
                 object => object.clone(),
             };
-            (call.id.clone(), call.tool.clone(), arguments)
+            // Servers refuse a conversation with a name that no tool can have, whoever wrote it.
+            let name = Some(offered_name(&call.tool)).filter(|name| !name.is_empty());
+            (call.id.clone(), name.unwrap_or_else(|| "_".to_owned()), arguments)
         });
         messages.push(Message::Assistant { text: answered.text.clone(), calls: calls.collect() });
     }

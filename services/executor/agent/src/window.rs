@@ -30,16 +30,32 @@ impl ModelWindow {
     }
 }
 
-/// How many results are archived from the next turn on, of these turns.
-pub fn archived(turns: &[Turn], results: usize) -> usize {
-    let before = turns.iter().map(|turn| turn.asked.archived).max().unwrap_or_default();
-    if results - before.min(results) > ARCHIVE_AT { results - KEPT } else { before }
+/// How many results are archived from the next turn on, which has so many `new` ones after those of these turns.
+pub fn archived(turns: &[Turn], new: usize) -> usize {
+    let (before, results) = (archived_before(turns), read(turns) + new);
+    if results.saturating_sub(before) > ARCHIVE_AT { archivable(turns, new) } else { before }
 }
 
-/// The turns of whose prompts the server has counted the tokens, with these, the last first.
+/// How many results can be archived then. What the model has not read yet is not, however much it is.
+pub fn archivable(turns: &[Turn], new: usize) -> usize {
+    let read = read(turns);
+    (read + new).saturating_sub(KEPT).min(read).max(archived_before(turns))
+}
+
+fn archived_before(turns: &[Turn]) -> usize {
+    turns.iter().map(|turn| turn.asked.archived).max().unwrap_or_default()
+}
+
+fn read(turns: &[Turn]) -> usize {
+    turns.iter().map(|turn| turn.asked.results.len()).sum()
+}
+
+/// The turns of whose prompts the server has counted the tokens, with these, the last first. None is what servers say that have counted nothing.
 fn counts(turns: &[Turn]) -> impl Iterator<Item = (usize, u64)> + '_ {
     let counted = turns.iter().enumerate().rev();
-    counted.filter_map(|(place, turn)| Some((place, turn.answered.as_ref()?.usage?.input)))
+    counted
+        .filter_map(|(place, turn)| Some((place, turn.answered.as_ref()?.usage?.input)))
+        .filter(|&(_, input)| input > 0)
 }
 
 /// How many tokens the server counted in the prompt of the last turn, and in the one before, if it has shortened it without saying so: a prompt that begins with the one before
@@ -98,4 +114,39 @@ fn size(turns: &[Turn], is_answered: bool) -> usize {
     let tools =
         prompt.tools.iter().map(|tool| tool.name.len() + tool.description.len() + tool.parameters.to_string().len());
     prompt.instructions.len() + messages.sum::<usize>() + tools.sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Answered, Counted};
+
+    fn turns(inputs: &[u64]) -> Vec<Turn> {
+        let turn = |&input: &u64| {
+            let usage = Some(Counted { input, ..Counted::default() });
+            Turn { asked: crate::Asked::default(), answered: Some(Answered { usage, ..Answered::default() }) }
+        };
+        inputs.iter().map(turn).collect()
+    }
+
+    /// At least the last ten stay, and all that the model has not read.
+    #[test]
+    fn what_was_not_read_is_not_archived() {
+        let mut turns = turns(&[100, 200]);
+        let mut results = |count: usize, new: usize| {
+            turns[1].asked.results = vec![crate::ResultText::default(); count];
+            archived(&turns, new)
+        };
+        assert_eq!([results(19, 1), results(20, 1), results(0, 100)], [0, 11, 0]);
+        assert_eq!([results(30, 100), results(100, 1), results(100, 20)], [30, 91, 100]);
+    }
+
+    #[test]
+    fn a_prompt_that_is_counted_as_shorter_than_its_beginning_was_shortened() {
+        assert_eq!(shortened(&turns(&[1000, 2000, 1500])), Some((1500, 2000)));
+        assert_eq!(shortened(&turns(&[1000, 2000, 1950])), None, "as many, counted otherwise");
+        // Ollama leaves out the count of a prompt that it has in its cache.
+        assert_eq!(shortened(&turns(&[1000, 2000, 0])), None, "nothing was counted");
+        assert_eq!(shortened(&turns(&[2000, 0, 1500])), Some((1500, 2000)));
+    }
 }

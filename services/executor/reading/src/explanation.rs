@@ -74,7 +74,9 @@ pub struct StepChange<'a> {
 pub fn explain<'a>(name: &str, execution: &'a Execution, beside: Circumstances<'a>) -> Explanation<'a> {
     let reader = Reader { name, execution, beside };
     let state = execution.state();
-    let mut failed: Vec<StepView<'_>> = execution.steps().filter(|step| step.state() == StepState::Failed).collect();
+    // What a model has heard of is no reason for anything: it may have gone on otherwise, and where it could not, its step has failed.
+    let failed = execution.steps().filter(|step| step.state() == StepState::Failed && !step.is_of_agent());
+    let mut failed: Vec<StepView<'_>> = failed.collect();
     failed.sort_by_key(|step| step.ended_at());
     let mut causes = Vec::new();
     if state.is_terminal() {

@@ -1,12 +1,12 @@
 //! Plans that clients submit: read, checked against the tools that there are, and refused with every violation.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, hash_map::Entry};
 
 use belay_execution::{Json, ToolFacts, Workspace};
 use belay_journal::Folder;
 use belay_plan::{
-    CallPlace, Format, InvalidPlan, LimitClaim, Plan, PlanPart, PlannedCall, PlannedStep, StepProblem, Violation,
-    nearest,
+    COMPLETION_TOOL, CallPlace, Format, InvalidPlan, LimitClaim, Plan, PlanPart, PlannedCall, PlannedStep, StepProblem,
+    Violation, nearest,
 };
 use belay_proto::v1;
 use belay_reasons as reasons;
@@ -92,6 +92,7 @@ pub(crate) fn checked(
     refused: &HashMap<CallKey, Vec<StepProblem>>,
 ) -> Result<(Plan, Vec<ToolFacts>), InvalidPlan> {
     let mut tools = Vec::<ToolFacts>::new();
+    let mut offered = HashMap::<(usize, String, String), String>::new();
     let plan = plan_with(source, |planned| {
         let call = match planned {
             PlanPart::Call(call) => call,
@@ -107,6 +108,7 @@ pub(crate) fn checked(
             PlanPart::Form { step, schema } => return problems_of_form(step, schema).into_iter().collect(),
         };
         let mut problems = problems_of_call(&call, catalogue, &mut tools);
+        problems.extend(problem_of_offer(&call, catalogue, &mut offered));
         problems.extend(refused.get(&key_of(&call)).into_iter().flatten().cloned());
         problems
     })?;
@@ -150,6 +152,36 @@ fn problem_of_model(step: PlannedStep<'_>, name: &str, has_cost_limit: bool, mod
         }
     };
     Some(step.problem("/agent/model", message))
+}
+
+/// The problem of a tool that the model of its step could not tell from another, if it is one. `offered` has the tools so far, by their steps and the names that models know.
+fn problem_of_offer(
+    call: &PlannedCall<'_>,
+    catalogue: &Catalogue,
+    offered: &mut HashMap<(usize, String, String), String>,
+) -> Option<StepProblem> {
+    let CallPlace::Offered(_) = call.place else { return None };
+    let name = belay_agent::offered_name(&catalogue.find(call.tool)?.tool.name);
+    let tool = call.tool;
+    if [COMPLETION_TOOL, belay_agent::READ_RESULT].contains(&name.as_str()) {
+        let message =
+            format!("the model would know `{tool}` as `{name}`, which it has anyway, for its own step: remove it here");
+        return Some(call.problem("/tool", message));
+    }
+    let key = (call.step.step, call.step.within.to_owned(), name);
+    match offered.entry(key) {
+        Entry::Vacant(free) => {
+            free.insert(tool.to_owned());
+            None
+        }
+        Entry::Occupied(taken) => {
+            let (name, other) = (&taken.key().2, taken.get());
+            let message = format!(
+                "the model would know `{tool}` as `{name}`, and it knows `{other}` by that name: remove it here"
+            );
+            Some(call.problem("/tool", message))
+        }
+    }
 }
 
 /// The problems of a step's call with its tool; adds the facts about the tool to `tools`.

@@ -20,7 +20,8 @@ pub(crate) fn body(model: &Model, prompt: &Prompt) -> Value {
         let (role, content): (_, Vec<Value>) = match message {
             Message::User(text) => ("user", vec![text_block(text)]),
             Message::Assistant { text, calls } => {
-                let text = (!text.is_empty()).then(|| text_block(text));
+                // What has no letter in it is refused, and so is a message with nothing.
+                let text = (!text.trim().is_empty()).then(|| text_block(text));
                 let calls = calls.iter().map(
                     |(id, name, arguments)| json!({"type": "tool_use", "id": id, "name": name, "input": arguments}),
                 );
@@ -33,7 +34,9 @@ pub(crate) fn body(model: &Model, prompt: &Prompt) -> Value {
                 ("user", results.collect())
             }
         };
-        messages.push(json!({"role": role, "content": content}));
+        if !content.is_empty() {
+            messages.push(json!({"role": role, "content": content}));
+        }
     }
     if let Some(Value::Object(block)) =
         messages.last_mut().and_then(|last| last["content"].as_array_mut()).and_then(|content| content.last_mut())

@@ -1,5 +1,6 @@
 //! End-to-end tests over the real programs.
 
+mod agents;
 mod air_gapped;
 mod approvals;
 mod artifacts;

@@ -65,7 +65,7 @@ impl TrackedExecution {
         let first = usize::try_from(listed.first).unwrap_or_default();
         let all = first + listed.items.len();
         let several: Vec<_> = (0..all).map(of_several).collect();
-        let of_agent: Vec<_> = listed.items.iter().map(|value| call::of_agent(planned?, Some(value))).collect();
+        let of_agent: Vec<_> = listed.items.iter().map(|value| call::of_agent(planned?, Some(value), None)).collect();
         let is_agent = of_agent.iter().any(Option::is_some);
         for (index, value) in listed.items.iter().enumerate().map(|(place, value)| (first + place, value)) {
             let step_id = format!("{id}~{index}");

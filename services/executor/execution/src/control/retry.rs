@@ -24,9 +24,9 @@ impl Execution {
         let has_ended = self.state.is_terminal();
         let from = request.from.clone();
         let steps = self.to_retry(from.as_ref())?;
-        // The steps for the entries of a list are skipped, and not the step that collects what they have done.
+        // The steps for the entries of a list are skipped, and not the step that collects what they have done. What a model has called is not: it is part of its step.
         let failed = |key: &&StepKey| {
-            self.steps[**key].items.steps.is_empty()
+            (self.steps[**key].items.steps.is_empty() || self.steps[**key].spec.agent().is_some())
                 && request.skip_failed
                 && self.steps[**key].state == StepState::Failed
         };

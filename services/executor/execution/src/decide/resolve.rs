@@ -79,7 +79,8 @@ impl Execution {
         let delay = queued.unwrap_or_else(|| failure.delay_before_retry(planned));
         let not_before = now.saturating_add(delay);
         if self.step_deadline(step).is_some_and(|deadline| deadline <= not_before) {
-            let message = format!("{}; the step's time limit leaves no room for another attempt", failure.message);
+            let said = failure.message.trim_end_matches('.');
+            let message = format!("{said}; the step's time limit leaves no room for another attempt");
             return fail(Failure { message, ..failure.clone() });
         }
         StepEvent::RetryScheduled { failure: failure.clone(), retry_count: attempt, delay, not_before }

@@ -308,9 +308,10 @@ impl StepRecord {
     }
 }
 
-/// The failures of a tool that are its answer, and that go to the model: everything else of their class passes, and is tried again first.
-const ANSWERS: [&str; 4] =
-    [reasons::TOOL_FAILED, reasons::COMMAND_FAILED, reasons::FILE_IO_FAILED, reasons::DISK_LIMIT];
+/// The failures of a tool that are its answer, and that go to the model: everything else of their class passes, and is tried again first. What has had all of its time would have it
+/// again, and nothing to show for it.
+const ANSWERS: [&str; 5] =
+    [reasons::TOOL_FAILED, reasons::COMMAND_FAILED, reasons::FILE_IO_FAILED, reasons::DISK_LIMIT, reasons::TIMEOUT];
 
 impl StepRecord {
     /// What it is among the entries of a step with a goal; `None` for any other step.

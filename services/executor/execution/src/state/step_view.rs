@@ -72,6 +72,11 @@ impl<'a> StepView<'a> {
         self.record.items.current()
     }
 
+    /// Whether it is an entry of a step with a goal: what becomes of it is for the model to hear.
+    pub fn is_of_agent(&self) -> bool {
+        self.record.is_of_agent()
+    }
+
     /// Its state.
     pub fn state(&self) -> StepState {
         self.record.state

@@ -76,6 +76,15 @@ pub(super) fn course(
             return Some(Course::Entries(listed));
         }
     }
+    // Somebody else has changed what its calls have changed: no later call can go on from there, and none can be committed, whatever the model does.
+    let failures = calls.iter().filter_map(|&key| execution.steps[key].failure.as_deref());
+    let mut conflicts = failures.filter(|failure| {
+        failure.reason == reasons::STEP_CONFLICT
+            || failure.cause.as_ref().is_some_and(|cause| cause.reason == reasons::STEP_CONFLICT)
+    });
+    if let Some(conflict) = conflicts.next() {
+        return Some(Course::Failed(conflict.clone()));
+    }
     if answered.is_refusal {
         let message = format!("The model refused in turn {turn}: {}", answered.text);
         let failure = Failure::new(ErrorClass::InvalidResult, reasons::MODEL_REFUSED, message);
@@ -252,25 +261,23 @@ fn asked(
         1 => first(execution, step, agent, blobs)?.map(|asked| (asked, Vec::new())),
         _ => later(execution, step, agent, turn, index, blobs)?,
     };
-    let (asked, mut turns) = match asked {
+    let (mut asked, mut turns) = match asked {
         Ok(asked) => asked,
         Err(failure) => return Some(Err(failure)),
     };
-    let (mut asked, results) = (asked, turns.iter().map(|turn| turn.asked.results.len()).sum::<usize>());
-    let results = results + asked.results.len();
+    let archivable = belay_agent::archivable(&turns, asked.results.len());
     turns.push(Turn { asked: asked.clone(), answered: None });
-    let window = blobs.model(agent.model()).map(|facts| facts.window);
-    let mut too_small = window.filter(|window| window.is_too_small_for(&turns));
-    // What does not fit is trimmed as far as it may be.
-    let most_archived = results.saturating_sub(belay_agent::KEPT);
-    if too_small.is_some() && asked.archived < most_archived {
-        asked.archived = most_archived;
+    let mut window =
+        blobs.model(agent.model()).map(|facts| facts.window).filter(|window| window.is_too_small_for(&turns));
+    if window.is_some() && archivable > asked.archived {
+        // Few results may be long ones.
+        asked.archived = archivable;
         if let Some(last) = turns.last_mut() {
-            last.asked.archived = most_archived;
+            last.asked = asked.clone();
         }
-        too_small = window.filter(|window| window.is_too_small_for(&turns));
+        window = window.filter(|window| window.is_too_small_for(&turns));
     }
-    Some(match too_small {
+    Some(match window {
         None => Ok(asked),
         Some(ModelWindow { tokens, max_output }) => {
             let message = format!(
@@ -318,6 +325,12 @@ fn first(execution: &Execution, step: StepKey, agent: &AgentStep, blobs: &dyn Bl
             return Some(Err(Failure::new(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, message)));
         }
     };
+    // Servers refuse a conversation in which nobody has said anything.
+    if task.trim().is_empty() {
+        let message =
+            "`agent.task` says nothing once its templates are filled in: the model would not know what to do.";
+        return Some(Err(Failure::new(ErrorClass::InvalidArguments, reasons::INVALID_ARGUMENTS, message)));
+    }
     let record = &execution.steps[step];
     let offers = agent.tools().iter().filter_map(|call| execution.tool(&call.tool)).map(|facts| Offer {
         name: &facts.tool,
@@ -381,8 +394,7 @@ fn later(
         let failure = Failure::new(ErrorClass::InvalidResult, reasons::CONTEXT_TRUNCATED_BY_SERVER, message);
         return Some(Err(failure));
     }
-    let known: usize = turns.iter().map(|turn| turn.asked.results.len()).sum();
-    let archived = belay_agent::archived(&turns, known + results.len());
+    let archived = belay_agent::archived(&turns, results.len());
     let mut asked = Asked { model: agent.model().to_owned(), turn, results, archived, ..Asked::default() };
     if asked.results.is_empty() {
         asked.message = "Call a tool, or complete_step if the task is done.".to_owned();
@@ -470,13 +482,12 @@ impl Reading<'_> {
     ) -> ResultText {
         let of = call.arguments["id"].as_str().unwrap_or_default();
         let offset = usize::try_from(call.arguments["offset"].as_u64().unwrap_or_default()).unwrap_or(usize::MAX);
-        let place = of
-            .split_once('.')
-            .and_then(|(turn, place)| Some((turn.parse().ok()?, place.parse::<usize>().ok()?.checked_sub(1)?)));
-        let whole = place.and_then(|(turn, place)| call_at(execution, entries, turn, place)).map(|record| {
-            let returned = self.returned(record);
-            outcome(record, returned.as_ref()).text()
-        });
+        let whole = belay_agent::call_place(of).and_then(|(turn, place)| call_at(execution, entries, turn, place)).map(
+            |record| {
+                let returned = self.returned(record);
+                outcome(record, returned.as_ref()).text()
+            },
+        );
         let told = || {
             turns
                 .iter()

@@ -398,3 +398,22 @@ fn an_execution_that_waits_for_its_limits_says_who_is_before_it() {
         "as many executions as may have started in the window of the limit `deploy`"
     );
 }
+
+/// What a model was told of a call that failed explains nothing: it has gone on otherwise.
+#[test]
+fn the_failures_that_a_model_has_heard_of_explain_nothing() {
+    let mut story = Story::of("id: p\nsteps: [{id: a, agent: {model: m, task: go, tools: [t]}}]\n");
+    let mut answers = |step: &str, tool: &str| {
+        let call = serde_json::json!({"id": "t0001c001", "tool": tool, "arguments": {"result": 1}});
+        let result = Json::canonical(&serde_json::json!({"calls": [call]})).into();
+        story.ends(step, ToolCallEnd::Completed { result, receipt: Receipt::default() });
+        match tool {
+            "t" => story.fails("a~1", ErrorClass::InvalidArguments),
+            _ => story.completes("a~3", 0),
+        }
+        let explained = story.explain();
+        (explained.state, explained.causes.iter().filter(|cause| cause.kind == CauseKind::StepFailure).count())
+    };
+    assert_eq!(answers("a~0", "t"), (ExecutionState::Running, 0));
+    assert_eq!(answers("a~2", "complete_step"), (ExecutionState::Completed, 0));
+}

@@ -45,6 +45,22 @@ fn chat() {
     assert_eq!((plain.get("tools"), plain.get("parallel_tool_calls")), (None, None), "servers refuse an empty list");
 }
 
+/// Anthropic refuses a message with nothing, and a text without a letter (home-assistant's issue 175637).
+#[test]
+fn messages_leave_out_what_says_nothing() {
+    let mut said = prompt();
+    let call = ("c".to_owned(), "list".to_owned(), json!({}));
+    let answers = [("", vec![]), (" \n", vec![]), ("\n", vec![call]), ("a\n", vec![])];
+    let answers = answers.map(|(text, calls)| Message::Assistant { text: text.to_owned(), calls });
+    said.messages = [vec![Message::User("Look.".to_owned())], answers.to_vec()].concat();
+    let body = body(Api::Messages, &said);
+    let kinds = body["messages"].as_array().unwrap().iter().map(|message| {
+        let blocks = message["content"].as_array().unwrap().iter();
+        blocks.map(|block| block["type"].as_str().unwrap()).collect::<Vec<_>>()
+    });
+    assert_eq!(kinds.collect::<Vec<_>>(), [["text"], ["tool_use"], ["text"]]);
+}
+
 #[test]
 fn responses() {
     assert_eq!(request(&model(Api::Responses), &prompt()).path, "/responses");

@@ -14,7 +14,7 @@ fn goal(max_turns: u32) -> Story {
 /// An answer of turn `turn` with these calls.
 fn calls(turn: u32, calls: &[(&str, Value)]) -> Value {
     let calls = calls.iter().enumerate().map(|(place, (tool, arguments))| {
-        json!({"id": format!("{turn}.{}", place + 1), "tool": tool, "arguments": arguments})
+        json!({"id": format!("t{turn:04}c{:03}", place + 1), "tool": tool, "arguments": arguments})
     });
     json!({"calls": calls.collect::<Vec<_>>()})
 }
@@ -59,7 +59,7 @@ fn a_model_calls_tools_and_completes_the_step() {
     assert_eq!(names, ["work", "look", "complete_step", "read_result"], "in the order of the plan");
     assert_eq!(first["message"], "Do it.");
     // S2-FR-019: in the order in which they were asked for, whichever ended first.
-    let results = json!([{"id": "1.1", "text": "{\"found\":7}"}, {"id": "1.2", "text": "done"}]);
+    let results = json!([{"id": "t0001c001", "text": "{\"found\":7}"}, {"id": "t0001c002", "text": "done"}]);
     assert_eq!(asked(&play, "fix~3"), json!({"model": "m", "turn": 2, "results": results}));
     assert_eq!(play.execution.totals().total, 2, "what a model does on its way is no part of the plan");
 }
@@ -67,7 +67,7 @@ fn a_model_calls_tools_and_completes_the_step() {
 // S2-FR-030, S2-X-05: what cannot be called costs a turn, and the model is told why. S2-X-04: so does an answer without a call.
 #[test]
 fn what_cannot_be_called_goes_back_to_the_model() {
-    let invalid = json!({"id": "1.2", "tool": "work", "arguments": null, "invalid": "It ends in line 1 column 7.", "written": "{\"a\":"});
+    let invalid = json!({"id": "t0001c002", "tool": "work", "arguments": null, "invalid": "It ends in line 1 column 7.", "written": "{\"a\":"});
     let mut first = calls(1, &[("delete_all", json!({}))]);
     first["calls"].as_array_mut().unwrap().push(invalid);
     let both = calls(2, &[("look", json!({})), ("complete_step", json!({"result": 1}))]);
@@ -113,7 +113,7 @@ fn what_became_of_a_call_is_for_the_model_to_hear() {
         .output("fix~7", &json!(1))
         .play();
     let told = |id: &str| asked(&play, id)["results"][0].clone();
-    assert_eq!(told("fix~2"), json!({"id": "1.1", "is_error": true, "text": "TOOL_FAILED: no such file"}));
+    assert_eq!(told("fix~2"), json!({"id": "t0001c001", "is_error": true, "text": "TOOL_FAILED: no such file"}));
     assert!(told("fix~4")["text"].as_str().unwrap().starts_with("APPROVAL_DENIED: "), "{}", told("fix~4"));
     assert!(told("fix~6")["text"].as_str().unwrap().contains("skipped"), "{}", told("fix~6"));
     assert!(play.picture().last().unwrap().ends_with("COMPLETED"), "{:?}", play.picture());
@@ -124,19 +124,23 @@ fn what_became_of_a_call_is_for_the_model_to_hear() {
 #[test]
 fn what_passes_is_tried_again_and_the_answer_of_a_tool_is_not() {
     let exit = failed(ErrorClass::Transient, "COMMAND_FAILED", "exit code 1");
+    let endless = failed(ErrorClass::Timeout, "TIMEOUT", "after 10 min");
     let lost = || failed(ErrorClass::Transient, "CONFLICT", "somebody else");
     let busy = failed(ErrorClass::RateLimit, "MODEL_UNAVAILABLE", "slow down");
     let play = goal(10)
         .outcomes("fix~0", [busy, completed(&calls(1, &[("work", json!({})), ("look", json!({}))]))])
         .outcomes("fix~1", [exit])
         .outcomes("fix~2", [lost(), lost(), completed(&json!("found"))])
-        .output("fix~3", &completion(2, &json!(1)))
-        .output("fix~4", &json!(1))
+        .output("fix~3", &calls(2, &[("work", json!({}))]))
+        .outcomes("fix~4", [endless])
+        .output("fix~5", &completion(3, &json!(1)))
+        .output("fix~6", &json!(1))
         .play();
     let texts: Vec<Value> = (0..2).map(|place| asked(&play, "fix~3")["results"][place]["text"].clone()).collect();
     assert_eq!(texts, [json!("COMMAND_FAILED: exit code 1"), json!("found")]);
     let attempts = |id: &str| play.execution.step(play.execution.step_key(id).unwrap()).attempt();
-    assert_eq!(["fix~0", "fix~1", "fix~2"].map(attempts), [2, 1, 3]);
+    assert_eq!(["fix~0", "fix~1", "fix~2", "fix~4"].map(attempts), [2, 1, 3, 1]);
+    assert_eq!(asked(&play, "fix~5")["results"][0]["text"], "TIMEOUT: after 10 min");
 }
 
 fn completed(value: &Value) -> crate::support::Outcome {
@@ -246,6 +250,18 @@ fn a_whole_loop_is_one_effect() {
     assert!(pictures[6].starts_with("6s fix~5 completed, fix lists 1 more after 6, fix~6 started"), "{pictures:?}");
 }
 
+// Once somebody else has changed what the loop has changed, no call of it can go on: the model is not asked any more.
+#[test]
+fn a_loop_whose_changes_conflict_ends() {
+    let play = goal(10)
+        .one_effect("fix")
+        .output("fix~0", &calls(1, &[("work", json!({"n": 1}))]))
+        .outcomes("fix~1", [failed(ErrorClass::PreconditionFailed, "STEP_CONFLICT", "changed by someone else")])
+        .play();
+    let end = play.picture().last().unwrap().clone();
+    assert!(end.contains("fix~1 failed STEP_CONFLICT, fix failed STEP_CONFLICT"), "{end}");
+}
+
 // A person may skip the step, or give its result, while its model works; and a retry begins with the first turn.
 #[test]
 fn a_step_that_runs_again_begins_with_the_first_turn() {
@@ -329,4 +345,15 @@ fn a_conversation_that_does_not_fit_is_trimmed_and_then_ends() {
     assert!(archived.first().is_some_and(|first| first.as_u64() < Some(10)), "before there are twenty: {archived:?}");
     let end = play.picture().last().unwrap().clone();
     assert!(end.contains("fix failed CONTEXT_EXHAUSTED"), "{end}");
+}
+
+// A step whose model has failed can be left out: what its model has called is part of it, and nothing of that runs again.
+#[test]
+fn a_step_whose_model_has_failed_can_be_skipped() {
+    let play = goal(1).output("fix~0", &calls(1, &[("look", json!({}))])).acts("9s retry skipping").play();
+    let pictures = play.picture();
+    assert!(pictures.join("\n").contains("fix failed TURN_LIMIT"), "{pictures:?}");
+    let last: Vec<&str> = pictures.iter().skip_while(|line| !line.starts_with("9s")).map(String::as_str).collect();
+    let end = last.join(", ");
+    assert!(end.contains("fix skipped") && end.contains("report started") && !end.contains("fix~"), "{end}");
 }

@@ -149,7 +149,7 @@ impl World {
 
 /// Answers of a model: calls, also of a tool that it was not offered, completions, and words. To any other call they are a result like any.
 fn answers() -> impl Strategy<Value = Outcome> {
-    let call = |tool: &str| json!({"id": "1.1", "tool": tool, "arguments": {"result": 1, "id": "1.1"}});
+    let call = |tool: &str| json!({"id": "t0001c001", "tool": tool, "arguments": {"result": 1, "id": "t0001c001"}});
     let calls = [
         vec![call("work")],
         vec![call("look"), call("work"), call("work")],

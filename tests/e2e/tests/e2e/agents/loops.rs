@@ -1,0 +1,117 @@
+//! The loop of a model: it calls tools, is told what came of them, and completes the step.
+
+use belay_model_server::Reply;
+use serde_json::{Value, json};
+
+use super::script::{APIS, Ask, Scene, goal};
+
+/// A step that is refused by its schema and by a check, and then done.
+fn checked() -> (Value, Value) {
+    let schema = json!({"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]});
+    let more = json!({"output_schema": schema, "postconditions": [{"command": ["test", "-s", "other.md"]}]});
+    (goal(&["list_directory", "write_file", "read_file"]), more)
+}
+
+/// What a model does that makes every mistake once.
+fn clumsy(ask: &Ask) -> Reply {
+    match ask.turn {
+        1 => ask.says("I look.", &[("list_directory", json!({"path": "."}))]),
+        2 => ask.calls("write_file", json!({"path": "notes.md", "content": "one\n"})),
+        3 => ask.says("", &[("read_file", json!({"path": "gone.md"})), ("read_file", json!({"path": "notes.md"}))]),
+        4 => ask.completes(json!({"done": "yes"})),
+        5 => ask.completes(json!({"count": 1})),
+        6 => ask.calls("write_file", json!({"path": "other.md", "content": "two\n"})),
+        _ => ask.completes(json!({"count": 2})),
+    }
+}
+
+/// Each prompt begins with the one before it, and has the same tools and instructions.
+fn assert_grow(asks: &[Ask]) {
+    for pair in asks.windows(2) {
+        let (before, after) = (pair[0].messages(), pair[1].messages());
+        assert_eq!(before, after[..before.len()], "turn {}", pair[1].turn);
+        assert_eq!(pair[0].frame(), pair[1].frame(), "turn {}", pair[1].turn);
+    }
+}
+
+/// S2-FR-011, S2-FR-013, S2-FR-019: whatever the API, the model is told of each call, in the order in which it asked for them, until what it claims holds.
+#[test]
+fn a_model_works_until_what_it_claims_holds() {
+    for api in APIS {
+        let scene = Scene::with(api, "", "", clumsy);
+        let (agent, more) = checked();
+        let ended = scene.run(&agent, &more, &["-o", "text"]);
+        assert_eq!(ended.code, 0, "{api}: {ended:?}");
+        assert_eq!((scene.file("notes.md"), scene.file("other.md")), ("one\n".to_owned(), "two\n".to_owned()));
+        let asks = scene.asks();
+        assert_eq!(asks.len(), 7, "{api}");
+        assert_grow(&asks);
+        let told: Vec<String> = asks.iter().map(|ask| ask.told().join(" | ")).collect();
+        assert_eq!(told[0], "Do it.");
+        let words =
+            ["\"entries\"", "notes.md", "FILE_NOT_FOUND", "INVALID_OUTPUT: ", "POSTCONDITION_FAILED: ", "other.md"];
+        for (told, words) in told[1..].iter().zip(words) {
+            assert!(told.contains(words), "{api}: {words:?} is not in {told}");
+        }
+        assert!(told[3].find("FILE_NOT_FOUND") < told[3].find("one\\n"), "in the order of the calls: {}", told[3]);
+        let step = scene.step("a");
+        assert_eq!(step["output"], json!({"count": 2}), "{step}");
+    }
+}
+
+/// What a check or a command has printed is for the model to read.
+#[test]
+fn a_model_reads_what_failed() {
+    let scene = Scene::new(|ask| match ask.turn {
+        1 => ask.completes(json!("early")),
+        2 => ask.runs("echo 'expected 7 but found 8' >&2; echo seen; exit 3"),
+        3 => ask.runs("touch once"),
+        _ => ask.completes(json!("done")),
+    });
+    let check = "test -e once || { echo the-third-test-fails; echo 'in line 3' >&2; exit 1; }";
+    let more = json!({"postconditions": [{"command": ["sh", "-c", check]}]});
+    assert_eq!(scene.run(&goal(&["run_terminal"]), &more, &[]).code, 0);
+    let told: Vec<String> = scene.asks().iter().map(|ask| ask.told().join(" | ")).collect();
+    let expected = [["the-third-test-fails", "in line 3"], ["seen", "expected 7 but found 8"]];
+    for (told, words) in told[1..].iter().zip(expected) {
+        assert!(words.iter().all(|words| told.contains(words)), "{words:?} is not in {told}");
+    }
+}
+
+/// A model whose calls are answers that follow a schema works in the same loop.
+#[test]
+fn a_model_works_whose_calls_are_constrained() {
+    let scene = Scene::with("chat", "tool_calls: constrained", "", |ask| {
+        let call =
+            |tool: &str, arguments: Value| ask.says(&json!({"tool": tool, "arguments": arguments}).to_string(), &[]);
+        match ask.turn {
+            1 => call("write_file", json!({"path": "a", "content": "x"})),
+            2 => call("nope", json!({})),
+            3 => ask.says("{\"tool\": \"nope\"", &[]),
+            4 => call("read_result", json!({"id": "t0001c001"})),
+            _ => call("complete_step", json!({"result": 7})),
+        }
+    });
+    let more = json!({"output_schema": {"type": "integer"}});
+    let ended = scene.run(&goal(&["write_file"]), &more, &["-o", "text"]);
+    assert_eq!((ended.code, scene.file("a").as_str()), (0, "x"), "{ended:?}");
+    let asks = scene.asks();
+    assert_grow(&asks);
+    let told: Vec<String> = asks.iter().map(|ask| ask.told().join(" | ")).collect();
+    let words = ["\"created\":true", "Tool 'nope' not found", "Nothing was called: ", "\"created\":true"];
+    for (told, words) in told[1..].iter().zip(words) {
+        assert!(told.contains(words), "{words:?} is not in {told}");
+    }
+}
+
+/// What a model was told is no reason for how the execution ended, and every turn can be read.
+#[test]
+fn people_see_how_an_execution_ended() {
+    let scene = Scene::new(clumsy);
+    let (agent, more) = checked();
+    assert_eq!(scene.run(&agent, &more, &[]).code, 0);
+    let why = scene.home.run(["why", "x"]);
+    assert!(why.code == 0 && !format!("{}{}", why.out, why.talk).contains("FILE_NOT_FOUND"), "{why:?}");
+    let logs = scene.home.run(["logs", "x"]);
+    assert!(logs.code == 0 && logs.out.contains("==> a~14") && !logs.out.contains("null of"), "{}", logs.out);
+}
