@@ -82,6 +82,16 @@ pub fn call_place(id: &str) -> Option<(u32, usize)> {
     Some((turn.parse().ok()?, place.parse::<usize>().ok()?.checked_sub(1)?))
 }
 
+/// The id by which the model reads the rest of a file that it was shown, by its place.
+pub fn file_id(place: usize) -> String {
+    format!("file{:05}", place + 1)
+}
+
+/// The place of the file with this id.
+pub fn file_place(id: &str) -> Option<usize> {
+    id.strip_prefix("file")?.parse::<usize>().ok()?.checked_sub(1)
+}
+
 /// How deep the arguments of a call may be nested: an answer is recorded as JSON, in which they stand three levels deep.
 const MAX_LEVELS: usize = belay_json::MAX_DEPTH - 3;
 
@@ -133,9 +143,9 @@ impl Answered {
         }
     }
 
-    /// What becomes of each call of the answer, with these tools by the names that the model knows. A completion is heard alone: a model that ends its work in the breath in
+    /// What becomes of each call of the answer, with these tools: each has the name that the model was told, and the one that the plan has for it, which its task may have used. A completion is heard alone: a model that ends its work in the breath in
     /// which it asks for more has not seen what that returns.
-    pub fn wanted(&self, offered: &[&str]) -> Vec<WantedCall<'_>> {
+    pub fn wanted(&self, offered: &[[&str; 2]]) -> Vec<WantedCall<'_>> {
         let is_alone = self.calls.len() == 1;
         let of = |call: &Calls| {
             if !call.invalid.is_empty() {
@@ -148,7 +158,7 @@ impl Answered {
                         .to_owned(),
                 ),
                 READ_RESULT => Wanted::ReadResult,
-                name => match offered.iter().position(|offered| *offered == name) {
+                name => match (0..2).find_map(|which| offered.iter().position(|names| names[which] == name)) {
                     Some(place) => Wanted::Call(place),
                     None => {
                         // Some models write a whole file where a name should be.
@@ -162,8 +172,8 @@ impl Answered {
     }
 }
 
-fn there_are(offered: &[&str]) -> String {
-    let names: Vec<&str> = offered.iter().copied().chain([COMPLETE_STEP, READ_RESULT]).collect();
+fn there_are(offered: &[[&str; 2]]) -> String {
+    let names: Vec<&str> = offered.iter().map(|[told, _]| *told).chain([COMPLETE_STEP, READ_RESULT]).collect();
     format!("There are: {}.", names.join(", "))
 }
 

@@ -53,6 +53,25 @@ impl Outcome<'_> {
     }
 }
 
+/// A file as the model is shown it with its task: what it holds, or why it could not be read.
+pub fn shown_file(id: &str, path: &str, outcome: &Outcome<'_>) -> String {
+    let part = result_part(id, &file_text(outcome), 0);
+    let state = if outcome.is_error() { " not_read=\"true\"" } else { "" };
+    // A name may hold anything.
+    format!("<file path={}{state}>\n{part}\n</file>", Value::from(path))
+}
+
+/// The text of a file that was read.
+pub fn file_text(outcome: &Outcome<'_>) -> String {
+    match outcome {
+        Outcome::Returned(value) => match value.get("content").and_then(Value::as_str) {
+            Some(content) => content.to_owned(),
+            None => outcome.text(),
+        },
+        Outcome::Failed { .. } | Outcome::Skipped => outcome.text(),
+    }
+}
+
 /// The part of a result from this byte on, of at most [`RESULT_TOKENS`]; what is missing after it is said.
 pub fn result_part(id: &str, text: &str, offset: usize) -> String {
     let rest = &text[floor(text, offset)..];

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use belay_reasons as reasons;
 use serde_json::Value;
 
 use crate::Turn;
@@ -16,7 +17,7 @@ struct Deed<'a> {
     results: Vec<(&'a str, bool)>,
 }
 
-/// How many times in a row the model has done the same: the same calls with the same results, calls that fail with the same error, no call, or two things in turn. The last of `turns` has the
+/// How many times in a row the model has done the same: the same calls with the same results, calls that fail with the same error (that a command failed and printed nothing is none), no call, or two things in turn. The last of `turns` has the
 /// results of the one before it, and no answer yet.
 pub fn repetitions(turns: &[Turn]) -> usize {
     let deeds: Vec<Deed<'_>> = turns.windows(2).filter_map(|pair| deed(&pair[0], &pair[1])).collect();
@@ -32,7 +33,9 @@ pub fn repetitions(turns: &[Turn]) -> usize {
         };
         let all_failed =
             |deed: &Deed<'_>| !deed.results.is_empty() && deed.results.iter().all(|(_, is_error)| *is_error);
-        all_failed(a) && all_failed(b) && errors(a) == errors(b)
+        // That a command has failed which printed nothing says too little: a search that finds nothing is no search repeated.
+        let says_why = |deed: &Deed<'_>| deed.results.iter().any(|(text, _)| !is_bare_failure(text));
+        all_failed(a) && all_failed(b) && errors(a) == errors(b) && says_why(a)
     });
     let silent = deeds.iter().rev().take_while(|deed| deed.calls.is_empty()).count();
     same.max(alternating).max(failing).max(silent)
@@ -44,6 +47,12 @@ fn deed<'a>(turn: &'a Turn, next: &'a Turn) -> Option<Deed<'a>> {
         calls: answered.calls.iter().map(|call| (call.tool.as_str(), &call.arguments, call.written.as_str())).collect(),
         results: next.asked.results.iter().map(|result| (result.text.as_str(), result.is_error)).collect(),
     })
+}
+
+/// Whether a result is that of a command that failed and printed nothing.
+fn is_bare_failure(text: &str) -> bool {
+    let of_command = text.strip_prefix(reasons::COMMAND_FAILED).is_some_and(|rest| rest.starts_with(": "));
+    of_command && !text.contains('\n')
 }
 
 /// How many times the last `period` deeds were done in a row.

@@ -154,7 +154,8 @@ fn what_a_model_wants_is_one_of_its_tools_or_is_refused_with_a_reason() {
     );
     let ids: Vec<&str> = answered.calls.iter().map(|call| call.id.as_str()).collect();
     assert_eq!(ids, ["t0003c001", "t0003c002", "t0003c003", "t0003c004"], "servers send ids twice, or none");
-    let wanted: Vec<Wanted> = answered.wanted(&["a", "b"]).into_iter().map(|wanted| wanted.wanted).collect();
+    let wanted: Vec<Wanted> =
+        answered.wanted(&[["a", "A"], ["b", "WriteB"]]).into_iter().map(|wanted| wanted.wanted).collect();
     assert_eq!(wanted[0], Wanted::Call(1));
     let refused = |wanted: &Wanted, says: &str| matches!(wanted, Wanted::Refused(why) if why.contains(says));
     assert!(refused(&wanted[1], "Tool 'x' not found. There are: a, b, complete_step, read_result."), "{wanted:?}");
@@ -205,6 +206,13 @@ fn repetitions_are_counted_by_what_was_done_and_what_came_of_it() {
         3,
         "the same error"
     );
+    let nothing = "COMMAND_FAILED: `grep` exited with code 1.";
+    assert_eq!(
+        count(&[(a.clone(), nothing, true), (b.clone(), nothing, true), (json!({}), nothing, true)]),
+        1,
+        "a search that finds nothing is no other search repeated"
+    );
+    assert_eq!(count(&[(a.clone(), nothing, true), (a.clone(), nothing, true)]), 2, "the same search is");
     let alternating = [(a.clone(), "1", false), (b.clone(), "2", false)];
     let three: Vec<_> = alternating.iter().cycle().take(6).cloned().collect();
     assert_eq!(count(&three), 3, "two in turn");

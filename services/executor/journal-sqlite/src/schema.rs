@@ -6,7 +6,7 @@ pub(crate) const SCHEMA: Schema = Schema {
     // "BLYJ"
     application_id: 0x424C_594A,
     format: 20,
-    earlier_lacks: "limits over executions",
+    earlier_lacks: "the tokens and the cost of models",
     create: "
         CREATE TABLE meta (
             one         INTEGER PRIMARY KEY CHECK (one = 1),

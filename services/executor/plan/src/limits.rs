@@ -62,6 +62,9 @@ pub const MAX_TURNS: u32 = 1_000;
 /// The most tools that a step offers a model. Models choose badly among many, and each is in every prompt.
 pub const MAX_OFFERED_TOOLS: usize = 64;
 
+/// The most files that a model is shown with its task. All are in every prompt.
+pub const MAX_FILES: usize = 32;
+
 /// The most calls that a step makes side by side.
 pub const MAX_CALLS: usize = 100;
 

@@ -1,6 +1,7 @@
 //! Steps in which a model works towards a goal, with the real programs and a model whose answers are written down.
 
 mod crashes;
+mod examples;
 mod loops;
 mod many;
 mod misbehaviour;

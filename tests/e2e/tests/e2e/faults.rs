@@ -116,7 +116,7 @@ fn a_damaged_store_is_refused_and_left_as_it_is() {
 fn a_store_of_another_version_is_refused() {
     let home = with_keep();
     for (store, lacks) in [
-        ("journal.db", "it lacks limits over executions"),
+        ("journal.db", "it lacks the tokens and the cost of models"),
         ("ledger.db", "it lacks which networks calls had"),
         ("gate.db", "it lacks which executor spoke of an approval last"),
     ] {

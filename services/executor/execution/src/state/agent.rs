@@ -14,6 +14,8 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(3600);
 /// What an entry of a step with a goal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AgentEntry {
+    /// The reading of a file that the model is shown with its task, by its place in the plan.
+    File { place: usize },
     /// A turn of the model, from 1.
     Turn(u32),
     /// A call of the turn before it, by its place in the answer and that of its tool in the plan.
@@ -29,6 +31,7 @@ pub(crate) enum AgentEntry {
 struct Item {
     turn: Option<u32>,
     call: Option<usize>,
+    file: Option<usize>,
     #[serde(default)]
     tool: String,
 }
@@ -61,7 +64,10 @@ pub(crate) fn facts(tool: &str) -> Option<&'static ToolFacts> {
 impl AgentEntry {
     /// Reads an entry of a step with this goal.
     pub(crate) fn of(item: &Json, agent: &AgentStep) -> Option<Self> {
-        let Item { turn, call, tool } = serde_json::from_str(item.as_str()).ok()?;
+        let Item { turn, call, file, tool } = serde_json::from_str(item.as_str()).ok()?;
+        if let Some(place) = file {
+            return (place < agent.files().len()).then_some(Self::File { place });
+        }
         match (turn, call) {
             (Some(_), Some(place)) if tool == COMPLETION_TOOL => Some(Self::Completion { place }),
             (Some(_), Some(place)) => {
@@ -81,6 +87,7 @@ impl AgentEntry {
     /// The call that it makes.
     pub(crate) fn call(self, agent: &AgentStep) -> Option<&ToolStep> {
         match self {
+            Self::File { place } => agent.files().get(place),
             Self::Turn(_) => Some(&MODEL_CALL),
             Self::Call { tool, .. } => agent.tools().get(tool),
             Self::Completion { .. } => Some(&COMPLETION_CALL),

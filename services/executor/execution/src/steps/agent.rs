@@ -48,10 +48,14 @@ pub(super) fn course(
     let last = entries.iter().enumerate().rev();
     let last = last.filter_map(|(place, &key)| match entry(key)? {
         AgentEntry::Turn(turn) => Some((place, turn)),
-        AgentEntry::Call { .. } | AgentEntry::Completion { .. } | AgentEntry::Commit => None,
+        AgentEntry::File { .. } | AgentEntry::Call { .. } | AgentEntry::Completion { .. } | AgentEntry::Commit => None,
     });
     let Some((place, turn)) = last.into_iter().next() else {
-        return Some(Course::Entries(vec![turn_item(record, 1)]));
+        let files = if entries.is_empty() { agent.files() } else { &[] };
+        return Some(Course::Entries(match files {
+            [] => vec![turn_item(record, 1)],
+            files => (0..files.len()).map(|place| file_item(record, place)).collect(),
+        }));
     };
     let asked = &execution.steps[entries[place]];
     if asked.state != StepState::Completed {
@@ -64,7 +68,7 @@ pub(super) fn course(
     let calls = &entries[place + 1..];
     if calls.is_empty() {
         let names = offered_names(execution, agent);
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let names = with_planned(&names, agent);
         let wanted = answered.wanted(&names);
         let listed = wanted.iter().enumerate().filter_map(|(call, wanted)| match wanted.wanted {
             Wanted::Call(tool) => Some((call, agent.tools()[tool].tool.as_str())),
@@ -139,7 +143,7 @@ fn committed(execution: &Execution, record: &StepRecord, completion: &StepRecord
     }
 }
 
-/// Whether a step with a goal may list these entries after those that it has: a turn alone, the calls of one, or the call that commits what they have changed.
+/// Whether a step with a goal may list these entries after those that it has: the files that the model is shown before the first turn, a turn alone, the calls of one, or the call that commits what they have changed.
 pub(super) fn may_list(
     execution: &Execution,
     record: &StepRecord,
@@ -151,7 +155,14 @@ pub(super) fn may_list(
     let have_ended = entries.iter().all(|&entry| execution.steps[entry].state.is_terminal());
     let listed: Option<Vec<AgentEntry>> = items.iter().map(|item| AgentEntry::of(item, agent)).collect();
     let is_next = match listed.as_deref() {
-        Some([AgentEntry::Turn(turn)]) => *turn == execution.turns_of(record) + 1 && *turn <= agent.max_turns(),
+        Some([AgentEntry::Turn(turn)]) => {
+            let has_files = first > 0 || agent.files().is_empty();
+            has_files && *turn == execution.turns_of(record) + 1 && *turn <= agent.max_turns()
+        }
+        Some(files @ [AgentEntry::File { .. }, ..]) => {
+            let is_file = |(place, entry): (usize, &AgentEntry)| *entry == AgentEntry::File { place };
+            first == 0 && files.len() == agent.files().len() && files.iter().enumerate().all(is_file)
+        }
         Some([AgentEntry::Commit]) => first > 0,
         Some(calls @ [_, ..]) => {
             let is_call = |entry: &AgentEntry| matches!(entry, AgentEntry::Call { .. } | AgentEntry::Completion { .. });
@@ -165,6 +176,10 @@ pub(super) fn may_list(
 /// An entry of a step that runs again is another entry.
 fn turn_item(record: &StepRecord, turn: u32) -> Json {
     Json::canonical(&json!({"turn": turn, "run": record.attempt}))
+}
+
+fn file_item(record: &StepRecord, place: usize) -> Json {
+    Json::canonical(&json!({"file": place, "run": record.attempt}))
 }
 
 fn call_item(record: &StepRecord, turn: u32, call: usize, tool: &str) -> Json {
@@ -191,6 +206,11 @@ fn offered_names(execution: &Execution, agent: &AgentStep) -> Vec<String> {
         belay_agent::offered_name(execution.tool(tool).map_or(tool, |facts| &facts.tool))
     };
     agent.tools().iter().map(name).collect()
+}
+
+/// The same, each with the name that the plan has for it.
+fn with_planned<'a>(offered: &'a [String], agent: &'a AgentStep) -> Vec<[&'a str; 2]> {
+    offered.iter().zip(agent.tools()).map(|(offered, tool)| [offered.as_str(), tool.tool.as_str()]).collect()
 }
 
 /// The answer of a turn that has completed; `None` while it is not at hand.
@@ -224,6 +244,7 @@ pub(super) fn arguments(execution: &Execution, step: StepKey, blobs: &dyn Blobs)
             let asked = asked(execution, of, agent, turn, index as usize, blobs)?;
             return Some(asked.map(|asked| serde_json::to_value(asked).unwrap_or_default()));
         }
+        AgentEntry::File { place } => return resolved(execution, of, agent.files().get(place)?, blobs),
         AgentEntry::Call { place, .. } | AgentEntry::Completion { place } => place,
     };
     let entries = &execution.steps[of].items.steps[..index as usize];
@@ -246,6 +267,51 @@ pub(super) fn arguments(execution: &Execution, step: StepKey, blobs: &dyn Blobs)
         return Some(Err(Failure::new(ErrorClass::InvalidArguments, reasons::INVALID_ARGUMENTS, message)));
     }
     Some(Ok(wanted))
+}
+
+/// The arguments of a call of the plan; the templates are those of the step with the goal.
+fn resolved(
+    execution: &Execution,
+    step: StepKey,
+    call: &ToolStep,
+    blobs: &dyn Blobs,
+) -> Option<Result<Value, Failure>> {
+    let values = match values(execution, step, call.arguments.values(), blobs) {
+        Ok(values) => values?,
+        Err(failure) => return Some(Err(failure)),
+    };
+    Some(call.arguments.resolve(&|id, what| values.get(id, what)).map_err(|unresolved| {
+        Failure::new(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, unresolved.to_string())
+    }))
+}
+
+/// The files that a model is shown with its task, each as far as it could be read; `None` while something is not at hand.
+fn shown_files(
+    execution: &Execution,
+    step: StepKey,
+    agent: &AgentStep,
+    blobs: &dyn Blobs,
+) -> Option<Result<Vec<String>, Failure>> {
+    let mut reading = Reading { blobs, is_wanted: false, damaged: None };
+    let entries = execution.steps[step].items.current().iter().map(|&entry| &execution.steps[entry]);
+    let shown = entries.filter_map(|entry| {
+        let AgentEntry::File { place } = entry.agent_entry()? else { return None };
+        let asked = resolved(execution, step, agent.files().get(place)?, blobs);
+        // One whose path is not known has failed, and says why.
+        let path = match asked {
+            Some(Ok(arguments)) => arguments["path"].as_str().map(str::to_owned).unwrap_or_default(),
+            Some(Err(_)) | None => String::new(),
+        };
+        let returned = reading.returned(entry);
+        let outcome = outcome(entry, returned.as_ref());
+        Some(belay_agent::shown_file(&belay_agent::file_id(place), &path, &outcome))
+    });
+    let shown: Vec<String> = shown.collect();
+    match (reading.damaged, reading.is_wanted) {
+        (Some(failure), _) => Some(Err(failure)),
+        (None, true) => None,
+        (None, false) => Some(Ok(shown)),
+    }
 }
 
 /// What a turn adds to the conversation, or why the model is not asked again.
@@ -331,6 +397,10 @@ fn first(execution: &Execution, step: StepKey, agent: &AgentStep, blobs: &dyn Bl
             "`agent.task` says nothing once its templates are filled in: the model would not know what to do.";
         return Some(Err(Failure::new(ErrorClass::InvalidArguments, reasons::INVALID_ARGUMENTS, message)));
     }
+    let files = match shown_files(execution, step, agent, blobs)? {
+        Ok(files) => files,
+        Err(failure) => return Some(Err(failure)),
+    };
     let record = &execution.steps[step];
     let offers = agent.tools().iter().filter_map(|call| execution.tool(&call.tool)).map(|facts| Offer {
         name: &facts.tool,
@@ -342,7 +412,7 @@ fn first(execution: &Execution, step: StepKey, agent: &AgentStep, blobs: &dyn Bl
         model: agent.model().to_owned(),
         turn: 1,
         beginning: Some(beginning),
-        message: task,
+        message: [task].into_iter().chain(files).collect::<Vec<_>>().join("\n\n"),
         ..Asked::default()
     }))
 }
@@ -360,7 +430,7 @@ fn later(
     let mut reading = Reading { blobs, is_wanted: false, damaged: None };
     let turns = conversation(execution, before, &mut |record, payload| reading.value(record, payload));
     let names = offered_names(execution, agent);
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let names = with_planned(&names, agent);
     let answered = turns.last().and_then(|turn| turn.answered.as_ref());
     let wanted = answered.map(|answered| answered.wanted(&names)).unwrap_or_default();
     let results = wanted.iter().enumerate().map(|(place, WantedCall { call, wanted })| {
@@ -445,8 +515,14 @@ fn call_at<'a>(execution: &'a Execution, entries: &[StepKey], turn: u32, place: 
         Some(AgentEntry::Call { place: of, .. } | AgentEntry::Completion { place: of }) => {
             current == turn && of == place
         }
-        Some(AgentEntry::Commit) | None => false,
+        Some(AgentEntry::File { .. } | AgentEntry::Commit) | None => false,
     })
+}
+
+/// The step that has read the file at this place.
+fn file_at<'a>(execution: &'a Execution, entries: &[StepKey], place: usize) -> Option<&'a StepRecord> {
+    let is_it = |record: &&StepRecord| record.agent_entry() == Some(AgentEntry::File { place });
+    entries.iter().map(|&key| &execution.steps[key]).find(is_it)
 }
 
 /// Reads what is recorded, and remembers what is not at hand.
@@ -488,6 +564,11 @@ impl Reading<'_> {
                 outcome(record, returned.as_ref()).text()
             },
         );
+        let whole = whole.or_else(|| {
+            let record = file_at(execution, entries, belay_agent::file_place(of)?)?;
+            let returned = self.returned(record);
+            Some(belay_agent::file_text(&outcome(record, returned.as_ref())))
+        });
         let told = || {
             turns
                 .iter()
@@ -553,7 +634,10 @@ impl Execution {
         entries
             .filter_map(|&key| match self.steps[key].agent_entry()? {
                 AgentEntry::Turn(turn) => Some(turn),
-                AgentEntry::Call { .. } | AgentEntry::Completion { .. } | AgentEntry::Commit => None,
+                AgentEntry::File { .. }
+                | AgentEntry::Call { .. }
+                | AgentEntry::Completion { .. }
+                | AgentEntry::Commit => None,
             })
             .next()
             .unwrap_or_default()

@@ -11,6 +11,9 @@ pub const MODEL_TOOL: &str = "ask_model";
 /// The tool with which a model says that the task is done, and with what result. The executor carries it out itself, and no plan may call it.
 pub const COMPLETION_TOOL: &str = "complete_step";
 
+/// The tool with which the files of a goal are read.
+pub const READ_TOOL: &str = "read_file";
+
 /// Whether the executor carries out the calls of this tool itself.
 pub fn is_own_tool(tool: &str) -> bool {
     tool == MODEL_TOOL || tool == COMPLETION_TOOL
@@ -30,6 +33,9 @@ pub struct AgentDraft {
     /// The tools that the model may call, by their names or aliases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
+    /// The files that the model is shown with its task, by their paths in the workspace; may hold templates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
     /// How many times the model is asked at most; 0 means [`DEFAULT_TURNS`].
     #[serde(default, skip_serializing_if = "is_zero")]
     pub max_turns: u32,
@@ -43,7 +49,8 @@ fn is_zero(number: &u32) -> bool {
 impl AgentDraft {
     /// The bytes of everything in it that an author can make long.
     pub(super) fn size(&self) -> usize {
-        self.model.len() + self.task.len() + self.tools.iter().map(String::len).sum::<usize>()
+        let texts = self.tools.iter().chain(&self.files);
+        self.model.len() + self.task.len() + texts.map(String::len).sum::<usize>()
     }
 }
 
@@ -53,6 +60,7 @@ pub struct AgentStep {
     pub(crate) model: String,
     pub(crate) task: Template,
     pub(crate) tools: Vec<ToolStep>,
+    pub(crate) files: Vec<ToolStep>,
     pub(crate) max_turns: u32,
     pub(crate) effects: Effects,
 }
@@ -71,6 +79,11 @@ impl AgentStep {
     /// The tools that the model may call, in the order of the plan: calls without arguments.
     pub fn tools(&self) -> &[ToolStep] {
         &self.tools
+    }
+
+    /// The calls that read what the model is shown with its task, in the order of the plan.
+    pub fn files(&self) -> &[ToolStep] {
+        &self.files
     }
 
     /// How many times the model is asked at most.
@@ -93,7 +106,13 @@ impl AgentStep {
             model: self.model.clone(),
             task: self.task.source()["task"].as_str().unwrap_or_default().to_owned(),
             tools: self.tools.iter().map(|tool| tool.tool.clone()).collect(),
+            files: self.files.iter().map(|file| path_of(file).to_owned()).collect(),
             max_turns: self.max_turns,
         }
     }
+}
+
+/// The path of a file of a goal, as it is written.
+fn path_of(file: &ToolStep) -> &str {
+    file.arguments.source()["path"].as_str().unwrap_or_default()
 }

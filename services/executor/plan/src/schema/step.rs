@@ -11,10 +11,10 @@ use crate::{
     document::other_names,
     limits::{
         MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CALLS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DESCRIPTION_CHARS,
-        MAX_DURATION, MAX_FALLBACKS, MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEM_BYTES, MAX_ITEMS,
-        MAX_LIST_BYTES, MAX_NESTED_GROUPS, MAX_NESTED_PLANS, MAX_OFFERED_TOOLS, MAX_RESOLVED_BYTES, MAX_RESOURCE_CHARS,
-        MAX_RESOURCES, MAX_ROUNDS, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS, MAX_TASK_BYTES,
-        MAX_TOOL_CHARS, MAX_TURNS,
+        MAX_DURATION, MAX_FALLBACKS, MAX_FILES, MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEM_BYTES,
+        MAX_ITEMS, MAX_LIST_BYTES, MAX_NESTED_GROUPS, MAX_NESTED_PLANS, MAX_OFFERED_TOOLS, MAX_RESOLVED_BYTES,
+        MAX_RESOURCE_CHARS, MAX_RESOURCES, MAX_ROUNDS, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS,
+        MAX_TASK_BYTES, MAX_TOOL_CHARS, MAX_TURNS,
     },
     recovery::{class_named, class_names},
 };
@@ -439,6 +439,11 @@ pub(super) fn agent() -> Value {
             "description": "The tools that the model may call, by their names or aliases.",
             "type": "array", "maxItems": MAX_OFFERED_TOOLS, "uniqueItems": true,
             "items": {"type": "string", "minLength": 1, "maxLength": MAX_TOOL_CHARS, "pattern": VISIBLE},
+        })),
+        "files": optional(json!({
+            "description": "The files that the model is shown with its task, by their paths in the workspace.",
+            "type": "array", "maxItems": MAX_FILES, "uniqueItems": true,
+            "items": {"type": "string", "minLength": 1},
         })),
         "max_turns": optional(json!({
             "description": "How many times the model is asked at most.",

@@ -8,7 +8,7 @@ use super::{super::plan::values::violation, call::effects_from};
 
 /// The goal, as its author wrote it.
 pub(super) fn spec_message(
-    AgentDraft { model, task, tools, max_turns }: AgentDraft,
+    AgentDraft { model, task, tools, files, max_turns }: AgentDraft,
     effects: Effects,
     exclusive: bool,
     network: Option<String>,
@@ -16,12 +16,12 @@ pub(super) fn spec_message(
     let max_turns = i32::try_from(max_turns).unwrap_or(i32::MAX);
     let effects = super::call::effects_message(effects);
     let (effects, network) = (effects.into(), network.unwrap_or_default());
-    v1::AgentStep { model, task, tools, max_turns, effects, exclusive, network }
+    v1::AgentStep { model, task, tools, files, max_turns, effects, exclusive, network }
 }
 
 /// Reads what [`spec_message`] writes; what the step has beside the goal is left to the caller.
 pub(super) fn draft_from(
-    v1::AgentStep { model, task, tools, max_turns, effects, exclusive: _, network: _ }: v1::AgentStep,
+    v1::AgentStep { model, task, tools, files, max_turns, effects, exclusive: _, network: _ }: v1::AgentStep,
     at: &dyn Fn(&str) -> String,
     violations: &mut Vec<Violation>,
 ) -> (AgentDraft, Effects) {
@@ -30,7 +30,7 @@ pub(super) fn draft_from(
         0
     });
     let effects = effects_from(effects, || at("agent.effects"), violations);
-    (AgentDraft { model, task, tools, max_turns }, effects)
+    (AgentDraft { model, task, tools, files, max_turns }, effects)
 }
 
 /// The goal of a step, for readers.

@@ -115,3 +115,62 @@ fn people_see_how_an_execution_ended() {
     let logs = scene.home.run(["logs", "x"]);
     assert!(logs.code == 0 && logs.out.contains("==> a~14") && !logs.out.contains("null of"), "{}", logs.out);
 }
+
+/// S2-FR-018, S2-X-31: the files that the plan names are read before the first turn, as the policy lets it, and are what the model is shown.
+#[test]
+fn a_model_is_shown_files_with_its_task() {
+    let scene = Scene::new(|ask| ask.completes(json!(ask.task)));
+    scene.home.file("w/notes.md", "# Notes\n");
+    scene.home.file(
+        "policy.yaml",
+        "rules: [{id: kept, on: intent, tools: [read_file], paths: ['kept/**'], decide: deny, reason: not for models}]\n",
+    );
+    std::fs::create_dir(scene.home.path("w/kept")).unwrap();
+    scene.home.file("w/kept/a.md", "never shown");
+    let agent = json!({"model": "m", "task": "Sum it up.", "files": ["${inputs.file}", "kept/a.md", "gone.md"]});
+    let step = json!({"id": "a", "agent": agent});
+    let inputs = json!({"file": {"schema": {"type": "string"}}});
+    let plan = scene.home.file("plan.json", json!({"id": "p", "inputs": inputs, "steps": [step]}).to_string());
+    let ended = scene.home.run(scene.words(&plan, &["--input", "file=notes.md"]));
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let shown = scene.step("a")["output"].as_str().unwrap().to_owned();
+    assert!(shown.starts_with("Sum it up.\n\n<file path=\"notes.md\">\n# Notes\n\n</file>\n\n"), "{shown}");
+    assert!(shown.contains("<file path=\"kept/a.md\" not_read=\"true\">\nPOLICY_DENIED: "), "{shown}");
+    assert!(shown.contains("not for models") && !shown.contains("never shown"), "{shown}");
+    assert!(shown.contains("<file path=\"gone.md\" not_read=\"true\">\nFILE_NOT_FOUND: "), "{shown}");
+
+    let outside = scene.plan(&json!({"model": "m", "task": "x", "files": ["../secret"]}), &json!({}));
+    let refused = scene.home.run(["plan", "validate", &outside, "--config", "config.yaml"]);
+    assert!(refused.talk.contains("steps[0].agent.files[0]: `../secret`"), "{refused:?}");
+}
+
+/// S2-X-25: the log has the turn of each call of a model, and the tokens that its server has counted.
+#[test]
+fn the_log_has_turns_and_tokens() {
+    let scene = Scene::new(|ask| match ask.turn {
+        1 => ask.counts("", &[("list_directory", json!({"path": "."}).to_string())], Some(1_000)),
+        _ => ask.counts("", &[("complete_step", json!({"result": 1}).to_string())], Some(1_100)),
+    });
+    let plan = scene.plan(&goal(&["list_directory"]), &json!({}));
+    let mut command = scene.home.belay(scene.words(&plan, &[]));
+    command.env("BELAY_LOG", "belay_executor=debug").env("BELAY_LOG_FORMAT", "json");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let log = String::from_utf8(output.stderr).unwrap();
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let calls: Vec<(Value, Value, Value)> = lines
+        .filter(|line| line["event"] == "call_ended")
+        .map(|line| (line["tool"].clone(), line["turn"].clone(), line["tokens_used"].clone()))
+        .collect();
+    let call = |tool: &str, turn: u32, tokens: Value| (json!(tool), json!(turn), tokens);
+    assert_eq!(
+        calls,
+        [
+            call("ask_model", 1, json!(1_009)),
+            call("list_directory", 1, Value::Null),
+            call("ask_model", 2, json!(1_109)),
+            call("complete_step", 2, Value::Null),
+        ],
+        "{log}"
+    );
+}

@@ -324,6 +324,34 @@ fn models_side_by_side_share_a_budget() {
     );
 }
 
+// S2-FR-018: the files that a plan names are read as calls before the first turn, and the model is shown what they held then, also when the step goes on later; one that cannot be read does not keep it
+// from beginning.
+#[test]
+fn a_model_is_shown_the_files_that_the_plan_names() {
+    let long = format!("{}é", "x".repeat(belay_agent::RESULT_TOKENS * 4));
+    let play = goal(10)
+        .files("fix", &["a.md", "gone.md", "long.md"])
+        .output("fix~0", &json!({"content": "# A\n", "encoding": "utf-8"}))
+        .outcomes("fix~1", [failed(ErrorClass::InvalidArguments, "FILE_NOT_FOUND", "There is no file gone.md.")])
+        .output("fix~2", &json!({"content": long}))
+        .output("fix~3", &calls(1, &[("read_result", json!({"id": "file00003", "offset": 40_000}))]))
+        .output("fix~4", &completion(2, &json!(1)))
+        .output("fix~5", &json!(1))
+        .play();
+    let picture = play.picture();
+    assert_eq!(picture[0], "0s started, fix started, fix lists 3, fix~0 started");
+    let reads =
+        ["fix~0", "fix~1"].map(|id| serde_json::from_str::<Value>(&play.arguments(id)).unwrap()["path"].clone());
+    assert_eq!(reads, [json!("a.md"), json!("gone.md")]);
+    let message = asked(&play, "fix~3")["message"].as_str().unwrap().to_owned();
+    let beginning = "Do it.\n\n<file path=\"a.md\">\n# A\n\n</file>\n\n<file path=\"gone.md\" not_read=\"true\">\n\
+                     FILE_NOT_FOUND: There is no file gone.md.\n</file>\n\n<file path=\"long.md\">\nxxx";
+    assert!(message.starts_with(beginning), "{}", &message[..300]);
+    assert!(message.ends_with("[The rest: read_result with id file00003 and offset 40000.]\n</file>"));
+    assert_eq!(asked(&play, "fix~4")["results"][0]["text"], "é");
+    assert!(picture.last().unwrap().ends_with("COMPLETED"), "{picture:?}");
+}
+
 // S2-FR-021, S2-FR-084, S2-X-14: what does not fit into the window is trimmed down to the last ten results, and the step ends when that is not enough.
 #[test]
 fn a_conversation_that_does_not_fit_is_trimmed_and_then_ends() {

@@ -236,8 +236,21 @@ impl Story {
     /// A model works towards a goal in a step, with these tools and at most so many turns; what fails for a while is tried again as by default.
     pub(crate) fn agent(mut self, id: &str, model: &str, tools: &[&str], max_turns: u32) -> Self {
         let tools = tools.iter().map(|tool| (*tool).to_owned()).collect();
-        let agent = AgentDraft { model: model.to_owned(), task: "Do it.".to_owned(), tools, max_turns };
+        let agent = AgentDraft {
+            model: model.to_owned(),
+            task: "Do it.".to_owned(),
+            tools,
+            max_turns,
+            ..AgentDraft::default()
+        };
         self.step(id).kind = StepKindDraft::Agent { agent, effects: Effects::default() };
+        self
+    }
+
+    /// Shows a step's model these files.
+    pub(crate) fn files(mut self, id: &str, files: &[&str]) -> Self {
+        let StepKindDraft::Agent { agent, .. } = &mut self.step(id).kind else { panic!("no model works in {id}") };
+        agent.files = files.iter().map(|file| (*file).to_owned()).collect();
         self
     }
 

@@ -323,8 +323,14 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
             }
             Some(Wait::Agent(max_turns, effects)) => {
                 let tools = vec!["work".to_owned(), "look".to_owned()];
-                let agent =
-                    AgentDraft { model: "m".to_owned(), task: "Do it.".to_owned(), tools, max_turns: *max_turns };
+                let files = (0..max_turns % 3).map(|file| format!("{file}.md")).collect();
+                let agent = AgentDraft {
+                    model: "m".to_owned(),
+                    task: "Do it.".to_owned(),
+                    tools,
+                    max_turns: *max_turns,
+                    files,
+                };
                 StepDraft {
                     fallback: Vec::new(),
                     for_each: None,

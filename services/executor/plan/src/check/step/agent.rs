@@ -4,7 +4,7 @@ use super::call_part::CallPart;
 use crate::{
     AgentDraft, StepDraft, Template,
     check::Checker,
-    limits::{MAX_OFFERED_TOOLS, MAX_TASK_BYTES, MAX_TOOL_CHARS, MAX_TURNS},
+    limits::{MAX_FILES, MAX_OFFERED_TOOLS, MAX_TASK_BYTES, MAX_TOOL_CHARS, MAX_TURNS},
     path::{FieldPath, shown},
 };
 
@@ -16,12 +16,14 @@ pub(super) struct AgentPart {
     pub(super) has_model: bool,
     /// The tools that the model may call.
     pub(super) tools: Vec<CallPart>,
+    /// The files that it is shown.
+    pub(super) files: Vec<CallPart>,
 }
 
 impl Checker<'_> {
     /// The task and the tools, as far as they can be read.
     pub(super) fn agent(&mut self, path: &FieldPath, step: &StepDraft, agent: &AgentDraft) -> AgentPart {
-        let AgentDraft { model, task, tools, max_turns } = agent;
+        let AgentDraft { model, task, tools, files, max_turns } = agent;
         let not_for_agents = [
             (
                 "for_each",
@@ -75,6 +77,14 @@ impl Checker<'_> {
                 )
             });
         }
+        if files.len() > MAX_FILES {
+            self.rule(&at.key("files"), || {
+                format!(
+                    "names {} files and the limit is {MAX_FILES}: the model can read the others when it needs them",
+                    files.len()
+                )
+            });
+        }
         let (task, errors) = Template::read(&serde_json::json!({"task": task}), &[]);
         for error in errors {
             self.refuse(&at.join(&error.field), || error.message);
@@ -89,6 +99,21 @@ impl Checker<'_> {
             let has_tool = self.tool(&at, tool) && is_first;
             CallPart { has_tool, arguments: Template::read(&serde_json::json!({}), &[]).0, arguments_are_valid: false }
         });
-        AgentPart { task, has_model: is_name, tools: tools.collect() }
+        let tools = tools.collect();
+        let files = files.iter().enumerate().map(|(place, file)| {
+            let at = at.key("files").index(place);
+            if file.is_empty() {
+                self.rule(&at, || "must not be empty: name a file of the workspace".to_owned());
+            } else if files.iter().position(|other| other == file) != Some(place) {
+                self.rule(&at, || format!("`{}` is named twice: remove it here", shown(file)));
+            }
+            let (arguments, errors) = Template::read(&serde_json::json!({"path": file}), &[]);
+            let arguments_are_valid = errors.is_empty() && !file.is_empty();
+            for error in errors {
+                self.refuse(&at, || error.message);
+            }
+            CallPart { has_tool: true, arguments, arguments_are_valid }
+        });
+        AgentPart { task, has_model: is_name, tools, files: files.collect() }
     }
 }

@@ -7,8 +7,8 @@ use super::{
     call_part::{CallPart, outermost},
 };
 use crate::{
-    AgentStep, COMMIT, CallPlace, CallsStep, Effects, Plan, PlanPart, PlanStep, PlannedCall, StepDraft, StepKind,
-    StepKindDraft, Template, ToolStep, WaitFor, WaitStep, check::Checker, path::FieldPath,
+    AgentStep, COMMIT, CallPlace, CallsStep, Effects, Plan, PlanPart, PlanStep, PlannedCall, READ_TOOL, StepDraft,
+    StepKind, StepKindDraft, Template, ToolStep, WaitFor, WaitStep, check::Checker, path::FieldPath,
 };
 
 /// The result of checking a step's kind.
@@ -84,13 +84,19 @@ impl KindPart {
             (Self::Agent(part), StepKindDraft::Agent { agent, .. }) => Some(part.tools.iter().zip(&agent.tools)),
             _ => None,
         };
+        let shown = match self {
+            Self::Agent(part) => &part.files[..],
+            _ => &[],
+        };
+        let shown = shown.iter().enumerate();
+        let shown = shown.filter_map(move |(place, call)| call.planned(step, CallPlace::ShownFile(place), READ_TOOL));
         let offered = offered.into_iter().flatten().enumerate();
         let offered =
             offered.filter_map(move |(place, (call, tool))| call.planned(step, CallPlace::Offered(place), tool));
         let listed = listed.into_iter().flatten().enumerate();
         let listed =
             listed.filter_map(move |(place, (call, draft))| call.planned(step, CallPlace::Listed(place), &draft.tool));
-        listed.chain(offered).chain(commits.then(|| commit_of(step)))
+        listed.chain(shown).chain(offered).chain(commits.then(|| commit_of(step)))
     }
 
     /// The templates of the step at `path`, each with its field.
@@ -103,7 +109,12 @@ impl KindPart {
             }
             Self::Wait(Some(WaitFor::Form(form))) => vec![(path.key("wait").key("form"), &form.texts)],
             Self::Wait(_) => Vec::new(),
-            Self::Agent(agent) => vec![(path.key("agent"), &agent.task)],
+            Self::Agent(agent) => {
+                let path = path.key("agent");
+                let field = |place| path.key("files").index(place);
+                let files = agent.files.iter().enumerate().map(|(place, file)| (field(place), &file.arguments));
+                [(path.clone(), &agent.task)].into_iter().chain(files).collect()
+            }
             Self::Plan(_, inputs) => vec![(path.key("inputs"), inputs)],
         }
     }
@@ -125,10 +136,21 @@ impl KindPart {
             (Self::Tool(CallPart { arguments, .. }), StepKindDraft::Tool { tool, .. }) => {
                 StepKind::Tool(ToolStep { tool, arguments })
             }
-            (Self::Agent(AgentPart { task, tools, .. }), StepKindDraft::Agent { agent, effects }) => {
+            (Self::Agent(AgentPart { task, tools, files, .. }), StepKindDraft::Agent { agent, effects }) => {
                 let tools = agent.tools.into_iter().zip(tools);
                 let tools = tools.map(|(tool, CallPart { arguments, .. })| ToolStep { tool, arguments }).collect();
-                StepKind::Agent(AgentStep { model: agent.model, task, tools, max_turns: agent.max_turns, effects })
+                let files = files.into_iter();
+                let files = files
+                    .map(|CallPart { arguments, .. }| ToolStep { tool: READ_TOOL.to_owned(), arguments })
+                    .collect();
+                StepKind::Agent(AgentStep {
+                    model: agent.model,
+                    task,
+                    tools,
+                    files,
+                    max_turns: agent.max_turns,
+                    effects,
+                })
             }
             (Self::Wait(Some(wait_for)), _) => StepKind::Wait(WaitStep { wait_for }),
             (Self::Plan(Some(plan), inputs), _) => StepKind::Plan(PlanStep { plan, inputs }),

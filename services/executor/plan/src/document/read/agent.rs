@@ -14,6 +14,7 @@ impl<'n> Reader<'n> {
         let model = self.optional_text(&mut fields, "model");
         let task = self.optional_text(&mut fields, "task");
         let tools = self.texts(&mut fields, "tools", "names of tools");
+        let files = self.texts(&mut fields, "files", "paths of files");
         let max_turns = fields.take_exactly("max_turns").and_then(|value| {
             let turns = value.whole(&mut self.report, 1..=MAX_TURNS)?;
             if turns == 0 {
@@ -22,6 +23,6 @@ impl<'n> Reader<'n> {
             Some(turns)
         });
         fields.finish(&mut self.report);
-        AgentDraft { model, task, tools, max_turns: max_turns.unwrap_or_default() }
+        AgentDraft { model, task, tools, files, max_turns: max_turns.unwrap_or_default() }
     }
 }

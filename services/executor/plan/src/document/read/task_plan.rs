@@ -221,7 +221,7 @@ impl<'n> Reader<'n> {
         let reading = ["read_file", "list_directory", "search_code"].map(str::to_owned);
         let own = (!action.is_empty()).then(|| action.to_owned());
         let tools = own.into_iter().chain(reading.into_iter().filter(|tool| tool != action)).collect();
-        AgentDraft { model: self.model.clone().unwrap_or_default(), task, tools, max_turns: 0 }
+        AgentDraft { model: self.model.clone().unwrap_or_default(), task, tools, ..AgentDraft::default() }
     }
 
     /// The checks of a verification that a program can make: that another program ends with 0, and that a file is there. All else of it, such as a pattern or words, is

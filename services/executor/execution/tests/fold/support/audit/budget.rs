@@ -91,7 +91,7 @@ impl Audit {
         let item = self.agent_item(self.step_of(id))?;
         // The checks of a completion are calls of a runner.
         match (item["tool"].as_str(), self.checking.contains_key(id)) {
-            (None, false) => Some(OwnCall::Turn),
+            (None, false) if item["turn"].is_number() => Some(OwnCall::Turn),
             (Some(COMPLETION_TOOL), false) => Some(OwnCall::Completion),
             (Some(_) | None, _) => None,
         }
@@ -170,8 +170,22 @@ impl Audit {
         self.accounts.reported = kept;
     }
 
-    /// Whether a budget that is used up pauses the execution.
+    /// Whether a budget may have too little left for a turn of a model. How much a turn may use is the prompt's to say.
+    fn may_lack_a_turn(&self, follows: OnExhausted) -> bool {
+        let limits = |budget: Option<&Budget>| {
+            budget.is_some_and(|budget| {
+                budget.on_exhausted == follows && (budget.tokens.is_some() || budget.cost_micros.is_some())
+            })
+        };
+        let steps = self.plan.steps().iter().filter(|step| step.agent().is_some());
+        steps.into_iter().any(|step| limits(self.plan.budget()) || limits(step.budget()))
+    }
+
+    /// Whether a budget that is used up, or has too little left, pauses the execution.
     pub(super) fn is_exhausted(&self, follows: OnExhausted) -> bool {
+        if self.may_lack_a_turn(follows) {
+            return true;
+        }
         self.accounts.reported.iter().any(|(account, _, level)| {
             *level == BudgetLevel::Exceeded
                 && self.budget_of(*account).is_some_and(|budget| budget.on_exhausted == follows)
