@@ -155,7 +155,14 @@ impl Server {
             });
         }
         let mut reader = Reader::new(&self.model, prompt, kind);
-        while let Some(bytes) = times.next(&mut response).await? {
+        loop {
+            let bytes = match times.next(&mut response).await {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => break,
+                // The connection was lost, or left open, behind the end of the answer: asked again, it would be paid for again.
+                Err(_) if reader.has_ended() => break,
+                Err(failure) => return Err(failure),
+            };
             let before = reader.progress();
             reader.push(&bytes)?;
             if reader.progress() > before {

@@ -161,6 +161,15 @@ async fn an_answer_that_breaks_off_is_none() {
     let call = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"x\",\"arguments\":\"{}\"}}]}}]}\n\n";
     let broken = scripted::Server::start(move |_| Reply::stream(call).broken());
     assert!(matches!(ask(&broken).await, Err(Failure::Broken { .. })));
+    // What breaks behind the end of an answer takes nothing from it, and it is not paid for twice.
+    let whole = scripted::Server::start(move |_| Reply::stream(text("hi") + END).broken());
+    assert_eq!(ask(&whole).await.unwrap().answer.text, "hi");
+    let open = scripted::Server::start(|_| {
+        Reply::pieces(vec![bytes(&(text("hi") + END)), Piece::Pause(Duration::from_secs(60))])
+    });
+    let mut model_of_open = model(&open.base_url(), Api::Chat);
+    model_of_open.limits.between_bytes = Duration::from_millis(100);
+    assert_eq!(ask_with(model_of_open, None).await.unwrap().answer.text, "hi");
     let cut = scripted::Server::start(move |_| Reply::stream(call));
     assert_eq!(ask(&cut).await, Err(Failure::Cut));
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -126,6 +126,11 @@ impl Reader {
         if self.whole.is_some() { 1 } else { self.progress }
     }
 
+    /// Whether the end of a streamed answer has come. What may follow it is no part of what is acted on.
+    pub fn has_ended(&mut self) -> bool {
+        self.whole.is_none() && self.reading().has_ended()
+    }
+
     /// The answer, once no more bytes come.
     ///
     /// # Errors
