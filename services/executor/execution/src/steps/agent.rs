@@ -9,7 +9,7 @@ use belay_agent::{
     Answered, Asked, Calls, ModelWindow, Offer, Outcome, REPETITION_LIMIT, ResultText, Turn, Wanted, WantedCall,
 };
 use belay_model::Usage;
-use belay_plan::{AgentStep, COMPLETION_TOOL, ToolStep, limits::MAX_RESOLVED_BYTES};
+use belay_plan::{AgentStep, COMPLETION_TOOL, Template, ToolStep, limits::MAX_RESOLVED_BYTES};
 use belay_reasons as reasons;
 use serde_json::{Value, json};
 
@@ -244,7 +244,7 @@ pub(super) fn arguments(execution: &Execution, step: StepKey, blobs: &dyn Blobs)
             let asked = asked(execution, of, agent, turn, index as usize, blobs)?;
             return Some(asked.map(|asked| serde_json::to_value(asked).unwrap_or_default()));
         }
-        AgentEntry::File { place } => return resolved(execution, of, agent.files().get(place)?, blobs),
+        AgentEntry::File { place } => return resolved(execution, of, &agent.files().get(place)?.arguments, blobs),
         AgentEntry::Call { place, .. } | AgentEntry::Completion { place } => place,
     };
     let entries = &execution.steps[of].items.steps[..index as usize];
@@ -269,18 +269,18 @@ pub(super) fn arguments(execution: &Execution, step: StepKey, blobs: &dyn Blobs)
     Some(Ok(wanted))
 }
 
-/// The arguments of a call of the plan; the templates are those of the step with the goal.
+/// What the templates of a step with a goal make of this.
 fn resolved(
     execution: &Execution,
     step: StepKey,
-    call: &ToolStep,
+    template: &Template,
     blobs: &dyn Blobs,
 ) -> Option<Result<Value, Failure>> {
-    let values = match values(execution, step, call.arguments.values(), blobs) {
+    let values = match values(execution, step, template.values(), blobs) {
         Ok(values) => values?,
         Err(failure) => return Some(Err(failure)),
     };
-    Some(call.arguments.resolve(&|id, what| values.get(id, what)).map_err(|unresolved| {
+    Some(template.resolve(&|id, what| values.get(id, what)).map_err(|unresolved| {
         Failure::new(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, unresolved.to_string())
     }))
 }
@@ -296,7 +296,7 @@ fn shown_files(
     let entries = execution.steps[step].items.current().iter().map(|&entry| &execution.steps[entry]);
     let shown = entries.filter_map(|entry| {
         let AgentEntry::File { place } = entry.agent_entry()? else { return None };
-        let asked = resolved(execution, step, agent.files().get(place)?, blobs);
+        let asked = resolved(execution, step, &agent.files().get(place)?.arguments, blobs);
         // One whose path is not known has failed, and says why.
         let path = match asked {
             Some(Ok(arguments)) => arguments["path"].as_str().map(str::to_owned).unwrap_or_default(),
@@ -380,16 +380,9 @@ pub(super) fn may_use(execution: &Execution, turn: StepKey, asked: &Json, blobs:
 
 /// The first turn: instructions, tools and the task.
 fn first(execution: &Execution, step: StepKey, agent: &AgentStep, blobs: &dyn Blobs) -> Option<Result<Asked, Failure>> {
-    let values = match values(execution, step, agent.task().values(), blobs) {
-        Ok(values) => values?,
-        Err(failure) => return Some(Err(failure)),
-    };
-    let task = match agent.task().resolve(&|id, what| values.get(id, what)) {
+    let task = match resolved(execution, step, agent.task(), blobs)? {
         Ok(task) => task["task"].as_str().map_or_else(|| task["task"].to_string(), str::to_owned),
-        Err(unresolved) => {
-            let message = unresolved.to_string();
-            return Some(Err(Failure::new(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, message)));
-        }
+        Err(failure) => return Some(Err(failure)),
     };
     // Servers refuse a conversation in which nobody has said anything.
     if task.trim().is_empty() {

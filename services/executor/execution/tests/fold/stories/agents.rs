@@ -187,10 +187,9 @@ fn a_model_that_repeats_itself_is_told_and_then_ends_the_step() {
     assert!(end.contains("fix~8 failed AGENT_STUCK, fix failed AGENT_STUCK"), "{end}");
 }
 
-// S2-FR-013, S2-FR-078, S2-FR-079, S2-FR-080, S2-FR-081: completion is evidence. What does not hold goes back to the model, and the checks that ran are calls of the completion.
-#[test]
-fn a_completion_is_checked_and_what_does_not_hold_goes_back() {
-    let play = goal(10)
+/// A model that says at once that it is done, is refused, and then works.
+fn refused_claim(max_turns: u32) -> Story {
+    goal(max_turns)
         .checks("fix", json!([]), json!([{"command": ["test"]}]))
         .output("fix~0", &completion(1, &json!("claimed")))
         .outcomes(
@@ -198,6 +197,12 @@ fn a_completion_is_checked_and_what_does_not_hold_goes_back() {
             [completed(&json!("claimed")), failed(ErrorClass::Transient, "COMMAND_FAILED", "exit code 1")],
         )
         .output("fix~2", &calls(2, &[("work", json!({}))]))
+}
+
+// S2-FR-013, S2-FR-078, S2-FR-079, S2-FR-080, S2-FR-081: completion is evidence. What does not hold goes back to the model, and the checks that ran are calls of the completion.
+#[test]
+fn a_completion_is_checked_and_what_does_not_hold_goes_back() {
+    let play = refused_claim(10)
         .output("fix~4", &completion(3, &json!("made")))
         .outcomes("fix~5", [completed(&json!("made")), completed(&json!({"exit_code": 0}))])
         .play();
@@ -211,15 +216,7 @@ fn a_completion_is_checked_and_what_does_not_hold_goes_back() {
 // What a model claimed last, and what was missing, is said where it has no turns left.
 #[test]
 fn the_failure_after_the_last_turn_says_what_was_missing() {
-    let play = goal(2)
-        .checks("fix", json!([]), json!([{"command": ["test"]}]))
-        .output("fix~0", &completion(1, &json!("claimed")))
-        .outcomes(
-            "fix~1",
-            [completed(&json!("claimed")), failed(ErrorClass::Transient, "COMMAND_FAILED", "exit code 1")],
-        )
-        .output("fix~2", &calls(2, &[("work", json!({}))]))
-        .play();
+    let play = refused_claim(2).play();
     let failure = play.execution.step(play.execution.step_key("fix").unwrap()).failure().unwrap();
     assert_eq!(failure.reason.to_string(), "TURN_LIMIT");
     let missing = "What it said to be done in turn 1 was refused: A postcondition of the step does not hold";
