@@ -2,16 +2,18 @@
 
 use belay_proto::v1::ErrorClass;
 use belay_reasons as reasons;
+use belay_redaction::Redactor;
 
 use super::{
     depth::Bounds,
-    findings::Finding,
+    findings::{Candidate, Finding, extract},
     index::{Hit, Index, IndexError},
-    left_out::LeftOut,
+    left_out::{LeftOut, Place, Reason},
+    masked::masked,
     question::{Form, Question},
     walk::Reading,
 };
-use crate::ToolFailure;
+use crate::{ToolFailure, digests::content_digest};
 
 /// Why a place was not searched.
 #[derive(Debug)]
@@ -66,6 +68,33 @@ impl Found {
         self.bytes += bytes;
         self.results += results;
         self.pages += pages;
+    }
+
+    /// Cites a file that now holds these bytes, unless it is another one than was searched.
+    pub(super) fn cite(
+        &mut self,
+        place: &Place,
+        at: String,
+        candidate: Candidate,
+        bytes: &[u8],
+        redactor: &Redactor,
+        question: &Question,
+    ) {
+        let cited = extract(&masked(redactor, bytes), &candidate.hit, question)
+            .filter(|_| content_digest(bytes) == candidate.hit.digest);
+        match cited {
+            Some((extract, lines)) => self.findings.push(Finding {
+                place: place.clone(),
+                at,
+                title: None,
+                lines: Some(lines),
+                digest: candidate.hit.digest,
+                extract,
+                form: Some(candidate.form),
+                score: candidate.score,
+            }),
+            None => self.left_out.add(place, Reason::Changed, at),
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::{
 
 use super::{
     depth::Bounds,
-    findings::{Finding, best, extract},
+    findings::best,
     found::{Found, Problem, asked},
     index::{Content, Document, Index, IndexError, state_of},
     left_out::{Place, Reason},
@@ -245,21 +245,7 @@ impl Search {
             self.reading.stop.check()?;
             let Some(path) = RelPath::from_bytes(&candidate.hit.path) else { continue };
             let bytes = folder.read(&path, MAX_FILE + 1).map(|(bytes, _)| bytes).unwrap_or_default();
-            let cited = extract(&masked(&self.redactor, &bytes), &candidate.hit, &self.question)
-                .filter(|_| content_digest(&bytes) == candidate.hit.digest);
-            match cited {
-                Some((extract, lines)) => found.findings.push(Finding {
-                    place: self.place.clone(),
-                    at: path.written(),
-                    title: None,
-                    lines: Some(lines),
-                    digest: candidate.hit.digest,
-                    extract,
-                    form: Some(candidate.form),
-                    score: candidate.score,
-                }),
-                None => found.left_out.add(&self.place, Reason::Changed, path.written()),
-            }
+            found.cite(&self.place, path.written(), candidate, &bytes, &self.redactor, &self.question);
         }
         Ok(())
     }

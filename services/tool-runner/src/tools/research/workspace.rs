@@ -7,7 +7,7 @@ use belay_workspace::{FileKind, RelPath, ViewError};
 
 use super::{
     depth::Bounds,
-    findings::{Finding, best, extract},
+    findings::best,
     found::{Found, Problem, asked},
     index::{Content, Document, Index, IndexError},
     left_out::{Place, Reason},
@@ -44,21 +44,7 @@ pub(super) fn search(
         reading.stop.check()?;
         let Some(path) = RelPath::from_bytes(&candidate.hit.path) else { continue };
         let bytes = view.read(&path, 0, Some(MAX_FILE + 1)).unwrap_or_default();
-        let cited = extract(&masked(redactor, &bytes), &candidate.hit, question)
-            .filter(|_| content_digest(&bytes) == candidate.hit.digest);
-        match cited {
-            Some((extract, lines)) => found.findings.push(Finding {
-                place: Place::Workspace,
-                at: path.written(),
-                title: None,
-                lines: Some(lines),
-                digest: candidate.hit.digest,
-                extract,
-                form: Some(candidate.form),
-                score: candidate.score,
-            }),
-            None => found.left_out.add(&Place::Workspace, Reason::Changed, path.written()),
-        }
+        found.cite(&Place::Workspace, path.written(), candidate, &bytes, redactor, question);
     }
     Ok(found)
 }
