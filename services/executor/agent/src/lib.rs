@@ -15,7 +15,7 @@ mod window;
 pub use answered::{Answered, Calls, Counted, Wanted, WantedCall, call_id, call_place, file_id, file_place};
 pub use asked::{Asked, Beginning, ResultText};
 pub use offer::{INSTRUCTIONS, Offer, READ_RESULT, beginning, offered_name};
-pub use outcome::{Outcome, RESULT_TOKENS, file_text, result_part, shown_file};
+pub use outcome::{Outcome, RESULT_TOKENS, ShownFile, file_text, result_part, shown_files};
 pub use prompt::{Turn, prompt};
 pub use repetition::{LIMIT as REPETITION_LIMIT, repetitions};
 pub use window::{ARCHIVE_AT, KEPT, ModelWindow, archivable, archived, most_tokens, shortened};

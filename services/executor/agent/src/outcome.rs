@@ -53,12 +53,34 @@ impl Outcome<'_> {
     }
 }
 
-/// A file as the model is shown it with its task: what it holds, or why it could not be read.
-pub fn shown_file(id: &str, path: &str, outcome: &Outcome<'_>) -> String {
-    let part = result_part(id, &file_text(outcome), 0);
-    let state = if outcome.is_error() { " not_read=\"true\"" } else { "" };
-    // A name may hold anything.
-    format!("<file path={}{state}>\n{part}\n</file>", Value::from(path))
+/// A file that the model is shown with its task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownFile {
+    path: String,
+    /// What it holds, as much as a model reads at once, or why it could not be read.
+    part: String,
+    is_error: bool,
+}
+
+impl ShownFile {
+    /// The file at this place of the plan, by what came of reading it.
+    pub fn new(place: usize, path: String, outcome: &Outcome<'_>) -> Self {
+        let part = result_part(&crate::file_id(place), &file_text(outcome), 0);
+        Self { path, part, is_error: outcome.is_error() }
+    }
+}
+
+/// Files as the model is shown them. What closes a file is in none of them, so that no file can end itself and go on in the words of the task.
+pub fn shown_files(files: &[ShownFile]) -> Vec<String> {
+    let tags = std::iter::once("file".to_owned()).chain((1..).map(|number| format!("file-{number}")));
+    let is_free = |tag: &String| !files.iter().any(|file| file.part.contains(&format!("</{tag}>")));
+    let tag = tags.into_iter().find(is_free).unwrap_or_default();
+    let shown = files.iter().map(|ShownFile { path, part, is_error }| {
+        let state = if *is_error { " not_read=\"true\"" } else { "" };
+        // A name may hold anything.
+        format!("<{tag} path={}{state}>\n{part}\n</{tag}>", Value::from(path.as_str()))
+    });
+    shown.collect()
 }
 
 /// The text of a file that was read.

@@ -65,6 +65,11 @@ pub fn shortened(turns: &[Turn]) -> Option<(u64, u64)> {
     let (last, now) = counted.next()?;
     let (before, then) = counted.next()?;
     let has_archived = turns[last].asked.archived != turns[before].asked.archived;
+    // Another model counts otherwise.
+    let by_whom = |place: usize| turns[place].answered.as_ref().map(|answered| answered.model.as_str());
+    if by_whom(last) != by_whom(before) {
+        return None;
+    }
     // Servers count a few tokens more or less for what separates messages.
     (!has_archived && now.saturating_add(then / 20) < then).then_some((now, then))
 }

@@ -7,7 +7,7 @@
 //! Counted are the calls of steps and of their checks, and the amounts that the executions of steps' plans have used. A compensation is neither counted
 //! nor held back, since it would leave work half done.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use belay_defects::{Defect, is_planted};
 use belay_plan::{Budget, MODEL_TOOL, OnExhausted, is_own_tool};
@@ -172,6 +172,22 @@ impl Execution {
         if self.is_charged(step) && needed != Amounts::default() { blobs.admit(needed) } else { Admission::Unlimited }
     }
 
+    /// Whether a turn of a model, which may use so much, has to wait because others hold it.
+    pub(crate) fn has_to_wait_for(&self, step: StepKey, needed: Amounts) -> bool {
+        self.turn_supply(step, needed) == TurnSupply::Held
+    }
+
+    /// Whether a budget limits what the calls of a step may cost.
+    pub(crate) fn limits_cost(&self, step: StepKey) -> bool {
+        self.accounts_of(step).any(|account| self.limit(account, BudgetUnit::CostMicros).is_some())
+    }
+
+    /// Whether any budget of a step has something that others hold.
+    pub(crate) fn is_shared(&self, step: StepKey) -> bool {
+        let of_models = [BudgetUnit::Tokens, BudgetUnit::CostMicros];
+        self.accounts_of(step).any(|account| of_models.iter().any(|unit| self.account(account).held.of(*unit) > 0))
+    }
+
     /// Whether there is so much for a turn of a model, of the budgets that limit it.
     pub(crate) fn turn_supply(&self, step: StepKey, needed: Amounts) -> TurnSupply {
         let mut supply = TurnSupply::Enough;
@@ -301,7 +317,11 @@ impl Execution {
 
     /// Steps that have started waited so long for a person to raise a budget, which does not count towards their time limits.
     pub(crate) fn forgive_wait(&mut self, waited: Duration) {
-        for step in self.index.to_request.clone() {
+        let waiting: BTreeSet<StepKey> = self.index.to_request.iter().copied().collect();
+        // The limit of a step with a goal is for all its entries together.
+        let wholes = waiting.iter().map(|&step| &self.steps[step]).filter(|record| record.is_of_agent());
+        let wholes: BTreeSet<StepKey> = wholes.filter_map(|record| record.runs_for()).collect();
+        for step in waiting.into_iter().chain(wholes) {
             self.update_step(step, |record| record.waited += waited);
         }
     }

@@ -61,13 +61,18 @@ impl NamespaceBudget {
 
     /// The first unit of which nothing is left in a window.
     pub fn exhausted(&self, used: Amounts) -> Option<BudgetUnit> {
-        BudgetUnit::ALL.into_iter().find(|unit| self.limit(*unit).is_some_and(|limit| used.of(*unit) >= limit))
+        BudgetUnit::ALL.into_iter().find(|unit| self.is_exhausted(*unit, used))
+    }
+
+    fn is_exhausted(&self, unit: BudgetUnit, used: Amounts) -> bool {
+        self.limit(unit).is_some_and(|limit| used.of(unit) >= limit)
     }
 
     /// Whether a call that may use so much may begin in a window. `namespace` is for the words.
     pub fn admit(&self, namespace: &str, needed: Amounts, window: Window, amounts: WindowUse) -> Admission {
         let WindowUse { used, held } = amounts;
-        if let Some(unit) = self.exhausted(used).filter(|unit| needed.of(*unit) > 0) {
+        let mut units = BudgetUnit::ALL.into_iter().filter(|unit| needed.of(*unit) > 0);
+        if let Some(unit) = units.find(|unit| self.is_exhausted(*unit, used)) {
             let reason = self.in_words(namespace, unit, used.of(unit), window);
             return Admission::Exhausted { reason, until: window.end };
         }
@@ -203,6 +208,21 @@ mod tests {
         assert_eq!(admit(&bytes, amounts(9, 0), amounts(1, OUTPUT_HELD)), Admission::Wanted);
         assert_eq!(held(admit(&bytes, amounts(9, 39_999), amounts(0, 0))), Some((1, 1)), "no more than what is left");
         assert!(matches!(admit(&bytes, amounts(9, 90_000), amounts(0, 0)), Admission::Exhausted { .. }), "an overrun");
+    }
+
+    /// A turn of a model uses tokens and no calls: that these are used up does not hide that tokens are.
+    #[test]
+    fn a_turn_is_not_asked_when_tokens_are_used_up_whatever_else_is() {
+        let both = NamespaceBudget { tokens: Some(100), ..budget(Some(10), None) };
+        let needed = Amounts { tokens: 50, ..Amounts::default() };
+        let window = Period::Day.window(Timestamp::from_micros(5));
+        let admit = |tokens| {
+            let used = Amounts { calls: 10, tokens, ..Amounts::default() };
+            both.admit("team", needed, window, WindowUse { used, held: Amounts::default() })
+        };
+        assert!(matches!(admit(100), Admission::Exhausted { reason, .. } if reason.contains("tokens")));
+        assert!(matches!(admit(120), Admission::Exhausted { .. }), "an overrun");
+        assert!(matches!(admit(99), Admission::Held(hold) if hold.amounts.tokens == 1), "the calls do not matter");
     }
 
     const MICROS_OF_DAY: i64 = 86_400_000_000;

@@ -81,7 +81,7 @@ impl Execution {
         let record = &self.steps[step];
         // The entries of a list stand where the list does.
         let member = record.runs_for().unwrap_or(step);
-        let mut groups = record.spec.fail_fast_groups().iter().filter(|_| record.is_counted());
+        let mut groups = record.spec.fail_fast_groups().iter().filter(|_| record.compensates().is_none());
         let is_reason = |group: &&String| {
             self.failed_groups.get(*group) == Some(&failed)
                 && self.steps.skippable(group).binary_search(&member).is_ok()

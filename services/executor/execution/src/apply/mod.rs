@@ -11,6 +11,8 @@ mod retry;
 mod step;
 mod update;
 
+use std::time::Duration;
+
 use crate::{
     Actor, Body, Control, Event, Execution, ExecutionEvent, ExecutionState, ExecutionTrigger, MAX_SIGNALS,
     OperationKey, StepId, StepKey, StepState, StepTrigger, Timestamp,
@@ -250,14 +252,29 @@ impl Execution {
             from,
             by,
         })?;
+        let since = self.steps[step].since;
+        if from == StepState::AwaitingApproval
+            && let Some(whole) = self.steps[step].runs_for().filter(|_| self.steps[step].is_of_agent())
+        {
+            let waited = self.waited_alone(whole, step, since, time);
+            self.update_step(whole, |record| record.waited += waited);
+        }
         self.update_step(step, |record| {
             if from == StepState::AwaitingApproval {
-                let since = record.since;
                 record.waited += time.since(since);
             }
             (record.state, record.since) = (to, time);
         });
         Ok(())
+    }
+
+    /// How long an entry of a step with a goal, which does not wait for a person any more, has waited and no other one that still does: so that each moment in which any of them waited is counted
+    /// once for the whole.
+    fn waited_alone(&self, whole: StepKey, entry: StepKey, since: Timestamp, until: Timestamp) -> Duration {
+        let others = self.steps[whole].items.current().iter().filter(|&&other| other != entry);
+        let waiting =
+            others.map(|&other| &self.steps[other]).filter(|other| other.state == StepState::AwaitingApproval);
+        waiting.map(|other| other.since).min().map_or(until, |other| other.min(until)).since(since)
     }
 
     /// A step waits for approvals exactly while all its operations do; `by` is what moves it out of that.

@@ -259,6 +259,12 @@ impl Execution {
         self.index.to_request.iter().copied().find(|&step| !self.waits_for_budget(step))
     }
 
+    /// The same, but for turns of models that wait for tokens or money which others hold: those behind them go on.
+    fn next_with_supply(&self, blobs: &dyn Blobs) -> Option<StepKey> {
+        let mut waiting = self.index.to_request.iter().copied().filter(|&step| !self.waits_for_budget(step));
+        waiting.find(|&step| !steps::agent::turn_waits(self, step, blobs))
+    }
+
     /// The first step that can start and then holds a slot.
     pub(crate) fn next_ready(&self) -> Option<StepKey> {
         // The steps for the entries of one list wait together.
@@ -292,7 +298,7 @@ impl Execution {
     fn start_next(&self, context: DecideContext<'_>, blobs: &dyn Blobs) -> Option<Body> {
         let room = self.has_free_slot();
         let without_slot = self.index.to_start_without_slot.first().copied();
-        let to_request = || self.next_to_request().filter(|_| room);
+        let to_request = || self.next_with_supply(blobs).filter(|_| room);
         let due = self.index.backing_off.first().filter(|(not_before, _)| *not_before <= context.now);
         let retry = || due.filter(|_| room).map(|&(_, step)| step);
         let rounds = || self.rounds_that_may_start().take_while(|(at, _)| *at <= context.now);
@@ -330,12 +336,9 @@ impl Execution {
         // That of a step that runs for each entry of a list is the limit of each.
         let limit = record.spec.timeout().filter(|_| !record.has_entries());
         // That of a step with a goal is the limit of all its entries together.
-        let since = match record.runs_for().filter(|_| record.is_of_agent()) {
-            Some(whole) => self.steps[whole].started_at,
-            None => record.started_at,
-        };
+        let whole = record.runs_for().filter(|_| record.is_of_agent()).map_or(record, |whole| &self.steps[whole]);
         // Time spent waiting for approval does not count towards the step's time limit.
-        let own = limit.zip(since).map(|(limit, started)| started.saturating_add(limit + record.waited));
+        let own = limit.zip(whole.started_at).map(|(limit, started)| started.saturating_add(limit + whole.waited));
         [own, self.group_deadline(step).map(|(deadline, _)| deadline)].into_iter().flatten().min()
     }
 

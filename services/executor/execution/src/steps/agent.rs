@@ -6,7 +6,8 @@
 //! and `output_schema` of the step are checks of that call, and what does not hold goes back to the model.
 
 use belay_agent::{
-    Answered, Asked, Calls, ModelWindow, Offer, Outcome, REPETITION_LIMIT, ResultText, Turn, Wanted, WantedCall,
+    Answered, Asked, Calls, ModelWindow, Offer, Outcome, REPETITION_LIMIT, ResultText, ShownFile, Turn, Wanted,
+    WantedCall,
 };
 use belay_model::Usage;
 use belay_plan::{AgentStep, COMPLETION_TOOL, Template, ToolStep, limits::MAX_RESOLVED_BYTES};
@@ -296,21 +297,23 @@ fn shown_files(
     let entries = execution.steps[step].items.current().iter().map(|&entry| &execution.steps[entry]);
     let shown = entries.filter_map(|entry| {
         let AgentEntry::File { place } = entry.agent_entry()? else { return None };
-        let asked = resolved(execution, step, &agent.files().get(place)?.arguments, blobs);
-        // One whose path is not known has failed, and says why.
-        let path = match asked {
+        let path = match resolved(execution, step, &agent.files().get(place)?.arguments, blobs) {
             Some(Ok(arguments)) => arguments["path"].as_str().map(str::to_owned).unwrap_or_default(),
-            Some(Err(_)) | None => String::new(),
+            // One whose path cannot be known has failed, and says why.
+            Some(Err(_)) => String::new(),
+            None => {
+                reading.is_wanted = true;
+                String::new()
+            }
         };
         let returned = reading.returned(entry);
-        let outcome = outcome(entry, returned.as_ref());
-        Some(belay_agent::shown_file(&belay_agent::file_id(place), &path, &outcome))
+        Some(ShownFile::new(place, path, &outcome(entry, returned.as_ref())))
     });
-    let shown: Vec<String> = shown.collect();
+    let shown: Vec<ShownFile> = shown.collect();
     match (reading.damaged, reading.is_wanted) {
         (Some(failure), _) => Some(Err(failure)),
         (None, true) => None,
-        (None, false) => Some(Ok(shown)),
+        (None, false) => Some(Ok(belay_agent::shown_files(&shown))),
     }
 }
 
@@ -355,6 +358,30 @@ fn asked(
             Err(Failure::new(ErrorClass::InvalidArguments, reasons::CONTEXT_EXHAUSTED, message))
         }
     })
+}
+
+/// The failure of a turn whose cost a budget limits and nobody can know: the settings had a price for its model when the plan was accepted, and have none now.
+pub(super) fn without_price(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Option<Failure> {
+    let model = execution.steps[step].spec.agent()?.model();
+    let has_none = blobs.model(model).is_some_and(|facts| facts.price.is_none());
+    (has_none && execution.limits_cost(step)).then(|| {
+        let message = format!(
+            "A budget limits what the model `{model}` may cost, and the settings have no price for it any more: set `models.{model}.price`, or change the budget."
+        );
+        Failure::new(ErrorClass::InvalidArguments, reasons::INVALID_ARGUMENTS, message)
+    })
+}
+
+/// Whether the next call of a step is a turn that has to wait for what others hold of a budget; not as long as a value is not at hand.
+pub(crate) fn turn_waits(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> bool {
+    let record = &execution.steps[step];
+    let is_turn = matches!(record.agent_entry(), Some(AgentEntry::Turn(_))) && record.makes_own_call_next();
+    if !is_turn || !execution.is_shared(step) {
+        return false;
+    }
+    let Some(Ok(asked)) = arguments(execution, step, blobs) else { return false };
+    let needed = may_use(execution, step, &Json::canonical(&asked), blobs);
+    needed.is_some_and(|needed| execution.has_to_wait_for(step, needed))
 }
 
 /// The amounts that a turn may use that asks this: an upper bound of the tokens of its prompt, and all that the answer may have. `None` while a value is not at hand.

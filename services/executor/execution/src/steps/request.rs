@@ -59,6 +59,11 @@ pub(super) fn call(
             return Some(execution.fail(step, Failure::new(class, reasons::UNRESOLVED_REFERENCE, message)));
         }
     };
+    if facts.tool == MODEL_TOOL
+        && let Some(failure) = agent::without_price(execution, step, blobs)
+    {
+        return Some(execution.fail(step, failure));
+    }
     let turn =
         if facts.tool == MODEL_TOOL { agent::may_use(execution, step, &arguments, blobs)? } else { Amounts::default() };
     match execution.turn_supply(step, turn) {

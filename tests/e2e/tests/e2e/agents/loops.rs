@@ -123,20 +123,25 @@ fn a_model_is_shown_files_with_its_task() {
     scene.home.file("w/notes.md", "# Notes\n");
     scene.home.file(
         "policy.yaml",
-        "rules: [{id: kept, on: intent, tools: [read_file], paths: ['kept/**'], decide: deny, reason: not for models}]\n",
+        "terminal_commands: auto\nrules: [{id: kept, on: intent, tools: [read_file], paths: ['kept/**'], decide: deny, reason: not for models}]\n",
     );
     std::fs::create_dir(scene.home.path("w/kept")).unwrap();
     scene.home.file("w/kept/a.md", "never shown");
-    let agent = json!({"model": "m", "task": "Sum it up.", "files": ["${inputs.file}", "kept/a.md", "gone.md"]});
-    let step = json!({"id": "a", "agent": agent});
+    // Where the path is known from is too long for an event.
+    let files = json!(["${inputs.file}", "kept/a.md", "gone.md", "${look.result.content.result.path}"]);
+    let agent = json!({"model": "m", "task": "Sum it up.", "files": files});
+    let code = json!({"code": "result = {'path': 'found.md', 'beside': 'x' * 300000}"});
+    scene.home.file("w/found.md", "found");
+    let steps = json!([{"id": "look", "tool": "code_exec", "arguments": code}, {"id": "a", "agent": agent}]);
     let inputs = json!({"file": {"schema": {"type": "string"}}});
-    let plan = scene.home.file("plan.json", json!({"id": "p", "inputs": inputs, "steps": [step]}).to_string());
+    let plan = scene.home.file("plan.json", json!({"id": "p", "inputs": inputs, "steps": steps}).to_string());
     let ended = scene.home.run(scene.words(&plan, &["--input", "file=notes.md"]));
     assert_eq!(ended.code, 0, "{ended:?}");
     let shown = scene.step("a")["output"].as_str().unwrap().to_owned();
     assert!(shown.starts_with("Sum it up.\n\n<file path=\"notes.md\">\n# Notes\n\n</file>\n\n"), "{shown}");
     assert!(shown.contains("<file path=\"kept/a.md\" not_read=\"true\">\nPOLICY_DENIED: "), "{shown}");
     assert!(shown.contains("not for models") && !shown.contains("never shown"), "{shown}");
+    assert!(shown.contains("<file path=\"found.md\">\nfound\n</file>"), "{shown}");
     assert!(shown.contains("<file path=\"gone.md\" not_read=\"true\">\nFILE_NOT_FOUND: "), "{shown}");
 
     let outside = scene.plan(&json!({"model": "m", "task": "x", "files": ["../secret"]}), &json!({}));

@@ -321,6 +321,60 @@ fn models_side_by_side_share_a_budget() {
     );
 }
 
+// The limit of a step with a goal is for what its model and its tools do: how long people think counts for none of its turns, and once where two calls wait side by side.
+#[test]
+fn what_people_wait_is_no_part_of_the_limit_of_a_goal() {
+    let story = || {
+        story("fix")
+            .agent("fix", "m", &["work", "look"], 5)
+            .parallelism(2)
+            .output("fix~0", &calls(1, &[("work", json!({"n": 1})), ("work", json!({"n": 2}))]))
+            .replies("fix~1: ok 1s effect:approved:3600s; fix~2: ok 1s effect:approved:3610s")
+            .output("fix~3", &completion(2, &json!(1)))
+            .output("fix~4", &json!(1))
+    };
+    let play = story().step_limit("fix", "20s").play();
+    assert!(play.picture().last().unwrap().ends_with("COMPLETED"), "{:?}", play.picture());
+    // The second wait overlaps with the first, and buys no time of its own.
+    let slow = story().replies("fix~3: ok 30s").step_limit("fix", "20s").play();
+    let end = slow.picture().join("\n");
+    assert!(end.contains("3630s fix~3 failed TOOL_TIMEOUT, fix failed TOOL_TIMEOUT"), "{end}");
+}
+
+// A model that stands in a group with `fail_fast` ends with what failed beside it, and nobody is said to have denied anything.
+#[test]
+fn a_goal_in_a_group_that_failed_ends_with_its_failure() {
+    let play = story("fix; beside")
+        .agent("fix", "m", &["look"], 5)
+        .parallelism(2)
+        .fail_fast_group("both", "fix beside")
+        .output("fix~0", &calls(1, &[("look", json!({}))]))
+        .replies("fix~0: ok 3s; beside: invalid 1s")
+        .play();
+    let failure = play.execution.step(play.execution.step_key("fix").unwrap()).failure();
+    assert!(
+        failure.is_some_and(|failure| failure.class != ErrorClass::ApprovalDenied),
+        "{failure:?} {:?}",
+        play.picture()
+    );
+}
+
+// B-35: a turn that waits for tokens which another holds keeps no other step from going on.
+#[test]
+fn a_turn_that_waits_for_tokens_holds_nobody_up() {
+    let one = |story: Story, id: &str| {
+        let (turn, done) = (format!("{id}~0"), format!("{id}~1"));
+        story.agent(id, "m", &["look"], 5).output(&turn, &completion(1, &json!(1))).output(&done, &json!(1))
+    };
+    let story = one(one(story("a; b; c").parallelism(3), "a"), "b").budget(tokens(4_000, OnExhausted::Fail));
+    let play = story.play();
+    let first = play.picture()[0].clone();
+    assert!(first.contains("a~0 started") && first.contains("c started"), "{first}");
+    assert!(play.picture().last().unwrap().ends_with("COMPLETED"), "{:?}", play.picture());
+    let asked = |id: &str| play.execution.step(play.execution.step_key(id).unwrap()).started_at().unwrap();
+    assert!(asked("c") <= asked("b~1"), "{:?}", play.picture());
+}
+
 // S2-FR-018: the files that a plan names are read as calls before the first turn, and the model is shown what they held then, also when the step goes on later; one that cannot be read does not keep it
 // from beginning.
 #[test]
