@@ -1,0 +1,488 @@
+//! The conversation of a step with its model: what each turn adds to it, and what the model reads. It is made of the record alone.
+
+use belay_agent::{
+    Answered, Asked, Calls, ModelWindow, Offer, Outcome, REPETITION_LIMIT, ResultText, ShownFile, Turn, Wanted,
+    WantedCall,
+};
+use belay_model::Usage;
+use belay_plan::{AgentStep, Template, ToolStep, limits::MAX_RESOLVED_BYTES};
+use belay_reasons as reasons;
+use serde_json::{Value, json};
+
+use super::super::outputs::{value_of, values};
+use crate::{
+    Amounts, Blobs, ErrorClass, Execution, Failure, Json, ModelFacts, Payload, StepKey, StepRole, StepState,
+    state::{AgentEntry, StepRecord},
+};
+
+/// The names by which the model knows the tools of the plan.
+pub(super) fn offered_names(execution: &Execution, agent: &AgentStep) -> Vec<String> {
+    let name = |ToolStep { tool, .. }: &ToolStep| {
+        belay_agent::offered_name(execution.tool(tool).map_or(tool, |facts| &facts.tool))
+    };
+    agent.tools().iter().map(name).collect()
+}
+
+/// The same, each with the name that the plan has for it.
+pub(super) fn with_planned<'a>(offered: &'a [String], agent: &'a AgentStep) -> Vec<[&'a str; 2]> {
+    offered.iter().zip(agent.tools()).map(|(offered, tool)| [offered.as_str(), tool.tool.as_str()]).collect()
+}
+
+/// The answer of a turn that has completed; `None` while it is not at hand.
+pub(super) fn answered_of(asked: &StepRecord, blobs: &dyn Blobs) -> Option<Result<Answered, Failure>> {
+    let output = asked.output.as_ref();
+    let value = match output.map(|output| value_of(&asked.id, output, blobs)) {
+        None => Value::Null,
+        Some(Ok(value)) => value?,
+        Some(Err(failure)) => return Some(Err(failure)),
+    };
+    Some(Ok(read(value)))
+}
+
+/// What was recorded. A person may have given a text, or anything else, as the answer.
+fn read(value: Value) -> Answered {
+    match value {
+        Value::String(text) => Answered { text, ..Answered::default() },
+        value => serde_json::from_value(value.clone())
+            .unwrap_or_else(|_| Answered { text: value.to_string(), ..Answered::default() }),
+    }
+}
+
+/// The arguments of the call that an entry makes, as far as they are known: what a turn adds to the conversation, or what the model wants.
+pub(in super::super) fn arguments(
+    execution: &Execution,
+    step: StepKey,
+    blobs: &dyn Blobs,
+) -> Option<Result<Value, Failure>> {
+    let record = &execution.steps[step];
+    let StepRole::Item { of, index } = record.role else { return None };
+    let agent = record.spec.agent()?;
+    let place = match record.agent_entry()? {
+        AgentEntry::Commit => return Some(Ok(json!({}))),
+        AgentEntry::Turn(turn) => {
+            let asked = asked(execution, of, agent, turn, index as usize, blobs)?;
+            return Some(asked.map(|asked| serde_json::to_value(asked).unwrap_or_default()));
+        }
+        AgentEntry::File { place } => return resolved(execution, of, &agent.files().get(place)?.arguments, blobs),
+        AgentEntry::Call { place, .. } | AgentEntry::Completion { place } => place,
+    };
+    let entries = &execution.steps[of].items.steps[..index as usize];
+    let is_turn = |key: &&StepKey| matches!(execution.steps[**key].agent_entry(), Some(AgentEntry::Turn(_)));
+    let turn = entries.iter().rev().find(is_turn)?;
+    let answered = match answered_of(&execution.steps[*turn], blobs)? {
+        Ok(answered) => answered,
+        Err(failure) => return Some(Err(failure)),
+    };
+    let wanted = answered.calls.get(place).map(|call| call.arguments.clone()).unwrap_or_default();
+    if record.agent_entry() == Some(AgentEntry::Completion { place }) && wanted.get("result").is_none() {
+        let message = "complete_step: `result` is required: what the step has produced or found out.".to_owned();
+        return Some(Err(Failure::new(ErrorClass::InvalidArguments, reasons::INVALID_ARGUMENTS, message)));
+    }
+    let size = wanted.to_string().len();
+    if size > MAX_RESOLVED_BYTES {
+        let message = format!(
+            "The arguments have {size} bytes, and the limit is {MAX_RESOLVED_BYTES}: write the content into a file in parts, and pass its path."
+        );
+        return Some(Err(Failure::new(ErrorClass::InvalidArguments, reasons::INVALID_ARGUMENTS, message)));
+    }
+    Some(Ok(wanted))
+}
+
+/// What the templates of a step with a goal make of this.
+fn resolved(
+    execution: &Execution,
+    step: StepKey,
+    template: &Template,
+    blobs: &dyn Blobs,
+) -> Option<Result<Value, Failure>> {
+    let values = match values(execution, step, template.values(), blobs) {
+        Ok(values) => values?,
+        Err(failure) => return Some(Err(failure)),
+    };
+    Some(template.resolve(&|id, what| values.get(id, what)).map_err(|unresolved| {
+        Failure::new(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, unresolved.to_string())
+    }))
+}
+
+/// The files that a model is shown with its task, each as far as it could be read; `None` while something is not at hand.
+fn shown_files(
+    execution: &Execution,
+    step: StepKey,
+    agent: &AgentStep,
+    blobs: &dyn Blobs,
+) -> Option<Result<Vec<String>, Failure>> {
+    let mut reading = Reading { blobs, is_wanted: false, damaged: None };
+    let entries = execution.steps[step].items.current().iter().map(|&entry| &execution.steps[entry]);
+    let shown = entries.filter_map(|entry| {
+        let AgentEntry::File { place } = entry.agent_entry()? else { return None };
+        let path = match resolved(execution, step, &agent.files().get(place)?.arguments, blobs) {
+            Some(Ok(arguments)) => arguments["path"].as_str().map(str::to_owned).unwrap_or_default(),
+            // One whose path cannot be known has failed, and says why.
+            Some(Err(_)) => String::new(),
+            None => {
+                reading.is_wanted = true;
+                String::new()
+            }
+        };
+        let returned = reading.returned(entry);
+        Some(ShownFile::new(place, path, &outcome(entry, returned.as_ref())))
+    });
+    let shown: Vec<ShownFile> = shown.collect();
+    match (reading.damaged, reading.is_wanted) {
+        (Some(failure), _) => Some(Err(failure)),
+        (None, true) => None,
+        (None, false) => Some(Ok(belay_agent::shown_files(&shown))),
+    }
+}
+
+/// What a turn adds to the conversation, or why the model is not asked again.
+fn asked(
+    execution: &Execution,
+    step: StepKey,
+    agent: &AgentStep,
+    turn: u32,
+    index: usize,
+    blobs: &dyn Blobs,
+) -> Option<Result<Asked, Failure>> {
+    let asked = match turn {
+        1 => first(execution, step, agent, blobs)?.map(|asked| (asked, Vec::new())),
+        _ => later(execution, step, agent, turn, index, blobs)?,
+    };
+    let (mut asked, mut turns) = match asked {
+        Ok(asked) => asked,
+        Err(failure) => return Some(Err(failure)),
+    };
+    let archivable = belay_agent::archivable(&turns, asked.results.len());
+    turns.push(Turn { asked: asked.clone(), answered: None });
+    let mut window =
+        blobs.model(agent.model()).map(|facts| facts.window).filter(|window| window.is_too_small_for(&turns));
+    if window.is_some() && archivable > asked.archived {
+        // Few results may be long ones.
+        asked.archived = archivable;
+        if let Some(last) = turns.last_mut() {
+            last.asked = asked.clone();
+        }
+        window = window.filter(|window| window.is_too_small_for(&turns));
+    }
+    Some(match window {
+        None => Ok(asked),
+        Some(ModelWindow { tokens, max_output }) => {
+            let message = format!(
+                "The conversation of turn {turn} does not fit into the window of the model `{}`, which has {tokens} tokens, {max_output} of them for the \
+                 answer, also with all results but the last {} archived. Use a model with a larger window, or make the task smaller.",
+                agent.model(),
+                belay_agent::KEPT
+            );
+            Err(Failure::new(ErrorClass::InvalidArguments, reasons::CONTEXT_EXHAUSTED, message))
+        }
+    })
+}
+
+/// The failure of a turn whose cost a budget limits and nobody can know: the settings had a price for its model when the plan was accepted, and have none now.
+pub(in super::super) fn without_price(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Option<Failure> {
+    let model = execution.steps[step].spec.agent()?.model();
+    let has_none = blobs.model(model).is_some_and(|facts| facts.price.is_none());
+    (has_none && execution.limits_cost(step)).then(|| {
+        let message = format!(
+            "A budget limits what the model `{model}` may cost, and the settings have no price for it any more: set `models.{model}.price`, or change the budget."
+        );
+        Failure::new(ErrorClass::InvalidArguments, reasons::INVALID_ARGUMENTS, message)
+    })
+}
+
+/// Whether the next call of a step is a turn that has to wait for what others hold of a budget; not as long as a value is not at hand.
+pub(crate) fn turn_waits(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> bool {
+    let record = &execution.steps[step];
+    let is_turn = matches!(record.agent_entry(), Some(AgentEntry::Turn(_))) && record.makes_own_call_next();
+    if !is_turn || !execution.is_shared(step) {
+        return false;
+    }
+    let Some(Ok(asked)) = arguments(execution, step, blobs) else { return false };
+    let needed = may_use(execution, step, &Json::canonical(&asked), blobs);
+    needed.is_some_and(|needed| execution.has_to_wait_for(step, needed))
+}
+
+/// The amounts that a turn may use that asks this: an upper bound of the tokens of its prompt, and all that the answer may have. `None` while a value is not at hand.
+pub(in super::super) fn may_use(
+    execution: &Execution,
+    turn: StepKey,
+    asked: &Json,
+    blobs: &dyn Blobs,
+) -> Option<Amounts> {
+    let record = &execution.steps[turn];
+    let StepRole::Item { of, index } = record.role else { return Some(Amounts::default()) };
+    let mut reading = Reading { blobs, is_wanted: false, damaged: None };
+    let before = &execution.steps[of].items.steps[..index as usize];
+    let mut turns = conversation(execution, before, &mut |record, payload| reading.value(record, payload));
+    if reading.is_wanted {
+        return None;
+    }
+    turns.push(Turn { asked: serde_json::from_str(asked.as_str()).unwrap_or_default(), answered: None });
+    // One that the settings do not have is not asked.
+    let Some(ModelFacts { max_output, price, .. }) = blobs.model(record.spec.agent()?.model()) else {
+        return Some(Amounts::default());
+    };
+    let input = belay_agent::most_tokens(&turns);
+    let usage = Usage { input, output: max_output, ..Usage::default() };
+    let cost_micros = price.map_or(0, |price| price.cost(&usage));
+    Some(Amounts { tokens: input.saturating_add(max_output), cost_micros, ..Amounts::default() })
+}
+
+/// The first turn: instructions, tools and the task.
+fn first(execution: &Execution, step: StepKey, agent: &AgentStep, blobs: &dyn Blobs) -> Option<Result<Asked, Failure>> {
+    let task = match resolved(execution, step, agent.task(), blobs)? {
+        Ok(task) => task["task"].as_str().map_or_else(|| task["task"].to_string(), str::to_owned),
+        Err(failure) => return Some(Err(failure)),
+    };
+    // Servers refuse a conversation in which nobody has said anything.
+    if task.trim().is_empty() {
+        let message =
+            "`agent.task` says nothing once its templates are filled in: the model would not know what to do.";
+        return Some(Err(Failure::new(ErrorClass::InvalidArguments, reasons::INVALID_ARGUMENTS, message)));
+    }
+    let files = match shown_files(execution, step, agent, blobs)? {
+        Ok(files) => files,
+        Err(failure) => return Some(Err(failure)),
+    };
+    let record = &execution.steps[step];
+    let offers = agent.tools().iter().filter_map(|call| execution.tool(&call.tool)).map(|facts| Offer {
+        name: &facts.tool,
+        description: &facts.description,
+        parameters: serde_json::from_str(&facts.parameters).unwrap_or_default(),
+    });
+    let beginning = belay_agent::beginning(&offers.collect::<Vec<_>>(), record.spec.output_schema());
+    Some(Ok(Asked {
+        model: agent.model().to_owned(),
+        turn: 1,
+        beginning: Some(beginning),
+        message: [task].into_iter().chain(files).collect::<Vec<_>>().join("\n\n"),
+        ..Asked::default()
+    }))
+}
+
+/// A later turn: what came of the calls of the turn before.
+fn later(
+    execution: &Execution,
+    step: StepKey,
+    agent: &AgentStep,
+    turn: u32,
+    index: usize,
+    blobs: &dyn Blobs,
+) -> Option<Result<(Asked, Vec<Turn>), Failure>> {
+    let before = &execution.steps[step].items.steps[..index];
+    let mut reading = Reading { blobs, is_wanted: false, damaged: None };
+    let turns = conversation(execution, before, &mut |record, payload| reading.value(record, payload));
+    let names = offered_names(execution, agent);
+    let names = with_planned(&names, agent);
+    let answered = turns.last().and_then(|turn| turn.answered.as_ref());
+    let wanted = answered.map(|answered| answered.wanted(&names)).unwrap_or_default();
+    let results = wanted.iter().enumerate().map(|(place, WantedCall { call, wanted })| {
+        let refused = |text: String| ResultText { id: call.id.clone(), text, is_error: true };
+        match wanted {
+            Wanted::Refused(why) => refused(why.clone()),
+            Wanted::ReadResult => reading.earlier_result(execution, before, call, &turns),
+            Wanted::Call(_) | Wanted::Complete => match call_at(execution, before, turn - 1, place) {
+                Some(record) => {
+                    let returned = reading.returned(record);
+                    outcome(record, returned.as_ref()).result(&call.id)
+                }
+                None => refused("The call was not made.".to_owned()),
+            },
+        }
+    });
+    let results: Vec<ResultText> = results.collect();
+    if let Some(failure) = reading.damaged {
+        return Some(Err(failure));
+    }
+    if reading.is_wanted {
+        return None;
+    }
+    if let Some((now, then)) = belay_agent::shortened(&turns) {
+        let message = format!(
+            "The server of the model `{}` counted {now} tokens in a prompt that begins with one in which it counted {then}: it shortens prompts \
+             without saying so. Raise its window (`num_ctx` of Ollama), or lower `models.{}.window`.",
+            agent.model(),
+            agent.model()
+        );
+        let failure = Failure::new(ErrorClass::InvalidResult, reasons::CONTEXT_TRUNCATED_BY_SERVER, message);
+        return Some(Err(failure));
+    }
+    let archived = belay_agent::archived(&turns, results.len());
+    let mut asked = Asked { model: agent.model().to_owned(), turn, results, archived, ..Asked::default() };
+    if asked.results.is_empty() {
+        asked.message = "Call a tool, or complete_step if the task is done.".to_owned();
+    }
+    let mut all = turns;
+    all.push(Turn { asked: asked.clone(), answered: None });
+    let repetitions = belay_agent::repetitions(&all);
+    all.pop();
+    if repetitions > REPETITION_LIMIT {
+        let message = format!(
+            "The model `{}` has done the same {repetitions} times in a row with the same outcome, also after it was told. Its turns are steps `{}~…`.",
+            agent.model(),
+            execution.steps[step].id
+        );
+        return Some(Err(Failure::new(ErrorClass::BudgetExhausted, reasons::AGENT_STUCK, message)));
+    }
+    if repetitions == REPETITION_LIMIT {
+        let warning = format!(
+            "You have done the same {repetitions} times with the same outcome. Do something else, or say why the task cannot be done."
+        );
+        asked.message =
+            [asked.message, warning].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ");
+    }
+    Some(Ok((asked, all)))
+}
+
+/// What the model reads of what came of a call.
+fn outcome<'a>(record: &'a StepRecord, returned: Option<&'a Value>) -> Outcome<'a> {
+    match (record.state, record.failure.as_deref()) {
+        (StepState::Completed, _) => Outcome::Returned(returned.unwrap_or(&Value::Null)),
+        (StepState::Failed, Some(failure)) => Outcome::Failed {
+            reason: &failure.reason,
+            message: &failure.message,
+            printed: failure.last_output.as_ref().map_or(["", ""], |output| [&output.stdout, &output.stderr]),
+        },
+        _ => Outcome::Skipped,
+    }
+}
+
+/// The step that makes the call at this place of the answer of a turn.
+fn call_at<'a>(execution: &'a Execution, entries: &[StepKey], turn: u32, place: usize) -> Option<&'a StepRecord> {
+    let mut current = 0;
+    entries.iter().map(|&key| &execution.steps[key]).find(|record| match record.agent_entry() {
+        Some(AgentEntry::Turn(turn)) => {
+            current = turn;
+            false
+        }
+        Some(AgentEntry::Call { place: of, .. } | AgentEntry::Completion { place: of }) => {
+            current == turn && of == place
+        }
+        Some(AgentEntry::File { .. } | AgentEntry::Commit) | None => false,
+    })
+}
+
+/// The step that has read the file at this place.
+fn file_at<'a>(execution: &'a Execution, entries: &[StepKey], place: usize) -> Option<&'a StepRecord> {
+    let is_it = |record: &&StepRecord| record.agent_entry() == Some(AgentEntry::File { place });
+    entries.iter().map(|&key| &execution.steps[key]).find(is_it)
+}
+
+/// Reads what is recorded, and remembers what is not at hand.
+struct Reading<'a> {
+    blobs: &'a dyn Blobs,
+    is_wanted: bool,
+    damaged: Option<Failure>,
+}
+
+impl Reading<'_> {
+    fn value(&mut self, record: &StepRecord, payload: &Payload) -> Value {
+        match value_of(&record.id, payload, self.blobs) {
+            Ok(Some(value)) => return value,
+            Ok(None) => self.is_wanted = true,
+            Err(failure) => drop(self.damaged.get_or_insert(failure)),
+        }
+        Value::Null
+    }
+
+    /// What the call of a step has returned.
+    fn returned(&mut self, record: &StepRecord) -> Option<Value> {
+        let output = record.output.as_ref().filter(|_| record.state == StepState::Completed);
+        output.map(|output| self.value(record, output))
+    }
+
+    /// The part of an earlier result for which a model asks.
+    fn earlier_result(
+        &mut self,
+        execution: &Execution,
+        entries: &[StepKey],
+        call: &Calls,
+        turns: &[Turn],
+    ) -> ResultText {
+        let of = call.arguments["id"].as_str().unwrap_or_default();
+        let offset = usize::try_from(call.arguments["offset"].as_u64().unwrap_or_default()).unwrap_or(usize::MAX);
+        let whole = belay_agent::call_place(of).and_then(|(turn, place)| call_at(execution, entries, turn, place)).map(
+            |record| {
+                let returned = self.returned(record);
+                outcome(record, returned.as_ref()).text()
+            },
+        );
+        let whole = whole.or_else(|| {
+            let record = file_at(execution, entries, belay_agent::file_place(of)?)?;
+            let returned = self.returned(record);
+            Some(belay_agent::file_text(&outcome(record, returned.as_ref())))
+        });
+        let told = || {
+            turns
+                .iter()
+                .flat_map(|turn| &turn.asked.results)
+                .find(|result| result.id == of)
+                .map(|result| result.text.clone())
+        };
+        match whole.or_else(told) {
+            Some(text) => {
+                ResultText { id: call.id.clone(), text: belay_agent::result_part(of, &text, offset), is_error: false }
+            }
+            None => ResultText {
+                id: call.id.clone(),
+                text: format!("There is no result with the id `{of}`."),
+                is_error: true,
+            },
+        }
+    }
+}
+
+/// The turns of these entries. `value` reads what is recorded.
+fn conversation(
+    execution: &Execution,
+    entries: &[StepKey],
+    value: &mut dyn FnMut(&StepRecord, &Payload) -> Value,
+) -> Vec<Turn> {
+    let turns = entries.iter().map(|&key| &execution.steps[key]);
+    let turns = turns.filter(|record| matches!(record.agent_entry(), Some(AgentEntry::Turn(_))));
+    let turns = turns.filter_map(|record| {
+        let asked = value(record, record.asked.as_ref()?);
+        let asked = serde_json::from_value(asked).unwrap_or_default();
+        let output = record.output.as_ref().filter(|_| record.state == StepState::Completed);
+        Some(Turn { asked, answered: output.map(|output| read(value(record, output))) })
+    });
+    turns.collect()
+}
+
+impl Execution {
+    /// Everything that is recorded of the conversation up to the turn that this step is, by the ids of its steps: what each turn added and was answered.
+    pub fn recorded_conversation(&self, turn: StepKey) -> Vec<&Payload> {
+        let turns = self.turns_up_to(turn).iter().map(|&key| &self.steps[key]);
+        let turns = turns.filter(|record| matches!(record.agent_entry(), Some(AgentEntry::Turn(_))));
+        turns.flat_map(|record| record.asked.iter().chain(record.output.as_ref())).collect()
+    }
+
+    /// The conversation up to the turn that this step is, whose answer is not known yet. `value` has what [`Self::recorded_conversation`] names.
+    pub fn conversation(&self, turn: StepKey, value: &dyn Fn(&Payload) -> Value) -> Vec<Turn> {
+        let mut turns = conversation(self, self.turns_up_to(turn), &mut |_, payload| value(payload));
+        if let Some(last) = turns.last_mut() {
+            last.answered = None;
+        }
+        turns
+    }
+
+    fn turns_up_to(&self, turn: StepKey) -> &[StepKey] {
+        let StepRole::Item { of, index } = self.steps[turn].role else { return &[] };
+        &self.steps[of].items.steps[..=index as usize]
+    }
+
+    /// How many turns have begun of a step with a goal, since it was last made to run again.
+    pub(crate) fn turns_of(&self, record: &StepRecord) -> u32 {
+        let entries = record.items.current().iter().rev();
+        entries
+            .filter_map(|&key| match self.steps[key].agent_entry()? {
+                AgentEntry::Turn(turn) => Some(turn),
+                AgentEntry::File { .. }
+                | AgentEntry::Call { .. }
+                | AgentEntry::Completion { .. }
+                | AgentEntry::Commit => None,
+            })
+            .next()
+            .unwrap_or_default()
+    }
+}
