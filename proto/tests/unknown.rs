@@ -93,7 +93,10 @@ fn unknown_values_and_unset_oneofs_are_refused() {
     let refused = check::<v1::StartExecutionRequest>(&request.encode_to_vec()).unwrap_err();
     assert_eq!(
         (refused.path.as_str(), refused.problem),
-        ("plan.steps[1]", Problem::NothingOf { oneof: "kind", members: vec!["tool", "wait", "plan", "calls"] })
+        (
+            "plan.steps[1]",
+            Problem::NothingOf { oneof: "kind", members: vec!["tool", "wait", "plan", "calls", "agent"] }
+        )
     );
     request.source = None;
     let refused = check::<v1::StartExecutionRequest>(&request.encode_to_vec()).unwrap_err();

@@ -582,11 +582,11 @@ fn a_network_that_cannot_be_is_refused_before_anything_runs() {
         ),
         (
             "tool: write_file, network: registries, arguments: {path: a, content: b}",
-            "steps[0].network: is for steps whose tool runs a command",
+            "steps[0].network: is for calls that run a command or make requests, and this one does neither",
         ),
         (
             "network: registries, calls: [{tool: run_terminal, arguments: {command: ['true']}}, {tool: noop}]",
-            "steps[0].network: is for steps whose tool runs a command",
+            "steps[0].network: is for calls that run a command or make requests, and this one does neither",
         ),
     ] {
         let plan = home.file("plan.yaml", format!("{{id: p, steps: [{{id: a, {step}}}]}}"));

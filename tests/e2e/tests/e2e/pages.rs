@@ -36,7 +36,10 @@ fn blocks<'t>(text: &'t str, language: &str) -> Vec<(usize, &'t str)> {
 #[test]
 fn every_plan_in_the_guides_is_valid() {
     let home = Home::new();
-    let _server = home.serve();
+    // The models that the guides name. Nobody asks them.
+    let model = "{api: chat, base_url: 'http://127.0.0.1:9/v1', model: m, window: 16384, price: {input: 1, output: 2}}";
+    let config = home.file("config.yaml", format!("models: {{coder: {model}, critic: {model}}}\n"));
+    let _server = home.serve_with(&["--config", &config]);
     let mut seen = 0;
     let mut pages = files(&repository().join("docs"), "md");
     pages.push(repository().join("README.md"));
