@@ -268,6 +268,9 @@ fn a_server_that_shortens_prompts_is_noticed() {
     let mut archived = [turn(1, &[], Some(4_000)), turn(2, &["x"], Some(900)), open(turn(3, &["y"], None))];
     archived[1].asked.archived = 1;
     assert_eq!(shortened(&archived), None, "results were archived");
+    let mut exchanged = [turn(1, &[], Some(4_000)), turn(2, &["x"], Some(2_048)), open(turn(3, &["y"], None))];
+    exchanged[1].answered.as_mut().unwrap().model = "another".to_owned();
+    assert_eq!(shortened(&exchanged), None, "another model counts otherwise");
     assert_eq!(Counted::from(Usage { input: 1, cached_input: 2, output: 3, reasoning: 4 }).reasoning, 4);
 }
 

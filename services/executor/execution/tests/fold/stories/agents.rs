@@ -301,6 +301,20 @@ fn a_model_is_not_asked_for_what_is_not_left_of_its_budget() {
     assert_eq!(spent.calls, 2, "turns are no calls: one of the model, and one of the plan");
 }
 
+// B-35: what nobody can price is not asked under a budget of its cost, also where the settings had a price when the plan was accepted.
+#[test]
+fn a_model_without_a_price_is_not_asked_under_a_limit_of_its_cost() {
+    let budget = |cost_micros, tokens| Budget { cost_micros, tokens, ..Budget::default() };
+    let play = |budget| {
+        let story = story("fix").agent("fix", "unpriced", &["look"], 5).budget(budget);
+        story.output("fix~0", &completion(1, &json!(1))).output("fix~1", &json!(1)).play()
+    };
+    let limited = play(budget(Some(1_000_000), None));
+    let failure = limited.execution.step(limited.execution.step_key("fix").unwrap()).failure().unwrap();
+    assert!(failure.message.contains("have no price for it any more"), "{}", failure.message);
+    assert!(play(budget(None, Some(100_000))).picture().last().unwrap().ends_with("COMPLETED"));
+}
+
 // B-35: two models under one budget never hold more together than there is; the second waits until the first has answered.
 #[test]
 fn models_side_by_side_share_a_budget() {
