@@ -1,6 +1,6 @@
 //! The process's exit code: the one place that knows what each number means.
 
-use belay_proto::v1::{ErrorClass, Execution, execution::State};
+use belay_proto::v1::{ErrorClass, Execution, Failure, execution::State};
 use belay_reasons as reasons;
 
 /// An exit code of `belay`. REQUIREMENTS section 3 fixes the numbers.
@@ -41,7 +41,9 @@ impl Exit {
             State::Completed => Exit::OK,
             State::TimedOut => Exit::TIMED_OUT,
             State::Partial if execution.failure.is_none() => Exit::PARTIAL,
-            State::Failed | State::Partial if has_had_all_turns(execution) => Exit::TURN_LIMIT,
+            State::Failed | State::Partial if execution.failure.as_ref().is_some_and(has_had_all_turns) => {
+                Exit::TURN_LIMIT
+            }
             State::Failed | State::Partial => match execution.failure.as_ref().map(|failure| failure.error_class()) {
                 Some(ErrorClass::SandboxViolation) => Exit::SANDBOX_VIOLATION,
                 Some(ErrorClass::ApprovalDenied | ErrorClass::PolicyDenied) => Exit::DENIED,
@@ -54,10 +56,9 @@ impl Exit {
     }
 }
 
-/// Whether a model has had all its turns, or has repeated itself.
-fn has_had_all_turns(execution: &Execution) -> bool {
-    let reason = execution.failure.as_ref().map(|failure| failure.reason.as_str());
-    reason.is_some_and(|reason| [reasons::TURN_LIMIT, reasons::AGENT_STUCK].contains(&reason))
+/// Whether a model has had all its turns, or has repeated itself: the table of reasons gives these their exit code.
+pub(crate) fn has_had_all_turns(failure: &Failure) -> bool {
+    reasons::find(&failure.reason).is_some_and(|reason| reason.exit == Exit::TURN_LIMIT.0)
 }
 
 impl From<Exit> for std::process::ExitCode {

@@ -26,8 +26,9 @@ use crate::{
 /// The name of a plan from standard input.
 pub(crate) const STDIN: &str = "<stdin>";
 
-/// What stands for the name of a plan's file when the plan was made from `--task`.
+/// The name of a plan that was made from `--task`, in the place of a file's.
 pub(crate) const TASK: &str = "--task";
+
 /// The most violations that are shown on a screen; `-o json` has them all.
 const VIOLATIONS_SHOWN: usize = 6;
 

@@ -42,7 +42,7 @@ impl PlanFile {
         }
     }
 
-    /// A plan that nobody has written into a file.
+    /// A plan that was made, and stands in no file.
     pub(crate) fn of_json(name: &str, plan: &serde_json::Value) -> PlanFile {
         let source = Arc::new(Source { name: name.to_owned(), text: plan.to_string() });
         PlanFile { source, format: PlanFormat::Json, whole: None }

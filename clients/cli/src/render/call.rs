@@ -48,7 +48,13 @@ pub(crate) fn of_step(step: &StepSpec) -> String {
 pub(crate) const COMMIT: &str = "commit_changes";
 
 /// The tool as which a turn of a model is recorded.
-const ASK: &str = "ask_model";
+pub(crate) const ASK: &str = "ask_model";
+
+/// The tool with which a model ends its step.
+pub(crate) const COMPLETE: &str = "complete_step";
+
+/// The tool that reads the files that a model is shown.
+const READ: &str = "read_file";
 
 /// The tool of one of the calls that a step makes side by side, or of the one that commits what they have changed, and the call in words; `None` for a step
 /// of another kind.
@@ -61,14 +67,23 @@ pub(crate) fn of_several(step: &StepSpec, index: usize) -> Option<(String, Strin
     }
 }
 
-/// The tool of an entry of a step with a goal, and what it does in words; `None` for a step of another kind. `value`: the entry, as JSON, where it was asked for; `entry`: its step.
+/// The tool of an entry of a step with a goal, and what it does in words; `None` for a step of another kind. `value`: the entry, as JSON, where it was asked
+/// for; `entry`: its step.
 pub(crate) fn of_agent(step: &StepSpec, value: Option<&Payload>, entry: Option<&Step>) -> Option<(String, String)> {
     let Some(step_spec::Kind::Agent(agent)) = &step.kind else { return None };
     let item: Value =
         value.and_then(Payload::as_json).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    let known = entry.map(kind_of).filter(|tool| !tool.is_empty() && tool != ASK);
-    Some(match (&item["turn"], item["tool"].as_str().or(known.as_deref())) {
-        (_, Some("complete_step")) => ("complete_step".to_owned(), "complete the step".to_owned()),
+    if let Some(place) = item["file"].as_u64().and_then(|place| usize::try_from(place).ok()) {
+        let path = agent.files.get(place).map(|path| clean(path)).unwrap_or_default();
+        return Some((READ.to_owned(), format!("read {path}")));
+    }
+    let known = entry.and_then(|entry| match &entry.detail {
+        Some(step::Detail::Tool(detail)) => Some(detail.tool.as_str()),
+        _ => None,
+    });
+    let known = known.filter(|tool| !tool.is_empty() && *tool != ASK);
+    Some(match (&item["turn"], item["tool"].as_str().or(known)) {
+        (_, Some(COMPLETE)) => (COMPLETE.to_owned(), "complete the step".to_owned()),
         (_, Some(COMMIT)) => (COMMIT.to_owned(), "commit what the calls have changed".to_owned()),
         (_, Some(tool)) => (tool.to_owned(), clean(tool)),
         (Value::Null, None) => (ASK.to_owned(), format!("ask {}", clean(&agent.model))),

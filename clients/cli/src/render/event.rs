@@ -210,18 +210,7 @@ fn what(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<(Style, St
             let from = used.source.as_ref().map(words::cached).unwrap_or_default();
             (Style::Warn, format!("uses {from}{}", error(used.failure.as_ref())))
         }
-        Kind::StepItemsListed(listed) if commits(listed) => {
-            (Style::Plain, "commits what its calls have changed, as one effect".to_owned())
-        }
-        Kind::StepItemsListed(listed) if model_turn::listed(listed).is_some() => {
-            (Style::Plain, model_turn::listed(listed).unwrap_or_default())
-        }
-        Kind::StepItemsListed(listed) if listed.first > 0 => {
-            (Style::Plain, format!("begins round {}", i64::from(listed.first) + 1))
-        }
-        Kind::StepItemsListed(listed) => {
-            (Style::Plain, format!("runs as {} of its own", words::steps(listed.items.len())))
-        }
+        Kind::StepItemsListed(listed) => (Style::Plain, entries(listed)),
         Kind::StepItemsCollected(_) => (Style::Plain, "all of its steps have ended".to_owned()),
         Kind::StepSkipRequested(skip) => (Style::Plain, format!("to be skipped{}{}", by(event), why(&skip.reason))),
         Kind::StepOutputSet(set) => {
@@ -234,8 +223,8 @@ fn what(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<(Style, St
         Kind::StepRetryCancelled(cancelled) => {
             (Style::Plain, format!("next attempt cancelled{}{}", by(event), why(&cancelled.reason)))
         }
-        Kind::ToolCallRequested(call) if call.tool == model_turn::ASK => {
-            (Style::Plain, model_turn::asked(call.arguments.as_ref()))
+        Kind::ToolCallRequested(asked) if asked.tool == call::ASK => {
+            (Style::Plain, model_turn::asked(asked.arguments.as_ref()))
         }
         Kind::ToolCallRequested(call) => {
             let arguments = call.arguments.as_ref().map(words::payload).unwrap_or_default();
@@ -443,6 +432,17 @@ fn error(failure: Option<&Failure>) -> String {
 }
 
 /// Whether the last of the steps that are listed commits what those before it have changed.
+/// The sentence about entries that a step lists.
+fn entries(listed: &StepItemsListed) -> String {
+    if commits(listed) {
+        return "commits what its calls have changed, as one effect".to_owned();
+    }
+    model_turn::listed(listed).unwrap_or_else(|| match listed.first {
+        1.. => format!("begins round {}", i64::from(listed.first) + 1),
+        _ => format!("runs as {} of its own", words::steps(listed.items.len())),
+    })
+}
+
 fn commits(listed: &StepItemsListed) -> bool {
     let last = listed.items.last().and_then(Payload::as_json);
     let last: Option<Value> = last.and_then(|last| serde_json::from_str(last).ok());

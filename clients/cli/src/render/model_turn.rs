@@ -1,19 +1,13 @@
-//! What a model is asked and answers, in words: S2-X-32.
+//! The turns of a model in words: S2-X-32.
 
-use belay_proto::v1::{Payload, Receipt, StepItemsListed};
+use belay_proto::v1::{Payload, Receipt, Step, StepItemsListed, step};
 use serde_json::Value;
 
 use super::{
-    call,
+    call::{ASK, COMPLETE},
     text::{clean, shorten},
     words,
 };
-
-/// The tool as which a turn of a model is recorded.
-pub(crate) const ASK: &str = "ask_model";
-
-/// The tool with which a model ends its step.
-const COMPLETE: &str = "complete_step";
 
 /// The longest text of an answer in a line, in characters.
 const MAX_CHARS: usize = 160;
@@ -22,10 +16,14 @@ fn value(payload: Option<&Payload>) -> Option<Value> {
     serde_json::from_str(payload.and_then(Payload::as_json)?).ok()
 }
 
-/// What a step with a goal does next; `None` when these are entries of another kind.
+/// The next work of a step with a goal; `None` when these are entries of another kind.
 pub(crate) fn listed(listed: &StepItemsListed) -> Option<String> {
     let items: Vec<Value> = listed.items.iter().filter_map(|item| value(Some(item))).collect();
     let first = items.first()?;
+    if first.get("file").is_some() {
+        let files = if items.len() == 1 { "1 file".to_owned() } else { format!("{} files", items.len()) };
+        return Some(format!("reads {files} for the model"));
+    }
     let turn = first.get("turn")?;
     match first["tool"].as_str() {
         None => Some(format!("turn {turn}")),
@@ -37,7 +35,7 @@ pub(crate) fn listed(listed: &StepItemsListed) -> Option<String> {
     }
 }
 
-/// What a turn adds to the conversation: `asks coder: turn 2, with 1 result`.
+/// The part that a turn adds to the conversation: `asks coder: turn 2, with 1 result`.
 pub(crate) fn asked(arguments: Option<&Payload>) -> String {
     let asked = value(arguments).unwrap_or_default();
     let model = asked["model"].as_str().map_or_else(|| "the model".to_owned(), clean);
@@ -61,7 +59,7 @@ pub(crate) fn asked(arguments: Option<&Payload>) -> String {
     }
 }
 
-/// What a model has answered: `answers "I look first.", and calls read_file {"path":"a"} · 1501 tokens in, 1200 of them cached, 20 out`.
+/// The answer of a model: `answers "I look first.", and calls read_file {"path":"a"} · 1501 tokens in, 1200 of them cached, 20 out`.
 pub(crate) fn answered(result: Option<&Payload>, receipt: Option<&Receipt>) -> String {
     let answer = value(result).unwrap_or_default();
     let text = answer["text"].as_str().map(str::trim).filter(|text| !text.is_empty());
@@ -85,7 +83,7 @@ pub(crate) fn answered(result: Option<&Payload>, receipt: Option<&Receipt>) -> S
     format!("{what}{}", used(receipt).map(|used| format!(" · {used}")).unwrap_or_default())
 }
 
-/// The tokens that a turn has used; `None` where nobody has counted.
+/// The tokens that a turn has used; `None` where its server has counted none.
 fn used(receipt: Option<&Receipt>) -> Option<String> {
     let usage = receipt?.usage.as_ref()?;
     let cached = match usage.cached_input_tokens {
@@ -97,8 +95,8 @@ fn used(receipt: Option<&Receipt>) -> Option<String> {
 }
 
 /// Whether a step is a turn of a model.
-pub(crate) fn is_turn(step: &belay_proto::v1::Step) -> bool {
-    call::kind_of(step) == ASK
+pub(crate) fn is_turn(step: &Step) -> bool {
+    matches!(&step.detail, Some(step::Detail::Tool(detail)) if detail.tool == ASK)
 }
 
 #[cfg(test)]
@@ -149,6 +147,11 @@ mod tests {
         assert_eq!(of(&[json!({"turn": 2, "run": 1})]).as_deref(), Some("turn 2"));
         let calls = [json!({"turn": 1, "call": 0, "tool": "a"}), json!({"turn": 1, "call": 2, "tool": "b"})];
         assert_eq!(of(&calls).as_deref(), Some("the model calls a, b"));
+        let files = StepItemsListed {
+            items: [0, 1].map(|file| payload(json!({"file": file, "run": 1}))).into(),
+            ..StepItemsListed::default()
+        };
+        assert_eq!(super::listed(&files).as_deref(), Some("reads 2 files for the model"));
         let done = json!({"turn": 1, "call": 0, "tool": "complete_step"});
         assert_eq!(of(&[done]).as_deref(), Some("the model says that the step is done"));
         assert_eq!((of(&[json!("a")]), of(&[])), (None, None));

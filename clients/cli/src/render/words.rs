@@ -347,11 +347,9 @@ pub(crate) fn spent(execution: &Execution) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Millionths of a dollar as dollars, with as many digits as they have, and two at least.
+/// Millionths of a US dollar as a message has them, as dollars; fewer than none are none.
 pub(crate) fn dollars(micros: i64) -> String {
-    let micros = micros.max(0);
-    let part = format!("{:06}", micros % 1_000_000);
-    format!("${}.{:0<2}", micros / 1_000_000, part.trim_end_matches('0'))
+    belay_text::dollars(u64::try_from(micros).unwrap_or_default())
 }
 
 /// So much of so much: `3 of 10 calls`, `$0.50 of $1.00`.

@@ -143,8 +143,8 @@ impl Answered {
         }
     }
 
-    /// What becomes of each call of the answer, with these tools: each has the name that the model was told, and the one that the plan has for it, which its task may have used. A completion is heard alone: a model that ends its work in the breath in
-    /// which it asks for more has not seen what that returns.
+    /// Decides about each call of the answer, with these tools: each has the name that the model was told, and the one that the plan has for it, which its
+    /// task may have used. A completion is accepted alone: a model that ends its work together with other calls has not seen what these return.
     pub fn wanted(&self, offered: &[[&str; 2]]) -> Vec<WantedCall<'_>> {
         let is_alone = self.calls.len() == 1;
         let of = |call: &Calls| {

@@ -65,6 +65,9 @@ pub struct ResultText {
     /// Whether the call failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
+    /// Whether it is that of a command that failed and printed nothing: a search that finds nothing, or a check that does not hold.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_silent: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]

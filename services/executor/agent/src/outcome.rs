@@ -1,5 +1,6 @@
 //! What a model reads of what came of a call.
 
+use belay_reasons as reasons;
 use serde_json::Value;
 
 use crate::ResultText;
@@ -47,9 +48,15 @@ impl Outcome<'_> {
         !matches!(self, Self::Returned(_))
     }
 
+    /// Whether it is a command that failed and printed nothing.
+    fn is_silent(&self) -> bool {
+        matches!(self, Self::Failed { reason: reasons::COMMAND_FAILED, printed: ["", ""], .. })
+    }
+
     /// What the model reads first: all of it, or as much as [`RESULT_TOKENS`].
     pub fn result(&self, id: &str) -> ResultText {
-        ResultText { id: id.to_owned(), text: result_part(id, &self.text(), 0), is_error: self.is_error() }
+        let text = result_part(id, &self.text(), 0);
+        ResultText { id: id.to_owned(), text, is_error: self.is_error(), is_silent: self.is_silent() }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use belay_reasons as reasons;
 use serde_json::Value;
 
 use crate::Turn;
@@ -15,10 +14,12 @@ pub const LIMIT: usize = 3;
 struct Deed<'a> {
     calls: Vec<(&'a str, &'a Value, &'a str)>,
     results: Vec<(&'a str, bool)>,
+    /// Whether all that it is known for is that commands failed.
+    is_silent: bool,
 }
 
-/// How many times in a row the model has done the same: the same calls with the same results, calls that fail with the same error (that a command failed and printed nothing is none), no call, or two things in turn. The last of `turns` has the
-/// results of the one before it, and no answer yet.
+/// How many times in a row the model has done the same: the same calls with the same results, calls that fail with the same error (that a command failed and
+/// printed nothing is none), no call, or two things in turn. The last of `turns` has the results of the one before it, and no answer yet.
 pub fn repetitions(turns: &[Turn]) -> usize {
     let deeds: Vec<Deed<'_>> = turns.windows(2).filter_map(|pair| deed(&pair[0], &pair[1])).collect();
     let same = run(&deeds, 1, |a, b| a == b);
@@ -34,8 +35,7 @@ pub fn repetitions(turns: &[Turn]) -> usize {
         let all_failed =
             |deed: &Deed<'_>| !deed.results.is_empty() && deed.results.iter().all(|(_, is_error)| *is_error);
         // That a command has failed which printed nothing says too little: a search that finds nothing is no search repeated.
-        let says_why = |deed: &Deed<'_>| deed.results.iter().any(|(text, _)| !is_bare_failure(text));
-        all_failed(a) && all_failed(b) && errors(a) == errors(b) && says_why(a)
+        all_failed(a) && all_failed(b) && errors(a) == errors(b) && !a.is_silent
     });
     let silent = deeds.iter().rev().take_while(|deed| deed.calls.is_empty()).count();
     same.max(alternating).max(failing).max(silent)
@@ -46,13 +46,8 @@ fn deed<'a>(turn: &'a Turn, next: &'a Turn) -> Option<Deed<'a>> {
     Some(Deed {
         calls: answered.calls.iter().map(|call| (call.tool.as_str(), &call.arguments, call.written.as_str())).collect(),
         results: next.asked.results.iter().map(|result| (result.text.as_str(), result.is_error)).collect(),
+        is_silent: next.asked.results.iter().all(|result| result.is_silent),
     })
-}
-
-/// Whether a result is that of a command that failed and printed nothing.
-fn is_bare_failure(text: &str) -> bool {
-    let of_command = text.strip_prefix(reasons::COMMAND_FAILED).is_some_and(|rest| rest.starts_with(": "));
-    of_command && !text.contains('\n')
 }
 
 /// How many times the last `period` deeds were done in a row.

@@ -13,7 +13,7 @@ fn turn(number: u32, told: &[&str], input: Option<u64>) -> Turn {
     let results = told.iter().enumerate().map(|(place, text)| ResultText {
         id: format!("{}.{}", number - 1, place + 1),
         text: (*text).to_owned(),
-        is_error: false,
+        ..ResultText::default()
     });
     let mut asked = Asked { model: "m".to_owned(), turn: number, results: results.collect(), ..Asked::default() };
     if number == 1 {
@@ -29,6 +29,9 @@ fn turn(number: u32, told: &[&str], input: Option<u64>) -> Turn {
     let usage = input.map(|input| Counted { input, output: 9, ..Counted::default() });
     Turn { asked, answered: Some(Answered { calls: vec![call], usage, ..Answered::default() }) }
 }
+
+/// What a command tells the model that failed and printed nothing.
+const NOTHING: &str = "COMMAND_FAILED: `grep` exited with code 1.";
 
 fn open(mut turn: Turn) -> Turn {
     turn.answered = None;
@@ -199,13 +202,19 @@ fn repetitions_are_counted_by_what_was_done_and_what_came_of_it() {
             let mut next = turn(number as u32 + 1, &[], None);
             next.answered.as_mut().unwrap().calls[0].arguments = arguments.clone();
             if let Some((_, told, is_error)) = number.checked_sub(1).map(|before| &turns[before]) {
-                let result = ResultText { id: "x".into(), text: (*told).to_owned(), is_error: *is_error };
+                let result = ResultText {
+                    id: "x".into(),
+                    text: (*told).to_owned(),
+                    is_error: *is_error,
+                    is_silent: *told == NOTHING,
+                };
                 next.asked.results = vec![result];
             }
             made.push(next);
         }
         let last = turns.last().unwrap();
-        let result = ResultText { id: "x".into(), text: last.1.to_owned(), is_error: last.2 };
+        let result =
+            ResultText { id: "x".into(), text: last.1.to_owned(), is_error: last.2, is_silent: last.1 == NOTHING };
         made.push(Turn { asked: Asked { results: vec![result], ..Asked::default() }, answered: None });
         made
     };
@@ -222,7 +231,12 @@ fn repetitions_are_counted_by_what_was_done_and_what_came_of_it() {
         3,
         "the same error"
     );
-    let nothing = "COMMAND_FAILED: `grep` exited with code 1.";
+    let search = Outcome::Failed { reason: "COMMAND_FAILED", message: "`grep` exited with code 1.", printed: ["", ""] };
+    let nothing = search.result("x");
+    assert!(nothing.is_silent && nothing.text == NOTHING, "{nothing:?}");
+    let says_why = Outcome::Failed { reason: "COMMAND_FAILED", message: "no", printed: ["", "no such file"] };
+    assert!(!says_why.result("x").is_silent && !Outcome::Skipped.result("x").is_silent);
+    let nothing = NOTHING;
     assert_eq!(
         count(&[(a.clone(), nothing, true), (b.clone(), nothing, true), (json!({}), nothing, true)]),
         1,

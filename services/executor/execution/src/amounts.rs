@@ -1,5 +1,6 @@
 //! Amounts of what calls use.
 
+use belay_text::dollars;
 use serde::{Deserialize, Serialize};
 
 /// A unit that a budget limits.
@@ -43,13 +44,6 @@ impl BudgetUnit {
             Self::CostMicros => "dollars",
         }
     }
-}
-
-/// Millionths of a US dollar, as dollars.
-fn dollars(micros: u64) -> String {
-    let digits = format!("{:06}", micros % 1_000_000);
-    // At least cents, as prices are written.
-    format!("${}.{:0<2}", micros / 1_000_000, digits.trim_end_matches('0'))
 }
 
 /// An amount of everything that a budget limits.

@@ -1,10 +1,12 @@
 //! Calls that the executor carries out itself: it asks a step's model, and takes what the model says that the step has produced.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
-use belay_execution::{Json, OperationKey, Receipt, RequiredAction, StepKey, ToolCallEnd, ToolCallRequest};
+use belay_execution::{
+    ErrorClass, Failure, Json, OperationKey, Receipt, RequiredAction, StepKey, ToolCallEnd, ToolCallRequest,
+};
 use belay_plan::COMPLETION_TOOL;
-use serde_json::Value;
+use belay_reasons as reasons;
 
 use super::{Driver, exit::Exit};
 use crate::{
@@ -12,15 +14,26 @@ use crate::{
     runners::operation::{OperationHandle, Update},
 };
 
+/// The end of a call of whose record a part was not read, which is read before calls start.
+fn not_at_hand() -> ToolCallEnd {
+    let message = "A part of what is recorded was not read before the call.";
+    let failure = Failure::new(ErrorClass::Internal, reasons::INTERNAL, message);
+    ToolCallEnd::Failed { failure, receipt: Receipt::default() }
+}
+
 impl Driver {
     /// Starts a call that the executor carries out itself.
     pub(super) fn start_own_call(&mut self, key: OperationKey, request: &ToolCallRequest, required: RequiredAction) {
         let (updates, registry) = (self.update_sender.clone(), Arc::clone(&self.registry));
         let end = match required {
             RequiredAction::Dispatch if request.tool == COMPLETION_TOOL => {
-                let arguments = self.arguments(&request.arguments).map(|json| json.value()).unwrap_or_default();
-                let result = Json::canonical(&arguments["result"]).into();
-                Some(ToolCallEnd::Completed { result, receipt: Receipt::default() })
+                Some(match self.arguments(&request.arguments) {
+                    Some(arguments) => {
+                        let result = Json::canonical(&arguments.value()["result"]).into();
+                        ToolCallEnd::Completed { result, receipt: Receipt::default() }
+                    }
+                    None => not_at_hand(),
+                })
             }
             // Whether the model was asked is not known, and what it answered is gone: it is asked again as any other that has failed for a while, and counted.
             RequiredAction::Dispatch if self.in_doubt.contains_key(&key) => {
@@ -34,17 +47,23 @@ impl Driver {
             | RequiredAction::Cancel
             | RequiredAction::Kill => Some(ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() }),
         };
+        // What is not at hand is no empty value: the model would be asked something else than what is recorded.
+        let is_missing = Cell::new(false);
+        let turns = match &end {
+            Some(_) => Vec::new(),
+            None => self.execution.conversation(key.step, &|payload| {
+                let json = self.arguments(payload);
+                is_missing.set(is_missing.get() || json.is_none());
+                json.map(|json| json.value()).unwrap_or_default()
+            }),
+        };
+        let end = end.or_else(|| is_missing.get().then(not_at_hand));
         let task = match end {
             Some(end) => tokio::spawn(async move {
                 // An error means that the driver has ended.
                 let _ = updates.send(Update::Ended { operation: key, end, is_copied: false });
             }),
-            None => {
-                let turns = self.execution.conversation(key.step, &|payload| {
-                    self.arguments(payload).map(|json| json.value()).unwrap_or(Value::Null)
-                });
-                tokio::spawn(ModelTurn { registry, key, turns, timeout: request.timeout, updates }.run())
-            }
+            None => tokio::spawn(ModelTurn { registry, key, turns, timeout: request.timeout, updates }.run()),
         };
         self.operations.insert(key, OperationHandle::new(required, task.abort_handle()));
     }

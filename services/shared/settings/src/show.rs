@@ -150,7 +150,7 @@ fn of_budget(budget: &NamespaceBudget) -> Vec<Row> {
         limit.as_ref().map(|limit| row(key(name), limit, limit.value.to_string()))
     };
     let window = row(key("window"), window, window.value.word().to_owned());
-    let dollars = |limit: &ValueWithOrigin<u64>| row(key("cost"), limit, show_models::dollars(limit.value));
+    let dollars = |limit: &ValueWithOrigin<u64>| row(key("cost"), limit, belay_text::dollars(limit.value));
     let amounts = [limit("calls", calls), limit("output_bytes", output_bytes), limit("tokens", tokens)];
     [Some(window)].into_iter().chain(amounts).chain([cost_micros.as_ref().map(dollars)]).flatten().collect()
 }

@@ -1,6 +1,7 @@
 //! Lists the models: where each is, and what it costs.
 
 use belay_model::{Model, Price, TimeLimits};
+use belay_text::dollars;
 
 use crate::{Row, ValueWithOrigin, size::shown_time};
 
@@ -30,15 +31,6 @@ fn of_model(model: &ValueWithOrigin<Model>) -> Vec<Row> {
     let row =
         |(key, value): (&str, String)| Row { key: format!("models.{name}.{key}"), value, origin: model.origin.clone() };
     values.map(row).into()
-}
-
-/// Millionths of a US dollar, as dollars.
-pub(crate) fn dollars(millionths: u64) -> String {
-    let digits = format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000);
-    let (whole, part) = digits.split_once('.').unwrap_or((&digits, ""));
-    // At least cents, as prices are written.
-    let part = part.trim_end_matches('0');
-    format!("${whole}.{part:0<2}")
 }
 
 /// A price in dollars for a million tokens.

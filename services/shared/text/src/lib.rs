@@ -25,6 +25,12 @@ pub fn is_plain(character: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// Millionths of a US dollar, as dollars: with as many digits as they have, and cents at least, as prices are written.
+pub fn dollars(micros: u64) -> String {
+    let digits = format!("{:06}", micros % 1_000_000);
+    format!("${}.{:0<2}", micros / 1_000_000, digits.trim_end_matches('0'))
+}
+
 /// A text as one line in which everything is seen. Two texts never have one form.
 pub fn visible(text: &str) -> String {
     write(text, |_| false, Sign::Written)

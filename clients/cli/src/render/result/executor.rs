@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 
 use belay_proto::v1::{ErrorClass, Execution, Failure, Step, execution, step::State};
-use belay_reasons as reasons;
 use serde_json::{Value, json};
 
 use super::recorded::{RecordedExecution, lasted, message, output, steps_of_plan};
-use crate::{exit::Exit, follow::is_over};
+use crate::{
+    exit::{Exit, has_had_all_turns},
+    follow::is_over,
+};
 
 /// The stage that continues after an execution that completed.
 const NEXT_STAGE: &str = "verifier";
@@ -130,7 +132,7 @@ pub(super) fn failed(failure: &Failure) -> &'static str {
 
 /// The error code of a failure's class.
 pub(super) fn error_code(failure: &Failure) -> &'static str {
-    if [reasons::TURN_LIMIT, reasons::AGENT_STUCK].contains(&failure.reason.as_str()) {
+    if has_had_all_turns(failure) {
         return "ACODE-EXEC-003";
     }
     match failure.error_class() {

@@ -139,7 +139,7 @@ fn error(recorded: &RecordedExecution, failure: &Failure) -> Result<Value, json:
     }))
 }
 
-/// What was used of tools and models. S4-30.
+/// The calls of tools, and the tokens and the cost of models (S4-30).
 fn resource_usage(recorded: &RecordedExecution, calls: u64) -> Value {
     let spent = recorded.execution.spent.unwrap_or_default();
     let mut usage = json!({ "apiCalls": calls });

@@ -8,7 +8,9 @@ use std::cell::Cell;
 use crate::{
     Action, Actor, Blobs, Body, DecideContext, ErrorClass, Event, Execution, ExecutionEvent, ExecutionState, Failure,
     LimitRoom, LimitState, NoBlobs, OperationEvent, OperationKey, Progress, SkipReason, StepEvent, StepKey, Timestamp,
-    state::Stop, steps, violation::IllegalEvent,
+    state::{StepRecord, Stop},
+    steps,
+    violation::IllegalEvent,
 };
 use belay_reasons as reasons;
 
@@ -335,11 +337,16 @@ impl Execution {
         let record = &self.steps[step];
         // That of a step that runs for each entry of a list is the limit of each.
         let limit = record.spec.timeout().filter(|_| !record.has_entries());
-        // That of a step with a goal is the limit of all its entries together.
-        let whole = record.runs_for().filter(|_| record.is_of_agent()).map_or(record, |whole| &self.steps[whole]);
+        let whole = self.timed(step);
         // Time spent waiting for approval does not count towards the step's time limit.
         let own = limit.zip(whole.started_at).map(|(limit, started)| started.saturating_add(limit + whole.waited));
         [own, self.group_deadline(step).map(|(deadline, _)| deadline)].into_iter().flatten().min()
+    }
+
+    /// The step for which a limit of time counts: that of a step with a goal is for all its entries together, and so is what people take to decide.
+    fn timed(&self, step: StepKey) -> &StepRecord {
+        let record = &self.steps[step];
+        record.runs_for().filter(|_| record.is_of_agent()).map_or(record, |whole| &self.steps[whole])
     }
 
     /// When the first of the groups that the step stands in ends, and which that is; `None` when none of them has begun that has a limit.
@@ -354,7 +361,8 @@ impl Execution {
             .group_timeouts()
             .iter()
             .filter_map(|(group, limit)| Some((group, limit, self.groups.get(group)?)));
-        begun.map(|(group, limit, begun)| (begun.saturating_add(*limit + record.waited), group.as_str())).min()
+        let waited = self.timed(step).waited;
+        begun.map(|(group, limit, begun)| (begun.saturating_add(*limit + waited), group.as_str())).min()
     }
 
     /// The failure of a step whose time has run out before its next call.

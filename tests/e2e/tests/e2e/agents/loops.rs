@@ -179,3 +179,18 @@ fn the_log_has_turns_and_tokens() {
         "{log}"
     );
 }
+
+/// What a check writes is no part of the one effect of a goal: what the model has changed is committed, and the files of the check are dropped.
+#[test]
+fn what_a_check_writes_is_not_committed_with_a_goal() {
+    let scene = Scene::new(|ask| match ask.turn {
+        1 => ask.calls("write_file", json!({"path": "kept.md", "content": "one\n"})),
+        _ => ask.completes(json!(1)),
+    });
+    let check = json!(["sh", "-c", "test -f kept.md && touch made-by-check"]);
+    let more = json!({"effects": "per_step", "postconditions": [{"command": check}]});
+    let ended = scene.run(&goal(&["write_file"]), &more, &["--approve", "auto"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(scene.file("kept.md"), "one\n");
+    assert!(!scene.home.path("w/made-by-check").exists(), "the check has seen the changes, and left none");
+}

@@ -277,7 +277,7 @@ fn later(
     let answered = turns.last().and_then(|turn| turn.answered.as_ref());
     let wanted = answered.map(|answered| answered.wanted(&names)).unwrap_or_default();
     let results = wanted.iter().enumerate().map(|(place, WantedCall { call, wanted })| {
-        let refused = |text: String| ResultText { id: call.id.clone(), text, is_error: true };
+        let refused = |text: String| ResultText { id: call.id.clone(), text, is_error: true, is_silent: false };
         match wanted {
             Wanted::Refused(why) => refused(why.clone()),
             Wanted::ReadResult => reading.earlier_result(execution, before, call, &turns),
@@ -419,16 +419,11 @@ impl Reading<'_> {
                 .find(|result| result.id == of)
                 .map(|result| result.text.clone())
         };
-        match whole.or_else(told) {
-            Some(text) => {
-                ResultText { id: call.id.clone(), text: belay_agent::result_part(of, &text, offset), is_error: false }
-            }
-            None => ResultText {
-                id: call.id.clone(),
-                text: format!("There is no result with the id `{of}`."),
-                is_error: true,
-            },
-        }
+        let (text, is_error) = match whole.or_else(told) {
+            Some(text) => (belay_agent::result_part(of, &text, offset), false),
+            None => (format!("There is no result with the id `{of}`."), true),
+        };
+        ResultText { id: call.id.clone(), text, is_error, is_silent: false }
     }
 }
 

@@ -349,6 +349,8 @@ fn what_people_wait_is_no_part_of_the_limit_of_a_goal() {
     };
     let play = story().step_limit("fix", "20s").play();
     assert!(play.picture().last().unwrap().ends_with("COMPLETED"), "{:?}", play.picture());
+    let grouped = story().in_group("night", 20, "fix").play();
+    assert!(grouped.picture().last().unwrap().ends_with("COMPLETED"), "{:?}", grouped.picture());
     // The second wait overlaps with the first, and buys no time of its own.
     let slow = story().replies("fix~3: ok 30s").step_limit("fix", "20s").play();
     let end = slow.picture().join("\n");

@@ -11,7 +11,7 @@ use belay_execution::{
     OperationId, PendingApproval, Receipt, StepLayers, SubjectKind, Timestamp, ToolCallEnd, ToolCallRequest,
 };
 
-use belay_plan::MODEL_TOOL;
+use belay_plan::{MODEL_TOOL, is_own_tool};
 
 use super::{Happening, story::requirement};
 
@@ -190,11 +190,13 @@ impl Runner {
         }
     }
 
-    /// The layer that a call which has completed leaves: one that only looks leaves none.
+    /// The layer that a call which has completed leaves for the effect of its step: one that only looks leaves none, nor does one that the executor carries
+    /// out itself, and what a check writes is no part of the effect.
     fn layer(&self, id: &OperationId) -> Option<String> {
         let call = &self.calls[id];
         let request = call.request.as_ref()?;
-        let leaves = request.layers.as_ref()?.entry.is_some() && request.tool != "look";
+        let is_of_tool = request.check.is_none() && !is_own_tool(&request.tool) && request.tool != "look";
+        let leaves = request.layers.as_ref()?.entry.is_some() && is_of_tool;
         (leaves && matches!(call.outcome, Outcome::Completed(_))).then(|| format!("layer of {id}"))
     }
 

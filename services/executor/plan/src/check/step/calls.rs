@@ -93,7 +93,9 @@ impl Checker<'_> {
     pub(super) fn tool(&mut self, path: &FieldPath, tool: &str) -> bool {
         if is_own_tool(tool) {
             self.rule(path, || {
-                format!("`{tool}` is what a step with `agent` does by itself: write `agent: {{model: NAME, task: …}}` instead")
+                format!(
+                    "`{tool}` is called by steps with `agent` alone: write `agent: {{model: NAME, task: …}}` instead"
+                )
             });
         } else if tool.is_empty() {
             self.rule(path, || "is required: name the tool that the step calls".to_owned());

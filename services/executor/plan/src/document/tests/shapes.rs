@@ -152,6 +152,20 @@ fn a_step_with_an_action_alone_is_for_a_model_to_carry_out() {
     assert_eq!(plan.steps()[0].retry().max_attempts, 4, "what passes is tried again within the loop");
 }
 
+/// An action that reads is offered once, however its planner spells it: a model cannot tell two tools by one name apart.
+#[test]
+fn a_step_whose_action_reads_is_offered_it_once() {
+    for action in ["ReadFile", "READ_FILE", "read_file"] {
+        let text = format!(
+            r#"{{"plan": {{"id": "p", "tasks": [{{"id": "t", "steps": [{{"id": "a", "title": "Read", "action": "{action}"}}]}}]}}, "config": {{"model": "coder"}}}}"#
+        );
+        let plan = read(&text);
+        let agent = plan.steps()[0].agent().expect("a model works in it");
+        let tools: Vec<&str> = agent.tools().iter().map(|tool| tool.tool.as_str()).collect();
+        assert_eq!(tools, [action, "list_directory", "search_code"]);
+    }
+}
+
 /// S2-FR-002: the names that a serialiser of C# writes are read too; a step with an action alone is refused with what it lacks, which a model would choose.
 #[test]
 fn a_step_with_an_action_alone_is_refused_with_what_it_lacks() {

@@ -105,8 +105,11 @@ impl Audit {
     /// knows.
     pub(super) fn used_by_call(&self, call: &OperationId, end: &ToolCallEnd) -> Amounts {
         let counted = match end {
-            ToolCallEnd::Completed { receipt, .. } | ToolCallEnd::Failed { receipt, .. } => receipt.usage,
-            ToolCallEnd::Denied { .. } | ToolCallEnd::Cancelled { .. } | ToolCallEnd::OutcomeUnknown { .. } => None,
+            // Whoever has a receipt has what the server counted.
+            ToolCallEnd::Completed { receipt, .. }
+            | ToolCallEnd::Failed { receipt, .. }
+            | ToolCallEnd::Denied { receipt, .. } => receipt.usage,
+            ToolCallEnd::Cancelled { .. } | ToolCallEnd::OutcomeUnknown { .. } => None,
         };
         match self.own_call(call) {
             Some(OwnCall::Turn) => {
