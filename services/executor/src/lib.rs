@@ -23,7 +23,7 @@ mod wire;
 pub use approvals::gate::Gate;
 pub use belay_redaction::{MasterKey, Redactor};
 pub use feeds::{ExecutionReader, ReaderParts};
-pub use models::{Models, models};
+pub use models::{Answering, ModelServer, Models, models};
 pub use names::shard_of;
 pub use owned::registry::{ExecutionRegistry, Parts};
 pub use program::serve;

@@ -243,6 +243,27 @@ const SCENARIOS: &[Scenario] = &[
             ],
         },
     },
+    // B-34 and B-35 of a model's loop: no recorded answer is asked for again, nothing is done of one that is not recorded, the same record makes the same
+    // prompt, and tokens stay within their budget.
+    Scenario {
+        name: "belay_asking_models",
+        run: belay::asking_models,
+        expect: Expect::Holds {
+            seeds: 20,
+            counted: &[
+                "budgets of tokens overrun",
+                "clocks set back",
+                "goals not reached",
+                "goals reached",
+                "kills",
+                "power losses",
+                "runs for a model",
+                "turns asked again",
+                "turns lost with their executor",
+                "unknown outcomes of a model's calls",
+            ],
+        },
+    },
     // No more executions hold a limit than may, and each gets its turn, however often the executor is killed.
     Scenario {
         name: "belay_limiting",
@@ -495,6 +516,16 @@ const SCENARIOS: &[Scenario] = &[
         name: "belay_limit_turns_forgotten",
         run: belay::limit_turns_forgotten,
         expect: Expect::Found { violation: "wait for limits that nobody holds", first: 0, within: 50 },
+    },
+    Scenario {
+        name: "belay_lost_turn_asked_again",
+        run: belay::lost_turn_asked_again,
+        expect: Expect::Found { violation: "ends are recorded", first: 0, within: 50 },
+    },
+    Scenario {
+        name: "belay_lost_turn_not_counted",
+        run: belay::lost_turn_not_counted,
+        expect: Expect::Found { violation: "and its budget is", first: 58, within: 200 },
     },
     Scenario {
         name: "belay_limits_ignored",

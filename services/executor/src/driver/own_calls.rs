@@ -2,6 +2,7 @@
 
 use std::{cell::Cell, sync::Arc};
 
+use belay_defects::{Defect, is_planted};
 use belay_execution::{
     ErrorClass, Failure, Json, OperationKey, Receipt, RequiredAction, StepKey, ToolCallEnd, ToolCallRequest,
 };
@@ -36,7 +37,7 @@ impl Driver {
                 })
             }
             // Whether the model was asked is not known, and what it answered is gone: it is asked again as any other that has failed for a while, and counted.
-            RequiredAction::Dispatch if self.in_doubt.contains_key(&key) => {
+            RequiredAction::Dispatch if self.in_doubt.contains_key(&key) && !is_planted(Defect::LostTurnAskedAgain) => {
                 Some(lost(self.execution.step(key.step).spec().agent().map_or("", |agent| agent.model())))
             }
             RequiredAction::Dispatch => None,

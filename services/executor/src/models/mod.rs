@@ -3,7 +3,7 @@
 mod check;
 pub(crate) mod turn;
 
-use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, fmt, fs, future::Future, path::PathBuf, pin::Pin, sync::Arc};
 
 use belay_model::{Failure, Model, Prompt, ServedModel};
 use belay_model_http::{Asked, Route, Server};
@@ -16,12 +16,30 @@ pub(crate) use check::check;
 #[derive(Clone, Debug, Default)]
 pub struct Models(Arc<BTreeMap<String, ConfiguredModel>>);
 
-/// A model with its server and its key.
+/// The answer of a model's server to one request.
+pub type Answering<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
+
+/// A server of a model. Times are in seconds since the Unix epoch: a server may say by a date when to ask again.
+pub trait ModelServer: fmt::Debug + Send + Sync {
+    /// Asks for an answer, once.
+    fn ask<'a>(&'a self, prompt: &'a Prompt, now: i64) -> Answering<'a, Asked>;
+
+    /// Asks for the models that the server offers.
+    fn list(&self, now: i64) -> Answering<'_, Vec<ServedModel>>;
+}
+
+/// A model with its server.
 #[derive(Debug)]
 pub(crate) struct ConfiguredModel {
     model: Model,
     /// `None` where the settings allow models on this machine alone, and this is none: then not even a client of it is made.
-    server: Option<Server>,
+    server: Option<Box<dyn ModelServer>>,
+}
+
+/// A server that is asked over HTTP, with its key.
+#[derive(Debug)]
+struct HttpServer {
+    server: Server,
     credential: Option<OperatorCredential>,
 }
 
@@ -54,14 +72,20 @@ pub fn models(loaded: &LoadedSettings) -> Result<Models, ConfigError> {
         let may_be_asked = !settings.asks_local_models_only() || model.base_url.is_local();
         let server = may_be_asked.then(|| Server::new(model.clone(), &route).map_err(refuse)).transpose()?;
         let credential = model.credential.as_ref().and_then(of_name);
-        let configured = ConfiguredModel { model: model.clone(), server, credential };
-        Ok((model.name.clone(), configured))
+        let server = server.map(|server| Box::new(HttpServer { server, credential }) as Box<dyn ModelServer>);
+        Ok((model.clone(), server))
     };
-    let all = configured.iter().map(|model| open(&model.value)).collect::<Result<_, _>>()?;
-    Ok(Models(Arc::new(all)))
+    let all = configured.iter().map(|model| open(&model.value)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Models::new(all))
 }
 
 impl Models {
+    /// Models with their servers; one without a server is never asked.
+    pub fn new(all: impl IntoIterator<Item = (Model, Option<Box<dyn ModelServer>>)>) -> Self {
+        let named = |(model, server): (Model, _)| (model.name.clone(), ConfiguredModel { model, server });
+        Self(Arc::new(all.into_iter().map(named).collect()))
+    }
+
     /// All of them, by name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &ConfiguredModel> {
         self.0.values()
@@ -84,23 +108,39 @@ impl ConfiguredModel {
         self.server.is_none()
     }
 
-    fn server(&self) -> Result<&Server, Failure> {
+    fn server(&self) -> Result<&dyn ModelServer, Failure> {
         let why = "the settings forbid to ask it".to_owned();
-        self.server.as_ref().ok_or(Failure::Unreachable { why })
+        self.server.as_deref().ok_or(Failure::Unreachable { why })
     }
 
     /// Asks for an answer, once.
     pub(crate) async fn ask(&self, prompt: &Prompt, now: i64) -> Result<Asked, Failure> {
-        let (server, key) = (self.server()?, self.key().await?);
-        server.ask(prompt, key.as_ref().map(|(placement, secret)| (placement, secret)), now).await
+        self.server()?.ask(prompt, now).await
     }
 
     /// Asks for the models that the server offers.
     pub(crate) async fn list(&self, now: i64) -> Result<Vec<ServedModel>, Failure> {
-        let (server, key) = (self.server()?, self.key().await?);
-        server.list(key.as_ref().map(|(placement, secret)| (placement, secret)), now).await
+        self.server()?.list(now).await
+    }
+}
+
+impl ModelServer for HttpServer {
+    fn ask<'a>(&'a self, prompt: &'a Prompt, now: i64) -> Answering<'a, Asked> {
+        Box::pin(async move {
+            let key = self.key().await?;
+            self.server.ask(prompt, key.as_ref().map(|(placement, secret)| (placement, secret)), now).await
+        })
     }
 
+    fn list(&self, now: i64) -> Answering<'_, Vec<ServedModel>> {
+        Box::pin(async move {
+            let key = self.key().await?;
+            self.server.list(key.as_ref().map(|(placement, secret)| (placement, secret)), now).await
+        })
+    }
+}
+
+impl HttpServer {
     /// Reads the key now, so that one that was renewed is used.
     async fn key(&self) -> Result<Option<(Placement, Secret)>, Failure> {
         let Some(known) = &self.credential else { return Ok(None) };

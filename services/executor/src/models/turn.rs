@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_agent::{Answered, Turn};
+use belay_defects::{Defect, is_planted};
 use belay_execution::{ErrorClass, Failure, Json, ModelUsage, OperationKey, Receipt, ToolCallEnd};
 use belay_model::{Model, Refusal, Usage};
 use belay_reasons as reasons;
@@ -84,7 +85,9 @@ pub(crate) fn lost(model: &str) -> ToolCallEnd {
     let message = format!(
         "The executor ended while the model `{model}` answered. Nothing of the answer was recorded or acted on; its server may count it all the same."
     );
-    failed(Failure::new(ErrorClass::Transient, reasons::MODEL_TURN_LOST, message))
+    let failure = Failure::new(ErrorClass::Transient, reasons::MODEL_TURN_LOST, message);
+    let usage = is_planted(Defect::LostTurnNotCounted).then(ModelUsage::default);
+    ToolCallEnd::Failed { failure, receipt: Receipt { usage, ..Receipt::default() } }
 }
 
 fn failed(failure: Failure) -> ToolCallEnd {

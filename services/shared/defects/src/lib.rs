@@ -115,6 +115,10 @@ pub enum Defect {
     LostTestIsFinal,
     /// The gate does what an executor asks that another has replaced: a person is asked again for an answer that the other has.
     GateTakesReplaced,
+    /// A model that was asked when its executor ended is asked again as if nothing had been: nothing is recorded of the first time.
+    LostTurnAskedAgain,
+    /// What a model may have used for an answer that was lost with its executor counts as nothing.
+    LostTurnNotCounted,
 }
 
 /// Whether a defect is planted: in this process, or for this thread.

@@ -247,7 +247,7 @@ table! {
     "Find out what it has done. Then `belay executions retry ID` starts the step's plan anew, and `belay executions skip ID STEP` continues without it."
 
     LIST_REFUSED Calls 30 false [InvalidArguments] []
-    "The list for each entry of which a step runs (`for_each`) is not a list, or is too long or too large. The step ran for none."
+    "The list for each entry of which a step runs (`for_each`) is not a list, or is too long or too large: the step ran for none. Or a model has had so many turns and calls that the execution has as many steps as it may have."
     "The message has the value and the limit: correct the plan or the step that makes the list, and run `belay executions retry ID --plan FILE`."
 
     ITEMS_FAILED Calls 30 true [Crash RateLimit Fatal AgentUnavailable Transient Timeout InvalidArguments InvalidResult PreconditionFailed PostconditionFailed SandboxViolation ApprovalDenied PolicyDenied BudgetExhausted OutcomeUnknown Internal] []

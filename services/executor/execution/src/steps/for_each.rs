@@ -80,7 +80,7 @@ fn with_room(
     match blobs.room(record.id.as_str(), all.saturating_sub(record.items.steps.len())) {
         Room::Free => Some(Ok(StepEvent::ItemsListed { first, items })),
         Room::Wanted => None,
-        Room::Beyond(most) => Some(Err(too_many_steps(all, most))),
+        Room::Beyond(most) => Some(Err(too_many_steps(record, all, most))),
     }
 }
 
@@ -149,10 +149,17 @@ fn read(
     })
 }
 
-fn too_many_steps(entries: usize, most: usize) -> Failure {
+fn too_many_steps(record: &StepRecord, entries: usize, most: usize) -> Failure {
+    let (of, advice) = match record.spec.agent() {
+        Some(_) => (
+            "turns and calls of the model",
+            "let several steps share the work, or raise `services.executor.steps`, and retry the step",
+        ),
+        None => ("entries", "give each entry more to do, or let a step's plan have the list"),
+    };
     let message = format!(
-        "With a step for each of the {entries} entries the execution would have more than {most} steps, and that is the limit \
-         (`services.executor.steps` for the executions in memory; one gets a quarter): give each entry more to do, or let a step's plan have the list."
+        "With a step for each of the {entries} {of} the execution would have more than {most} steps, and that is the limit \
+         (`services.executor.steps` for the executions in memory; one gets a quarter): {advice}."
     );
     Failure::new(ErrorClass::InvalidArguments, reasons::LIST_REFUSED, message)
 }

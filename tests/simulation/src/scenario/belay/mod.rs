@@ -13,6 +13,7 @@
 //! end; then all machines lose power once more, and their stored data is compared with the records.
 
 mod archive;
+mod asking_models;
 mod audit;
 mod auditor;
 mod backup;
@@ -58,6 +59,7 @@ mod watcher;
 mod webhooks;
 mod workspaces;
 
+pub use self::asking_models::{asking_models, lost_turn_asked_again, lost_turn_not_counted};
 pub use self::limiting::{limit_turns_forgotten, limiting, limits_ignored};
 pub use self::planted::{
     acknowledgement_not_retried, acknowledging_before_the_commit, applying_before_the_row, applying_without_sync,

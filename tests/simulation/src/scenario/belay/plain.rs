@@ -1,5 +1,6 @@
 //! The three services as they are, under faults, without anything planted: the site of scenarios about one part of the executor.
 
+use belay_executor::Models;
 use rand::Rng as _;
 use rand::rngs::StdRng;
 
@@ -23,6 +24,11 @@ pub(super) struct Plain {
 
 impl Plain {
     pub(super) fn new(random: &mut StdRng, seed: u64) -> Self {
+        Self::with_models(random, seed, Models::default())
+    }
+
+    /// With models that steps may ask.
+    pub(super) fn with_models(random: &mut StdRng, seed: u64, models: Models) -> Self {
         let conditions = Conditions::generate(random);
         let mut world = World::new(seed, &conditions, MAX_DURATION);
         let checker = Checker::default();
@@ -43,6 +49,7 @@ impl Plain {
             mailbox: Default::default(),
             backup: Default::default(),
             number: seed,
+            models,
         };
         let outside = site.outside.clone();
         let here = site.clone();

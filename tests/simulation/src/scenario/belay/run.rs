@@ -78,6 +78,7 @@ pub(super) fn run(seed: u64, bugs: Bugs) -> Result<(), String> {
         mailbox: mailbox.clone(),
         backup: backup.clone(),
         number: seed,
+        models: Default::default(),
     };
 
     let here = site.clone();

@@ -98,7 +98,7 @@ async fn start_executor(site: &Site, shared: &SharedJournal) -> Result<Running, 
         retention,
         budgets: site.budgets(),
         webhooks,
-        models: belay_executor::Models::default(),
+        models: site.models.clone(),
         thresholds: site.knobs.executor,
     });
     let reader = match site.bugs.reads_beside() {

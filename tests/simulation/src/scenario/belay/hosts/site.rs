@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
+use belay_executor::Models;
 use belay_grant::{Keys, SigningKey};
 use belay_settings::{BudgetWindow, NamespaceBudget, NamespaceBudgets, ValueWithOrigin};
 
@@ -41,6 +42,8 @@ pub(in super::super) struct Site {
     pub(in super::super) backup: Backup,
     /// The simulation's own seed.
     pub(in super::super) number: u64,
+    /// The models that steps may ask.
+    pub(in super::super) models: Models,
 }
 
 /// How many bytes of output a namespace may use in a day: more than all calls return, also where forks and retries of nested plans return large values
