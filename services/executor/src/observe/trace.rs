@@ -9,6 +9,7 @@ use belay_execution::{
     Body, Event, Execution, ExecutionEvent, Failure, OperationEnd, OperationEvent, OperationId, StepEvent, StepId,
     Timestamp, ToolCallEnd, Work,
 };
+use belay_plan::MODEL_TOOL;
 use belay_reasons as reasons;
 use belay_telemetry::{
     KeyValue, SpanKind, SpanRecord, Status, Telemetry, TraceContext,
@@ -159,18 +160,13 @@ impl Trace {
                 self.end_attempt(step, state, failure, event.time);
             }
             Body::Operation { id: call, event: kind } => {
-                let (state, failure) = match kind {
+                match kind {
                     OperationEvent::Requested(Work::ToolCall(request)) => {
                         self.calls.insert(call.clone(), (request.tool.clone(), event.time));
-                        return;
                     }
-                    OperationEvent::Ended(OperationEnd::ToolCall(end)) => match end {
-                        ToolCallEnd::Completed { .. } => ("COMPLETED", None),
-                        ToolCallEnd::Failed { failure, .. } => ("FAILED", Some(failure)),
-                        ToolCallEnd::Denied { failure, .. } => ("DENIED", Some(failure)),
-                        ToolCallEnd::Cancelled { failure, .. } => (reasons::CANCELLED, failure.as_ref()),
-                        ToolCallEnd::OutcomeUnknown { failure, .. } => (reasons::OUTCOME_UNKNOWN, Some(failure)),
-                    },
+                    OperationEvent::Ended(OperationEnd::ToolCall(end)) => {
+                        self.end_call(execution, call, end, event.time);
+                    }
                     // The time of a wait, of whatever kind, is in the span of its attempt; the execution of a plan has spans of its own.
                     OperationEvent::Requested(_)
                     | OperationEvent::Held(_)
@@ -178,9 +174,8 @@ impl Trace {
                     | OperationEvent::Decided { .. }
                     | OperationEvent::Dispatched
                     | OperationEvent::Reported(_)
-                    | OperationEvent::Ended(_) => return,
-                };
-                self.end_call(call, state, failure, event.time);
+                    | OperationEvent::Ended(_) => {}
+                }
             }
         }
     }
@@ -212,20 +207,49 @@ impl Trace {
         self.send(again, Some(self.span.clone()), SpanKind::Internal, draft, end, failure);
     }
 
-    fn end_call(&mut self, call: &OperationId, state: &'static str, failure: Option<&Failure>, end: Timestamp) {
+    fn end_call(&mut self, execution: &Execution, call: &OperationId, end: &ToolCallEnd, time: Timestamp) {
         let Some((tool, began)) = self.calls.remove(call) else { return };
-        let draft = Draft {
-            name: format!("{} {tool}", operation::EXECUTE_TOOL).into(),
-            began,
-            attributes: vec![
-                KeyValue::new(semconv::GEN_AI_OPERATION_NAME, operation::EXECUTE_TOOL),
-                KeyValue::new(semconv::GEN_AI_TOOL_NAME, tool),
-                KeyValue::new(semconv::GEN_AI_TOOL_CALL_ID, wire::call_name(&self.execution, call)),
-                KeyValue::new(semconv::BELAY_STATE, state),
-            ],
+        let (state, failure) = match end {
+            ToolCallEnd::Completed { .. } => ("COMPLETED", None),
+            ToolCallEnd::Failed { failure, .. } => ("FAILED", Some(failure)),
+            ToolCallEnd::Denied { failure, .. } => ("DENIED", Some(failure)),
+            ToolCallEnd::Cancelled { failure, .. } => (reasons::CANCELLED, failure.as_ref()),
+            ToolCallEnd::OutcomeUnknown { failure, .. } => (reasons::OUTCOME_UNKNOWN, Some(failure)),
         };
+        let of_turn = if tool == MODEL_TOOL { self.turn(execution, call, end) } else { None };
+        let (name, mut attributes) = of_turn.unwrap_or_else(|| {
+            let attributes = vec![
+                KeyValue::new(semconv::GEN_AI_OPERATION_NAME, operation::EXECUTE_TOOL),
+                KeyValue::new(semconv::GEN_AI_TOOL_NAME, tool.clone()),
+                KeyValue::new(semconv::GEN_AI_TOOL_CALL_ID, wire::call_name(&self.execution, call)),
+            ];
+            (format!("{} {tool}", operation::EXECUTE_TOOL), attributes)
+        });
+        attributes.push(KeyValue::new(semconv::BELAY_STATE, state));
+        let draft = Draft { name: name.into(), began, attributes };
         let parent = self.attempt(&call.step, call.attempt);
-        self.send(self.call(call), Some(parent), SpanKind::Client, draft, end, failure);
+        self.send(self.call(call), Some(parent), SpanKind::Client, draft, time, failure);
+    }
+
+    /// The name and the attributes of the span of a model's turn, as those who read traces of models expect them.
+    fn turn(&self, execution: &Execution, call: &OperationId, end: &ToolCallEnd) -> Option<(String, Vec<KeyValue>)> {
+        let step = execution.step(execution.step_key(&call.step)?);
+        let model = step.spec().agent()?.model();
+        let number = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+        let mut attributes = vec![
+            KeyValue::new(semconv::GEN_AI_OPERATION_NAME, operation::CHAT),
+            KeyValue::new(semconv::GEN_AI_REQUEST_MODEL, model.to_owned()),
+            KeyValue::new(semconv::GEN_AI_CONVERSATION_ID, self.execution.clone()),
+        ];
+        attributes.extend(step.turn().map(|turn| KeyValue::new(semconv::BELAY_TURN, i64::from(turn))));
+        if let Some(usage) = end.usage() {
+            attributes.extend([
+                KeyValue::new(semconv::GEN_AI_USAGE_INPUT_TOKENS, number(usage.input_tokens)),
+                KeyValue::new(semconv::GEN_AI_USAGE_CACHE_READ, number(usage.cached_input_tokens)),
+                KeyValue::new(semconv::GEN_AI_USAGE_OUTPUT_TOKENS, number(usage.output_tokens)),
+            ]);
+        }
+        Some((format!("{} {model}", operation::CHAT), attributes))
     }
 
     /// A step without a running attempt may end too: one that never started is skipped, and one that waits for a retry can be cancelled.

@@ -15,6 +15,14 @@ pub const GEN_AI_TOOL_TYPE: &str = "gen_ai.tool.type";
 pub const GEN_AI_WORKFLOW_NAME: &str = "gen_ai.workflow.name";
 /// The agent's name.
 pub const GEN_AI_AGENT_NAME: &str = "gen_ai.agent.name";
+/// The model that is asked, by its name in the settings.
+pub const GEN_AI_REQUEST_MODEL: &str = "gen_ai.request.model";
+/// The tokens of a prompt, the cached ones included.
+pub const GEN_AI_USAGE_INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
+/// Those of a prompt that the server had in its cache.
+pub const GEN_AI_USAGE_CACHE_READ: &str = "gen_ai.usage.cache_read.input_tokens";
+/// The tokens of an answer, its reasoning included.
+pub const GEN_AI_USAGE_OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
 /// The execution.
 pub const GEN_AI_CONVERSATION_ID: &str = "gen_ai.conversation.id";
 /// The reason's code; only where something failed.
@@ -42,6 +50,8 @@ pub const BELAY_LABEL: &str = "belay.label";
 pub const BELAY_EXECUTION: &str = "belay.execution";
 /// The step's id.
 pub const BELAY_STEP: &str = "belay.step";
+/// The turn of a model, from 1.
+pub const BELAY_TURN: &str = "belay.turn";
 /// The attempt, from 1.
 pub const BELAY_ATTEMPT: &str = "belay.attempt";
 /// How it ended: the state's name.

@@ -142,6 +142,15 @@ impl Span {
         text(&self.span.attributes, key)
     }
 
+    /// An attribute's number; `None` when it is missing.
+    pub(crate) fn number(&self, key: &str) -> Option<i64> {
+        let attribute = self.span.attributes.iter().find(|attribute| attribute.key == key)?;
+        match attribute.value.as_ref()?.value {
+            Some(Value::IntValue(number)) => Some(number),
+            _ => None,
+        }
+    }
+
     pub(crate) fn trace_id(&self) -> String {
         hex(&self.span.trace_id)
     }

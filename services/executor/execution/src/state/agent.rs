@@ -26,14 +26,14 @@ pub(crate) enum AgentEntry {
     Commit,
 }
 
-/// An entry as it is listed.
-#[derive(Deserialize)]
-struct Item {
+/// An entry of a step with a goal as it is listed. It is parsed once: what a turn adds and what follows from its answer look at all entries before.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct AgentItem {
     turn: Option<u32>,
     call: Option<usize>,
     file: Option<usize>,
     #[serde(default)]
-    tool: String,
+    tool: Box<str>,
 }
 
 /// The calls that the executor carries out itself.
@@ -61,27 +61,34 @@ pub(crate) fn facts(tool: &str) -> Option<&'static ToolFacts> {
     OWN_FACTS.iter().find(|facts| facts.tool == tool)
 }
 
+impl AgentItem {
+    /// Parses an entry; `None` for one that is none of a step with a goal.
+    pub(crate) fn parse(item: &Json) -> Option<Self> {
+        serde_json::from_str(item.as_str()).ok()
+    }
+
+    /// The turn of the model that it is, or whose answer it is of.
+    pub(crate) fn turn(&self) -> Option<u32> {
+        self.turn
+    }
+}
+
 impl AgentEntry {
-    /// Reads an entry of a step with this goal.
-    pub(crate) fn of(item: &Json, agent: &AgentStep) -> Option<Self> {
-        let Item { turn, call, file, tool } = serde_json::from_str(item.as_str()).ok()?;
+    /// What an entry is of a step with this goal.
+    pub(crate) fn of(item: &AgentItem, agent: &AgentStep) -> Option<Self> {
+        let AgentItem { turn, call, file, ref tool } = *item;
         if let Some(place) = file {
             return (place < agent.files().len()).then_some(Self::File { place });
         }
         match (turn, call) {
-            (Some(_), Some(place)) if tool == COMPLETION_TOOL => Some(Self::Completion { place }),
+            (Some(_), Some(place)) if **tool == *COMPLETION_TOOL => Some(Self::Completion { place }),
             (Some(_), Some(place)) => {
-                let tool = agent.tools().iter().position(|offered| offered.tool == tool)?;
+                let tool = agent.tools().iter().position(|offered| *offered.tool == **tool)?;
                 Some(Self::Call { place, tool })
             }
             (Some(turn), None) => Some(Self::Turn(turn)),
-            (None, _) => (tool == COMMIT_TOOL && agent.commit().is_some()).then_some(Self::Commit),
+            (None, _) => (**tool == *COMMIT_TOOL && agent.commit().is_some()).then_some(Self::Commit),
         }
-    }
-
-    /// The turn of the model that an entry is, or whose answer it is of.
-    pub(crate) fn turn(item: &Json) -> Option<u32> {
-        serde_json::from_str::<Item>(item.as_str()).ok()?.turn
     }
 
     /// The call that it makes.

@@ -283,7 +283,7 @@ impl Execution {
     pub(crate) fn replace_spec(&mut self, step: StepKey, spec: &Arc<StepSpec>) {
         let record = &mut self.steps[step];
         self.index.move_step(step, StepClass::of(record), StepClass::default(), record.resources());
-        record.spec = Arc::clone(spec);
+        record.set_spec(Arc::clone(spec));
         self.index.move_step(step, StepClass::default(), StepClass::of(record), record.resources());
     }
 

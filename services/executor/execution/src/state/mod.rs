@@ -20,7 +20,7 @@ use belay_plan::{CONTEXT_INPUT, Plan};
 
 pub(crate) use self::{
     account::Account,
-    agent::AgentEntry,
+    agent::{AgentEntry, AgentItem},
     cache::StepCache,
     index::Index,
     operation::Operations,

@@ -11,7 +11,11 @@ use std::{
 use belay_plan::{Condition, Outcome, Plan, RunWhen, StepSpec, ToolStep, compensation_id, entry_id};
 use belay_reasons as reasons;
 
-use super::{account::Account, agent::AgentEntry, cache::StepCache};
+use super::{
+    account::Account,
+    agent::{AgentEntry, AgentItem},
+    cache::StepCache,
+};
 use crate::{
     BudgetLevel, BudgetUnit, CachedFrom, Failure, Json, Payload, PendingApproval, Receipt, SkipReason, StepId,
     StepState, Timestamp,
@@ -98,6 +102,8 @@ pub(crate) struct StepRecord {
     pub(crate) role: StepRole,
     /// The entry of the list, for the step of one; what identifies the call, for the step of one.
     pub(crate) item: Option<Json>,
+    /// The same, parsed, for the step of an entry of a step with a goal.
+    agent_item: Option<Box<AgentItem>>,
     /// The entries, for a step that runs for each entry of a list.
     pub(crate) items: Items,
     /// The steps that it depends on.
@@ -316,14 +322,31 @@ const ANSWERS: [&str; 5] =
 impl StepRecord {
     /// What it is among the entries of a step with a goal; `None` for any other step.
     pub(crate) fn agent_entry(&self) -> Option<AgentEntry> {
-        let StepRole::Item { .. } = self.role else { return None };
-        AgentEntry::of(self.item.as_ref()?, self.spec.agent()?)
+        AgentEntry::of(self.agent_item.as_deref()?, self.spec.agent()?)
     }
 
     /// The turn of the model that it is, or whose answer it is of; `None` for any other step.
     pub(crate) fn turn(&self) -> Option<u32> {
         self.agent_entry()?;
-        AgentEntry::turn(self.item.as_ref()?)
+        self.agent_item.as_ref()?.turn()
+    }
+
+    /// Has the step run for this entry.
+    pub(crate) fn set_item(&mut self, item: Json) {
+        self.item = Some(item);
+        self.parse_item();
+    }
+
+    /// Carries out this from here on.
+    pub(crate) fn set_spec(&mut self, spec: Arc<StepSpec>) {
+        self.spec = spec;
+        self.parse_item();
+    }
+
+    /// What an entry is follows from it and from the spec.
+    fn parse_item(&mut self) {
+        let item = self.item.as_ref().filter(|_| self.is_of_agent());
+        self.agent_item = item.and_then(AgentItem::parse).map(Box::new);
     }
 
     /// Whether it is an entry of a step with a goal: what becomes of it is for the model to hear.
@@ -450,6 +473,7 @@ impl StepRecord {
             id,
             role,
             item: None,
+            agent_item: None,
             items: Items::default(),
             dependencies: Vec::new(),
             dependents: Vec::new(),
@@ -528,7 +552,8 @@ impl Steps {
         let index = list.items.steps.len();
         let id = StepId::from(entry_id(&list.id, index));
         let role = StepRole::Item { of, index: u32::try_from(index).unwrap_or(u32::MAX) };
-        let record = StepRecord { item: Some(item), ..StepRecord::new(id, Arc::clone(&list.spec), role, time) };
+        let mut record = StepRecord::new(id, Arc::clone(&list.spec), role, time);
+        record.set_item(item);
         let key = self.push(record)?;
         self[of].items.steps.push(key);
         Ok(key)

@@ -16,7 +16,7 @@ use self::conversation::{answered_of, offered_names, with_planned};
 use super::{entries::not_started, layers};
 use crate::{
     Blobs, ErrorClass, Execution, Failure, Json, Payload, StepKey, StepState,
-    state::{AgentEntry, StepRecord},
+    state::{AgentEntry, AgentItem, StepRecord},
 };
 
 pub(crate) use self::conversation::turn_waits;
@@ -152,7 +152,8 @@ pub(super) fn may_list(
 ) -> bool {
     let entries = record.items.current();
     let have_ended = entries.iter().all(|&entry| execution.steps[entry].state.is_terminal());
-    let listed: Option<Vec<AgentEntry>> = items.iter().map(|item| AgentEntry::of(item, agent)).collect();
+    let listed: Option<Vec<AgentEntry>> =
+        items.iter().map(|item| AgentEntry::of(&AgentItem::parse(item)?, agent)).collect();
     let is_next = match listed.as_deref() {
         Some([AgentEntry::Turn(turn)]) => {
             let has_files = first > 0 || agent.files().is_empty();

@@ -291,7 +291,8 @@ pub(crate) fn listed(
             execution.run_again(of_item, time)?;
         }
         execution.update_step(of_item, |record| {
-            (record.item, record.to_skip, record.not_before) = (Some(item.clone()), None, not_before);
+            record.set_item(item.clone());
+            (record.to_skip, record.not_before) = (None, not_before);
         });
         execution.replace_spec(of_item, &spec);
         execution.transition_step(of_item, StepTrigger::DependenciesCompleted, time)?;

@@ -1,9 +1,11 @@
 //! The loop of a model: it calls tools, is told what came of them, and completes the step.
 
+use belay_e2e::belay::RunningCommand;
 use belay_model_server::Reply;
 use serde_json::{Value, json};
 
 use super::script::{APIS, Ask, Scene, goal};
+use crate::collector::{Collector, Span, tree};
 
 /// A step that is refused by its schema and by a check, and then done.
 fn checked() -> (Value, Value) {
@@ -193,4 +195,43 @@ fn what_a_check_writes_is_not_committed_with_a_goal() {
     assert_eq!(ended.code, 0, "{ended:?}");
     assert_eq!(scene.file("kept.md"), "one\n");
     assert!(!scene.home.path("w/made-by-check").exists(), "the check has seen the changes, and left none");
+}
+
+/// B-11: a turn is a span as those who read traces of models expect it, with the tokens that its server has counted, and nothing of what was said.
+#[test]
+fn a_turn_is_a_span_with_its_model_and_its_tokens() {
+    let scene = Scene::new(|ask| match ask.turn {
+        1 => ask.counts("a-private-word", &[("list_directory", json!({"path": "."}).to_string())], Some(1_000)),
+        _ => ask.counts("", &[("complete_step", json!({"result": 1}).to_string())], Some(1_100)),
+    });
+    let plan = scene.plan(&goal(&["list_directory"]), &json!({}));
+    let collector = Collector::start();
+    let ended = RunningCommand::start(collector.watch(scene.home.belay(scene.words(&plan, &[])))).end();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let spans = collector.all();
+    let tree = tree(&spans);
+    let turns: Vec<&Span> = spans.iter().filter(|span| span.span.name == "chat m").collect();
+    assert_eq!(turns.len(), 2, "{tree}");
+    for (place, turn) in turns.iter().enumerate() {
+        assert_eq!(
+            (turn.text("gen_ai.operation.name"), turn.text("gen_ai.request.model")),
+            ("chat".into(), "m".into())
+        );
+        let number = |key: &str| turn.number(key);
+        let seen = ["belay.turn", "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"].map(number);
+        assert_eq!(seen, [place as i64 + 1, 1_000 + 100 * place as i64, 9].map(Some), "{turn:?}");
+    }
+    assert!(!format!("{spans:?}").contains("a-private-word"), "{tree}");
+}
+
+/// Turns and calls are steps, of which an execution has only so many: what says so names them, and not a list that the plan does not have.
+#[test]
+fn turns_and_calls_that_are_more_steps_than_an_execution_may_have_are_named() {
+    let script = |ask: &Ask| ask.calls("noop", json!({"output": ask.turn}));
+    let scene = Scene::with("chat", "", "services: {executor: {steps: 60}}", script);
+    let ended = scene.run(&goal(&["noop"]), &json!({}), &[]);
+    assert_eq!(ended.code, 30, "{ended:?}");
+    for word in ["turns and calls of the model", "more than 15 steps", "services.executor.steps"] {
+        assert!(ended.out.contains(word), "{word}: {ended:?}");
+    }
 }
