@@ -1,9 +1,11 @@
 //! The prompt of a turn.
 
+use std::{borrow::Cow, io};
+
 use belay_model::{CallResult, Message, Prompt};
 use serde_json::Value;
 
-use crate::{Answered, Asked, offered_name};
+use crate::{Answered, Asked, Beginning, Calls, ResultText, asked::Offered, offered_name};
 
 /// What a model finds in the place of a result that is archived. It is the same for all, so that prompts differ in nothing else.
 const ARCHIVED: &str = "[Archived: read_result returns it.]";
@@ -20,13 +22,13 @@ pub struct Turn {
 /// The prompt with which the last of these turns is asked. `max_output`: how many tokens the answer may have.
 pub fn prompt(turns: &[Turn], max_output: u64) -> Prompt {
     let beginning = turns.first().and_then(|turn| turn.asked.beginning.as_ref());
-    let archived = turns.iter().map(|turn| turn.asked.archived).max().unwrap_or_default();
+    let archived = archived(turns);
     let (mut messages, mut results) = (Vec::new(), 0);
     for Turn { asked, answered } in turns {
         if !asked.results.is_empty() {
             let shown = asked.results.iter().enumerate().map(|(place, result)| CallResult {
                 id: result.id.clone(),
-                text: if results + place < archived { ARCHIVED.to_owned() } else { result.text.clone() },
+                text: shown(result, results + place, archived).to_owned(),
                 is_error: result.is_error,
             });
             messages.push(Message::Results(shown.collect()));
@@ -36,27 +38,137 @@ pub fn prompt(turns: &[Turn], max_output: u64) -> Prompt {
             messages.push(Message::User(asked.message.clone()));
         }
         let Some(answered) = answered else { continue };
-        let calls = answered.calls.iter().map(|call| {
-            // What was no object is sent back as what servers take: an object.
-            let arguments = match &call.arguments {
-                Value::Null => serde_json::json!({"invalid": call.written}),
-                object => object.clone(),
-            };
-            // Servers refuse a conversation with a name that no tool can have, whoever wrote it.
-            let name = Some(offered_name(&call.tool)).filter(|name| !name.is_empty());
-            (call.id.clone(), name.unwrap_or_else(|| "_".to_owned()), arguments)
-        });
+        let calls =
+            answered.calls.iter().map(|call| (call.id.clone(), sent_name(call), sent_arguments(call).into_owned()));
         messages.push(Message::Assistant { text: answered.text.clone(), calls: calls.collect() });
     }
     Prompt {
         instructions: beginning.map(|beginning| beginning.instructions.clone()).unwrap_or_default(),
-        tools: beginning
-            .into_iter()
-            .flat_map(|beginning| &beginning.tools)
-            .map(crate::asked::Offered::to_model)
-            .collect(),
+        tools: beginning.into_iter().flat_map(|beginning| &beginning.tools).map(Offered::to_model).collect(),
         messages,
         schema: None,
         max_output,
+    }
+}
+
+/// The bytes of the texts of that prompt. `has_last_answer`: whether the answer of the last turn counts as well. It is asked several times for each turn, so it copies nothing.
+pub(crate) fn size(turns: &[Turn], has_last_answer: bool) -> usize {
+    let beginning = turns.first().and_then(|turn| turn.asked.beginning.as_ref());
+    let beginning = beginning.map_or(0, |Beginning { instructions, tools }| {
+        let tools = tools
+            .iter()
+            .map(|Offered { name, description, parameters }| name.len() + description.len() + written_size(parameters));
+        instructions.len() + tools.sum::<usize>()
+    });
+    let archived = archived(turns);
+    let (mut bytes, mut results) = (beginning, 0);
+    for (place, Turn { asked, answered }) in turns.iter().enumerate() {
+        for result in &asked.results {
+            bytes += result.id.len() + shown(result, results, archived).len();
+            results += 1;
+        }
+        bytes += asked.message.len();
+        let counts = has_last_answer || place + 1 < turns.len();
+        if let Some(answered) = answered.as_ref().filter(|_| counts) {
+            let calls = answered.calls.iter();
+            let calls = calls.map(|call| call.id.len() + sent_name(call).len() + written_size(&sent_arguments(call)));
+            bytes += answered.text.len() + calls.sum::<usize>();
+        }
+    }
+    bytes
+}
+
+/// How many results are archived, counted from the first.
+fn archived(turns: &[Turn]) -> usize {
+    turns.iter().map(|turn| turn.asked.archived).max().unwrap_or_default()
+}
+
+/// The text of a result as the model reads it, which is at this place of all.
+fn shown(result: &ResultText, place: usize, archived: usize) -> &str {
+    if place < archived { ARCHIVED } else { &result.text }
+}
+
+/// What was no object is sent back as what servers take: an object.
+fn sent_arguments(call: &Calls) -> Cow<'_, Value> {
+    match &call.arguments {
+        Value::Null => Cow::Owned(serde_json::json!({"invalid": call.written})),
+        object => Cow::Borrowed(object),
+    }
+}
+
+/// Servers refuse a conversation with a name that no tool can have, whoever wrote it.
+fn sent_name(call: &Calls) -> String {
+    let name = Some(offered_name(&call.tool)).filter(|name| !name.is_empty());
+    name.unwrap_or_else(|| "_".to_owned())
+}
+
+/// How many bytes a value has as JSON.
+fn written_size(value: &Value) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    serde_json::to_writer(&mut count, value).expect("a value can be written, and counting does not fail");
+    count.0
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The size is that of the prompt itself, archived results, calls without arguments and names that no server takes included.
+    #[test]
+    fn the_size_is_that_of_the_prompt() {
+        let result = |text: &str| ResultText { id: "t0001c001".into(), text: text.into(), ..ResultText::default() };
+        let call = |tool: &str, arguments: Value, written: &str| Calls {
+            id: "t0001c001".into(),
+            tool: tool.into(),
+            arguments,
+            written: written.into(),
+            ..Calls::default()
+        };
+        let tools =
+            vec![Offered { name: "look".into(), description: "é".into(), parameters: json!({"a": [1, "\n"]}) }];
+        let beginning = Beginning { instructions: "Do".into(), tools };
+        let calls = vec![
+            call("look", json!({"path": "\u{1f600}\""}), ""),
+            call("", Value::Null, "[1"),
+            call("a b", json!({}), ""),
+        ];
+        let answered = Answered { text: "I look.".into(), calls, ..Answered::default() };
+        let first = Asked { beginning: Some(beginning), message: "task".into(), ..Asked::default() };
+        let second = Asked { results: vec![result("one"), result("two")], archived: 1, ..Asked::default() };
+        let mut turns = vec![
+            Turn { asked: first, answered: Some(answered.clone()) },
+            Turn { asked: second, answered: Some(answered) },
+        ];
+        for has_last_answer in [true, false] {
+            if !has_last_answer {
+                turns[1].answered = None;
+            }
+            let Prompt { instructions, tools, messages, .. } = prompt(&turns, 0);
+            let of_tools =
+                tools.iter().map(|tool| tool.name.len() + tool.description.len() + tool.parameters.to_string().len());
+            let of_messages = messages.iter().map(|message| match message {
+                Message::User(text) => text.len(),
+                Message::Assistant { text, calls } => {
+                    let calls = calls.iter();
+                    text.len()
+                        + calls.map(|(id, name, json)| id.len() + name.len() + json.to_string().len()).sum::<usize>()
+                }
+                Message::Results(results) => results.iter().map(|result| result.id.len() + result.text.len()).sum(),
+            });
+            let whole = instructions.len() + of_tools.sum::<usize>() + of_messages.sum::<usize>();
+            assert_eq!(size(&turns, has_last_answer), whole);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use belay_model::Estimator;
 
-use crate::Turn;
+use crate::{Turn, prompt::size};
 
 /// How many results stay at least (S2-X-14).
 pub const KEPT: usize = 10;
@@ -76,7 +76,7 @@ pub fn shortened(turns: &[Turn]) -> Option<(u64, u64)> {
 
 /// How many tokens the prompt of the last turn may have at most: one for each byte until the server has counted some; then what is expected, and a quarter more.
 pub fn most_tokens(turns: &[Turn]) -> u64 {
-    let bytes = size(turns, false) as u64;
+    let bytes = size(turns, true) as u64;
     match counts(turns).next() {
         None => bytes,
         Some(_) => expected(turns).saturating_mul(5).div_ceil(4).min(bytes),
@@ -89,36 +89,11 @@ pub(crate) fn expected(turns: &[Turn]) -> u64 {
     // An estimate is right after two counts.
     let counted: Vec<(usize, u64)> = counts(turns).take(2).collect();
     for &(place, input) in counted.iter().rev() {
-        estimator.learn(size(&turns[..=place], true), input);
+        estimator.learn(size(&turns[..=place], false), input);
     }
     let has_learnt = !counted.is_empty();
-    let bytes = size(turns, false);
+    let bytes = size(turns, true);
     if has_learnt { estimator.tokens(bytes) } else { (bytes as f64 * USUAL).ceil() as u64 }
-}
-
-/// The bytes of the prompt of the last turn. `is_answered`: its answer is not part of that prompt.
-fn size(turns: &[Turn], is_answered: bool) -> usize {
-    let mut turns = turns.to_vec();
-    if let Some(last) = turns.last_mut().filter(|_| is_answered) {
-        last.answered = None;
-    }
-    let prompt = crate::prompt(&turns, 0);
-    let messages = prompt.messages.iter().map(|message| match message {
-        belay_model::Message::User(text) => text.len(),
-        belay_model::Message::Assistant { text, calls } => {
-            text.len()
-                + calls
-                    .iter()
-                    .map(|(id, name, arguments)| id.len() + name.len() + arguments.to_string().len())
-                    .sum::<usize>()
-        }
-        belay_model::Message::Results(results) => {
-            results.iter().map(|result| result.id.len() + result.text.len()).sum()
-        }
-    });
-    let tools =
-        prompt.tools.iter().map(|tool| tool.name.len() + tool.description.len() + tool.parameters.to_string().len());
-    prompt.instructions.len() + messages.sum::<usize>() + tools.sum::<usize>()
 }
 
 #[cfg(test)]

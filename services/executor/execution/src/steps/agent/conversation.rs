@@ -7,6 +7,7 @@ use belay_agent::{
 use belay_model::Usage;
 use belay_plan::{AgentStep, Template, ToolStep, limits::MAX_RESOLVED_BYTES};
 use belay_reasons as reasons;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::super::outputs::{value_of, values};
@@ -43,7 +44,7 @@ pub(super) fn answered_of(asked: &StepRecord, blobs: &dyn Blobs) -> Option<Resul
 fn read(value: Value) -> Answered {
     match value {
         Value::String(text) => Answered { text, ..Answered::default() },
-        value => serde_json::from_value(value.clone())
+        value => Answered::deserialize(&value)
             .unwrap_or_else(|_| Answered { text: value.to_string(), ..Answered::default() }),
     }
 }
