@@ -1,6 +1,6 @@
 //! The prompt of a turn.
 
-use std::{borrow::Cow, io};
+use std::borrow::Cow;
 
 use belay_model::{CallResult, Message, Prompt};
 use serde_json::Value;
@@ -55,9 +55,9 @@ pub fn prompt(turns: &[Turn], max_output: u64) -> Prompt {
 pub(crate) fn size(turns: &[Turn], has_last_answer: bool) -> usize {
     let beginning = turns.first().and_then(|turn| turn.asked.beginning.as_ref());
     let beginning = beginning.map_or(0, |Beginning { instructions, tools }| {
-        let tools = tools
-            .iter()
-            .map(|Offered { name, description, parameters }| name.len() + description.len() + written_size(parameters));
+        let tools = tools.iter().map(|Offered { name, description, parameters }| {
+            name.len() + description.len() + belay_json::size(parameters)
+        });
         instructions.len() + tools.sum::<usize>()
     });
     let archived = archived(turns);
@@ -71,7 +71,8 @@ pub(crate) fn size(turns: &[Turn], has_last_answer: bool) -> usize {
         let counts = has_last_answer || place + 1 < turns.len();
         if let Some(answered) = answered.as_ref().filter(|_| counts) {
             let calls = answered.calls.iter();
-            let calls = calls.map(|call| call.id.len() + sent_name(call).len() + written_size(&sent_arguments(call)));
+            let calls =
+                calls.map(|call| call.id.len() + sent_name(call).len() + belay_json::size(&sent_arguments(call)));
             bytes += answered.text.len() + calls.sum::<usize>();
         }
     }
@@ -100,23 +101,6 @@ fn sent_arguments(call: &Calls) -> Cow<'_, Value> {
 fn sent_name(call: &Calls) -> String {
     let name = Some(offered_name(&call.tool)).filter(|name| !name.is_empty());
     name.unwrap_or_else(|| "_".to_owned())
-}
-
-/// How many bytes a value has as JSON.
-fn written_size(value: &Value) -> usize {
-    struct Count(usize);
-    impl io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    serde_json::to_writer(&mut count, value).expect("a value can be written, and counting does not fail");
-    count.0
 }
 
 #[cfg(test)]

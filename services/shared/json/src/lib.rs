@@ -3,6 +3,8 @@
 //! [`read`] gives exactly the value that the text has, or refuses the text: a name that an object has twice, a number whose digits would be lost, bytes that
 //! are no UTF-8. What serde_json alone would make of these is another value, and nobody would notice.
 
+use std::io;
+
 use serde_json::{Map, Number, Value};
 use thiserror::Error;
 
@@ -63,6 +65,23 @@ pub fn has_levels(value: &Value, levels: usize) -> bool {
         Value::Object(members) => levels > 0 && members.values().all(|member| has_levels(member, levels - 1)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     }
+}
+
+/// How many bytes a value has as compact JSON, without writing it.
+pub fn size(value: &Value) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    serde_json::to_writer(&mut count, value).expect("a value has text keys only, and counting does not fail");
+    count.0
 }
 
 /// Whether a value is nested deeper than [`MAX_DEPTH`], so that readers of its text would refuse it.

@@ -145,3 +145,10 @@ fn what_a_reader_would_refuse_is_known_before_it_is_written() {
     assert!(is_too_deep(&json!([deepest])) && is_too_deep(&json!({"a": deepest})));
     assert!(is_too_deep_text(&lists(MAX_DEPTH + 1)) && is_too_deep_text(&wrapped(MAX_DEPTH)));
 }
+
+#[test]
+fn the_size_of_a_value_is_that_of_its_text() {
+    for value in [json!(null), json!("é\n\u{1f600}\u{0}"), json!({"a": [1, -2.5, {"b": "\""}], "": true})] {
+        assert_eq!(size(&value), value.to_string().len());
+    }
+}

@@ -1,6 +1,6 @@
 //! Runs a tool under its time limit and until it is cancelled, and validates its result.
 
-use std::{future::poll_fn, io, panic::AssertUnwindSafe, pin::pin, task::Poll, time::Duration};
+use std::{future::poll_fn, panic::AssertUnwindSafe, pin::pin, task::Poll, time::Duration};
 
 use belay_proto::{
     payload::MAX_RESULT_BYTES,
@@ -100,7 +100,7 @@ pub(super) async fn work(
     match end {
         End::Returned(Ok(result)) => match result_schema.violations(&result).first() {
             None if belay_json::is_too_deep(&result) => Err((State::Failed, too_deep())),
-            None => match json_length(&result) {
+            None => match belay_json::size(&result) as u64 {
                 ..=MAX_RESULT_BYTES => Ok(result),
                 length => Err((State::Failed, too_large(length))),
             },
@@ -160,23 +160,6 @@ enum End {
     Returned(ToolResult),
     Cancelled,
     TimedOut,
-}
-
-/// How many bytes a value has as JSON text.
-fn json_length(value: &Value) -> u64 {
-    struct Count(u64);
-    impl io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len() as u64;
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    serde_json::to_writer(&mut count, value).expect("counting does not fail");
-    count.0
 }
 
 /// The failure of a call whose result is larger than an executor takes. Nothing of it is committed.

@@ -16,11 +16,12 @@ use crate::{
     limits::MAX_DEPTH,
     path::{FieldPath, Segment},
 };
+pub(crate) use belay_json::size as json_size;
 pub use condition::{Condition, ConditionValues};
 use reference::Piece;
 pub(crate) use reference::{Choice, Reference};
 pub use resolve::UnresolvedReference;
-pub(crate) use resolve::{json_size, type_name};
+pub(crate) use resolve::type_name;
 pub use step_value::StepValue;
 
 /// A JSON value whose strings may name outputs of steps. Every reference in it is well-formed; whether the steps exist is the plan's

@@ -1,6 +1,6 @@
 //! Putting the outputs in the place of the references.
 
-use std::{borrow::Cow, io};
+use std::borrow::Cow;
 
 use belay_json::{MAX_DEPTH, is_too_deep};
 use serde_json::Value;
@@ -156,7 +156,7 @@ pub(super) fn chosen<'a>(
     for reference in choice.references() {
         match find(reference, output) {
             Ok(value) if is_alone || !value.is_null() => {
-                spend(room, json_size(&value), reference)?;
+                spend(room, belay_json::size(&value), reference)?;
                 return Ok(value);
             }
             Ok(_) => has_null = true,
@@ -174,23 +174,6 @@ pub(super) fn chosen<'a>(
 fn spend(room: &mut usize, size: usize, reference: &Reference) -> Result<(), UnresolvedReference> {
     *room = room.checked_sub(size).ok_or_else(|| UnresolvedReference::TooLarge { path: reference.to_string() })?;
     Ok(())
-}
-
-/// How long a value is as compact JSON.
-pub(crate) fn json_size(value: &Value) -> usize {
-    struct Counter(usize);
-    impl io::Write for Counter {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut counter = Counter(0);
-    serde_json::to_writer(&mut counter, value).expect("a JSON value has text keys only, and counting cannot fail");
-    counter.0
 }
 
 /// The place in the value that the template was read from.
