@@ -72,5 +72,6 @@ fn main() -> ExitCode {
         user::TESTS,
     ]
     .concat();
+    support::leave_mounts_of_others(&args);
     harness::run(&tests, &args)
 }

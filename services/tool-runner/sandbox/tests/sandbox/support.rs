@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU32, Ordering},
@@ -106,6 +106,18 @@ pub(crate) fn fail(spec: Spec) -> String {
 
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// Runs these tests with mounts of their own, if they run as root. Tests of other crates mount file systems meanwhile, and a sandbox that waits is not used once the mounts of its machine
+/// have changed.
+pub(crate) fn leave_mounts_of_others(args: &[String]) {
+    const HAS_LEFT: &str = "BELAY_TEST_OWN_MOUNTS";
+    if !is_root() || std::env::var_os(HAS_LEFT).is_some() || args.iter().any(|arg| arg == "--list") {
+        return;
+    }
+    let mut again = process::Command::new("unshare");
+    again.args(["--mount", "--"]).arg(std::env::current_exe().unwrap()).args(args).env(HAS_LEFT, "1");
+    panic!("unshare: {}", again.exec());
 }
 
 /// A number of seconds that no other process sleeps for, by which the processes are found.
