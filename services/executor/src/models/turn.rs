@@ -33,8 +33,9 @@ impl ModelTurn {
         let end = match tokio::time::timeout(self.timeout, self.ask()).await {
             Ok(end) => end,
             Err(_) => {
-                let message = format!("The model did not answer within {} s.", self.timeout.as_secs());
-                failed(Failure::new(ErrorClass::Timeout, reasons::MODEL_UNAVAILABLE, message))
+                // What its server takes too long for is another failure, by the limits of the settings.
+                let message = "The model did not answer in the time that the turn had: raise `timeout` or `attempt_timeout` of the step.";
+                failed(Failure::new(ErrorClass::Timeout, reasons::TIMEOUT, message))
             }
         };
         // An error means that the driver has ended.

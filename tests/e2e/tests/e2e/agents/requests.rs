@@ -75,6 +75,12 @@ fn a_model_ends_with_its_execution() {
             let (scene, _server) = begun(at, &more, &plan_more);
             until(&scene, state);
             assert_eq!((scene.file("log").as_str(), scene.asks().len()), ("1\n", 2), "{at:?} {more}");
+            if state == "STATE_FAILED" {
+                // That of a tool goes to the model, which has no time left to be asked.
+                let code = if at == At::Answer { "TIMEOUT" } else { "STEP_TIMEOUT" };
+                let step = scene.step("a");
+                assert_eq!(step["failure"]["code"], code, "{at:?} {step}");
+            }
         }
     }
 }

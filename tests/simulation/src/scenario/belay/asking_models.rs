@@ -362,7 +362,7 @@ fn is_terminal(state: v1::execution::State) -> bool {
 }
 
 /// The reasons for which a step may fail here. With a model that is lost or answers nothing so often that its attempts are used up, it has failed.
-const EXPECTED: [&str; 9] = [
+const EXPECTED: [&str; 8] = [
     "AGENT_STUCK",
     "LIST_REFUSED",
     "BUDGET_EXHAUSTED",
@@ -371,7 +371,6 @@ const EXPECTED: [&str; 9] = [
     "MODEL_UNAVAILABLE",
     "STEP_CONFLICT",
     "TURN_LIMIT",
-    "DEPENDENCY_FAILED",
 ];
 
 /// The number of the request whose answer has these tokens.
