@@ -431,7 +431,6 @@ fn error(failure: Option<&Failure>) -> String {
     failure.map(|failure| format!(": {}", words::failure(failure))).unwrap_or_default()
 }
 
-/// Whether the last of the steps that are listed commits what those before it have changed.
 /// The sentence about entries that a step lists.
 fn entries(listed: &StepItemsListed) -> String {
     if commits(listed) {
@@ -443,6 +442,7 @@ fn entries(listed: &StepItemsListed) -> String {
     })
 }
 
+/// Whether the last of the steps that are listed commits what those before it have changed.
 fn commits(listed: &StepItemsListed) -> bool {
     let last = listed.items.last().and_then(Payload::as_json);
     let last: Option<Value> = last.and_then(|last| serde_json::from_str(last).ok());

@@ -22,7 +22,7 @@ pub struct Turn {
 /// The prompt with which the last of these turns is asked. `max_output`: how many tokens the answer may have.
 pub fn prompt(turns: &[Turn], max_output: u64) -> Prompt {
     let beginning = turns.first().and_then(|turn| turn.asked.beginning.as_ref());
-    let archived = archived(turns);
+    let archived = archived_before(turns);
     let (mut messages, mut results) = (Vec::new(), 0);
     for Turn { asked, answered } in turns {
         if !asked.results.is_empty() {
@@ -60,7 +60,7 @@ pub(crate) fn size(turns: &[Turn], has_last_answer: bool) -> usize {
         });
         instructions.len() + tools.sum::<usize>()
     });
-    let archived = archived(turns);
+    let archived = archived_before(turns);
     let (mut bytes, mut results) = (beginning, 0);
     for (place, Turn { asked, answered }) in turns.iter().enumerate() {
         for result in &asked.results {
@@ -79,8 +79,8 @@ pub(crate) fn size(turns: &[Turn], has_last_answer: bool) -> usize {
     bytes
 }
 
-/// How many results are archived, counted from the first.
-fn archived(turns: &[Turn]) -> usize {
+/// How many results these turns have archived, counted from the first.
+pub(crate) fn archived_before(turns: &[Turn]) -> usize {
     turns.iter().map(|turn| turn.asked.archived).max().unwrap_or_default()
 }
 
@@ -89,7 +89,7 @@ fn shown(result: &ResultText, place: usize, archived: usize) -> &str {
     if place < archived { ARCHIVED } else { &result.text }
 }
 
-/// What was no object is sent back as what servers take: an object.
+/// The arguments of a call as they are sent back: an object, which is all that servers take, also where they were none.
 fn sent_arguments(call: &Calls) -> Cow<'_, Value> {
     match &call.arguments {
         Value::Null => Cow::Owned(serde_json::json!({"invalid": call.written})),

@@ -2,7 +2,10 @@
 
 use belay_model::Estimator;
 
-use crate::{Turn, prompt::size};
+use crate::{
+    Turn,
+    prompt::{archived_before, size},
+};
 
 /// How many results stay at least (S2-X-14).
 pub const KEPT: usize = 10;
@@ -40,10 +43,6 @@ pub fn archived(turns: &[Turn], new: usize) -> usize {
 pub fn archivable(turns: &[Turn], new: usize) -> usize {
     let read = read(turns);
     (read + new).saturating_sub(KEPT).min(read).max(archived_before(turns))
-}
-
-fn archived_before(turns: &[Turn]) -> usize {
-    turns.iter().map(|turn| turn.asked.archived).max().unwrap_or_default()
 }
 
 fn read(turns: &[Turn]) -> usize {

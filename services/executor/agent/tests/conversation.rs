@@ -30,7 +30,7 @@ fn turn(number: u32, told: &[&str], input: Option<u64>) -> Turn {
     Turn { asked, answered: Some(Answered { calls: vec![call], usage, ..Answered::default() }) }
 }
 
-/// What a command tells the model that failed and printed nothing.
+/// The words for a command that failed and printed nothing.
 const NOTHING: &str = "COMMAND_FAILED: `grep` exited with code 1.";
 
 fn open(mut turn: Turn) -> Turn {

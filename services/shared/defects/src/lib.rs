@@ -117,7 +117,7 @@ pub enum Defect {
     GateTakesReplaced,
     /// A model that was asked when its executor ended is asked again as if nothing had been: nothing is recorded of the first time.
     LostTurnAskedAgain,
-    /// What a model may have used for an answer that was lost with its executor counts as nothing.
+    /// The tokens of an answer that was lost with its executor count as nothing.
     LostTurnNotCounted,
 }
 

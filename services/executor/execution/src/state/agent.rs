@@ -74,7 +74,7 @@ impl AgentItem {
 }
 
 impl AgentEntry {
-    /// What an entry is of a step with this goal.
+    /// The kind of an entry of a step with this goal.
     pub(crate) fn of(item: &AgentItem, agent: &AgentStep) -> Option<Self> {
         let AgentItem { turn, call, file, ref tool } = *item;
         if let Some(place) = file {

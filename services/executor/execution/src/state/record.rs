@@ -343,7 +343,7 @@ impl StepRecord {
         self.parse_item();
     }
 
-    /// What an entry is follows from it and from the spec.
+    /// Parses the entry: its kind follows from it and from the spec.
     fn parse_item(&mut self) {
         let item = self.item.as_ref().filter(|_| self.is_of_agent());
         self.agent_item = item.and_then(AgentItem::parse).map(Box::new);

@@ -390,7 +390,13 @@ fn audit(recorded: &Recorded, requests: &[Request], runs: &[Run]) -> Vec<String>
         for event in events {
             let call = belay_proto::call_name(name, event);
             match &event.kind {
-                Some(Kind::ToolCallRequested(request)) => drop(turns.insert(call, request.tool == ASK_MODEL)),
+                Some(Kind::ToolCallRequested(request)) => {
+                    let is_turn = request.tool == ASK_MODEL;
+                    if is_turn && overran {
+                        violations.push(format!("{call} asks the model after the budget was overrun"));
+                    }
+                    turns.insert(call, is_turn);
+                }
                 Some(Kind::ToolCallCompleted(completed)) if turns.get(&call) == Some(&true) => {
                     ends += 1;
                     let usage = completed.receipt.as_ref().and_then(|receipt| receipt.usage.as_ref());

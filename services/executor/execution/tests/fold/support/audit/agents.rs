@@ -6,7 +6,7 @@ use belay_plan::{COMMIT_TOOL, COMPLETION_TOOL};
 use super::Audit;
 
 impl Audit {
-    /// What it is among the entries of a step with a goal, by its own words.
+    /// The entry of a step with a goal, as it was listed.
     pub(super) fn agent_item(&self, step: usize) -> Option<serde_json::Value> {
         self.is_of_agent(step).then(|| self.values[&step].value())
     }
