@@ -362,16 +362,26 @@ pub(crate) fn conflict_or(error: Errno, doing: &'static str, path: &RelPath) -> 
 }
 
 /// See [`Workspace::check`].
-pub(crate) fn check(inner: &Inner, ops: &[Op]) -> Result<(), CommitError> {
-    let opened: BTreeSet<&RelPath> = ops.iter().filter(|op| matches!(op, Op::Meta { .. })).map(Op::path).collect();
-    let mut paths = Vec::new();
+pub(crate) fn check<'a>(inner: &Inner, ops: impl IntoIterator<Item = &'a Op> + Clone) -> Result<(), CommitError> {
+    let conflicting = conflicting(inner, ops)?;
+    let paths: Vec<RelPath> = conflicting.into_iter().map(|op| op.path().clone()).collect();
+    if paths.is_empty() { Ok(()) } else { Err(CommitError::Conflict { paths }) }
+}
+
+/// Those of these operations at whose paths the workspace has changed since.
+pub(crate) fn conflicting<'a>(
+    inner: &Inner,
+    ops: impl IntoIterator<Item = &'a Op> + Clone,
+) -> Result<Vec<&'a Op>, CommitError> {
+    let opened = ops.clone().into_iter().filter(|op| matches!(op, Op::Meta { .. })).map(Op::path).collect();
+    let mut found = Vec::new();
     for op in ops {
         match check_op(inner, op, &opened) {
-            Err(CommitError::Conflict { paths: more }) => paths.extend(more),
+            Err(CommitError::Conflict { .. }) => found.push(op),
             checked => checked?,
         }
     }
-    if paths.is_empty() { Ok(()) } else { Err(CommitError::Conflict { paths }) }
+    Ok(found)
 }
 
 /// Checks that a slot holds what was staged, which may be days ago: the approval was for that, and for nothing written there since.

@@ -15,7 +15,7 @@ use rustix::{
 
 use crate::{
     attributes::copy_attributes,
-    commit::{self, CommitError, Op, slot_name},
+    commit::{Op, slot_name},
     conflict::Position,
     disk::{Disk, IoContext as _, IoFailure},
     inner::Inner,
@@ -48,18 +48,12 @@ impl<'a> Fill<'a> {
         Self { inner, view, stop, modes: BTreeMap::new() }
     }
 
-    /// Adds a layer; `slots` is the directory of its files.
-    pub(crate) fn add(&mut self, slots: &OwnedFd, layer: &Layer) -> Result<(), ViewError> {
-        // Compared with the workspace, as it was when the call ended: it may have changed since, and the copy would hide that.
-        commit::check(self.inner, &layer.commit.ops).map_err(|error| match error {
-            CommitError::Conflict { paths } => ViewError::LayerConflict { paths },
-            CommitError::Io(failure) => failure.into(),
-            other => ViewError::Layers { why: other.to_string() },
-        })?;
+    /// Adds a layer with these of its changes; `slots` is the directory of its files. The caller has compared them with the workspace: the copies hide what has changed there.
+    pub(crate) fn add(&mut self, slots: &OwnedFd, layer: &Layer, ops: &[&Op]) -> Result<(), ViewError> {
         for RevertedPath { path, is_mode } in &layer.undone {
             self.undo(path, *is_mode).at("undoing a change of", path)?;
         }
-        for op in &layer.commit.ops {
+        for op in ops {
             if (self.stop)() {
                 return Err(ViewError::Stopped);
             }

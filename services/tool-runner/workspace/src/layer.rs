@@ -1,6 +1,6 @@
 //! The changes of one call of a set, as a value.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -103,15 +103,20 @@ fn seen(now: &Change, earlier: Option<&Change>) -> Change {
 }
 
 /// Paths, each with whether everything inside of it is meant too.
-struct Paths<'a>(BTreeMap<&'a [u8], bool>);
+pub(crate) struct Paths<'a>(BTreeMap<&'a [u8], bool>);
 
 impl<'a> Paths<'a> {
-    fn of(paths: impl Iterator<Item = (&'a RelPath, bool)>) -> Self {
+    pub(crate) fn of(paths: impl Iterator<Item = (&'a RelPath, bool)>) -> Self {
         Self(paths.map(|(path, whole)| (path.as_bytes(), whole)).collect())
     }
 
+    /// Whether the path is one of them, or inside of one that is meant with everything in it.
+    pub(crate) fn cover(&self, path: &RelPath) -> bool {
+        self.0.contains_key(path.as_bytes()) || self.contain(path)
+    }
+
     /// Whether the path is inside of one of them that is meant with everything in it.
-    fn contain(&self, path: &RelPath) -> bool {
+    pub(crate) fn contain(&self, path: &RelPath) -> bool {
         let bytes = path.as_bytes();
         let parents = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &bytes[..at]);
         parents.into_iter().any(|parent| self.0.get(parent) == Some(&true))
@@ -121,8 +126,31 @@ impl<'a> Paths<'a> {
     fn touch(&self, path: &RelPath, whole: bool) -> bool {
         let inside = [path.as_bytes(), b"/"].concat();
         let has_inside = || self.0.range(&*inside..).next().is_some_and(|(first, _)| first.starts_with(&inside));
-        self.0.contains_key(path.as_bytes()) || self.contain(path) || whole && has_inside()
+        self.cover(path) || whole && has_inside()
     }
+}
+
+/// The changes of each of these layers, in their order, that no later one of them reverts: where the workspace has changed since at the path of another one, that is no
+/// conflict, because the path is as the workspace has it.
+pub(crate) fn in_force(layers: &[Layer]) -> Vec<Vec<&Op>> {
+    let (mut whole, mut modes) = (Paths(BTreeMap::new()), BTreeSet::new());
+    let mut found: Vec<Vec<&Op>> = Vec::with_capacity(layers.len());
+    for layer in layers.iter().rev() {
+        let stands = |op: &&Op| {
+            let path = op.path();
+            !whole.cover(path) && !(matches!(op, Op::Meta { .. }) && modes.contains(path))
+        };
+        found.push(layer.commit.ops.iter().filter(stands).collect());
+        for RevertedPath { path, is_mode } in &layer.undone {
+            if *is_mode {
+                modes.insert(path);
+            } else {
+                whole.0.insert(path.as_bytes(), true);
+            }
+        }
+    }
+    found.reverse();
+    found
 }
 
 /// Whether two changes of one path come to the same.

@@ -14,12 +14,13 @@ use std::{ffi::OsString, fs::File, io, os::fd::OwnedFd, sync::Arc};
 use rustix::{fs::OFlags, io::Errno};
 
 use crate::{
-    commit::{self, CommitError},
+    commit::{self, CommitError, Op},
     disk::{IoContext as _, IoFailure, Rename},
+    dropped::Dropped,
     effect::EffectError,
     fill::Fill,
     inner::Inner,
-    layer::{Layer, LayerPlace, OwnChanges},
+    layer::{Layer, LayerPlace, OwnChanges, in_force},
     manifest::Manifest,
     open::{DIRECTORY, names, open_entry},
     tree::{Digest, Limits, Stop, TreeError},
@@ -35,7 +36,9 @@ impl View {
     /// The changes beyond the layers that the view began with.
     #[must_use]
     pub fn own_changes(&self, manifest: &Manifest) -> OwnChanges {
-        OwnChanges::between(&self.before, manifest)
+        let mut own = OwnChanges::between(&self.before, manifest);
+        own.undone.extend_from_slice(&self.dropped.paths);
+        own
     }
 }
 
@@ -48,11 +51,44 @@ impl Workspace {
     /// at a path that a layer touches; [`ViewError::Stopped`] once `stop`, which is polled between files and their parts, has returned true; otherwise
     /// as [`Workspace::view`].
     pub fn view_over(&self, id: &str, set: &str, layers: &[String], stop: Stop<'_>) -> Result<View, ViewError> {
+        // The copies would hide what has changed in the workspace since the calls of the layers ended.
+        self.begin_over(id, (set, layers), stop, &|_, ops| {
+            let compared = ops.iter().try_for_each(|ops| commit::check(&self.inner, ops.iter().copied()));
+            compared.map(|()| Dropped::default()).map_err(not_compared)
+        })
+    }
+
+    /// The same, but without the changes of the layers at whose paths the workspace has changed since: there the view begins with what the workspace has now.
+    /// [`View::dropped_changes`] has them, and a layer that is made of the view reverts them for those who begin with it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Workspace::view_over`]; [`ViewError::LayerConflict`] when the workspace changes while the view is made.
+    pub fn view_without_conflicts(
+        &self,
+        id: &str,
+        set: &str,
+        layers: &[String],
+        stop: Stop<'_>,
+    ) -> Result<View, ViewError> {
+        self.begin_over(id, (set, layers), stop, &|layers, ops| Dropped::take(&self.inner, layers, ops))
+    }
+
+    /// Creates a view that begins with layers, without those of their changes that `compared` takes out.
+    fn begin_over(
+        &self,
+        id: &str,
+        (set, layers): (&str, &[String]),
+        stop: Stop<'_>,
+        compared: &dyn Fn(&[Layer], &mut [Vec<&Op>]) -> Result<Dropped, ViewError>,
+    ) -> Result<View, ViewError> {
         let mut view = View::begin(Arc::clone(&self.inner), id)?;
+        let layers: Vec<Layer> = layers.iter().map(|layer| find(&self.inner, set, layer)).collect::<Result<_, _>>()?;
+        let mut ops = in_force(&layers);
+        view.dropped = compared(&layers, &mut ops)?;
         let mut fill = Fill::new(&self.inner, &view, stop);
-        for layer in layers {
-            let (slots, layer) = find(&self.inner, set, layer)?;
-            fill.add(&slots, &layer)?;
+        for (layer, ops) in layers.iter().zip(&ops) {
+            fill.add(&slots_of(&self.inner, layer)?, layer, ops)?;
         }
         fill.finish()?;
         if !layers.is_empty() {
@@ -71,7 +107,7 @@ impl Workspace {
     ///
     /// [`ViewError::LayerGone`].
     pub fn layer_notes(&self, set: &str, layers: &[String]) -> Result<Vec<String>, ViewError> {
-        layers.iter().map(|id| find(&self.inner, set, id).map(|(_, layer)| layer.note)).collect()
+        layers.iter().map(|id| find(&self.inner, set, id).map(|layer| layer.note)).collect()
     }
 
     /// Stages what the call of a view changed as a layer, and consumes the view. The caller writes a durable row with the layer, and then calls
@@ -118,7 +154,7 @@ impl Workspace {
                 continue;
             }
             match read(&self.inner, &layer.place.set, &format!("{entry}.{id}")) {
-                Ok(Some((_, other, _))) => paths.extend(layer.overlap(&other)),
+                Ok(Some((other, _))) => paths.extend(layer.overlap(&other)),
                 // Nobody can begin with it either.
                 Ok(None) => {}
                 Err(failure) => return Err(failure.into()),
@@ -182,6 +218,15 @@ impl Workspace {
     }
 }
 
+/// Why layers could not be compared with the workspace.
+pub(crate) fn not_compared(error: CommitError) -> ViewError {
+    match error {
+        CommitError::Conflict { paths } => ViewError::LayerConflict { paths },
+        CommitError::Io(failure) => failure.into(),
+        other => ViewError::Layers { why: other.to_string() },
+    }
+}
+
 /// The layers of a set: the entry and the id of each.
 fn kept(inner: &Inner, set: &str) -> Result<Vec<(String, String)>, IoFailure> {
     let folder = match open_entry(&inner.layers, set.as_ref(), DIRECTORY) {
@@ -199,20 +244,38 @@ fn id_of(reference: &str) -> &str {
     reference.split_once('.').map_or(reference, |(id, _)| id)
 }
 
-/// The layer that a reference names, and the directory of its files.
-fn find(inner: &Inner, set: &str, reference: &str) -> Result<(OwnedFd, Layer), ViewError> {
+/// The directory of the files of a layer.
+pub(crate) fn slots_of(inner: &Inner, layer: &Layer) -> Result<OwnedFd, ViewError> {
+    let LayerPlace { set, entry } = &layer.place;
+    let id = &layer.commit.id;
+    let opened = open_entry(&inner.layers, set.as_ref(), DIRECTORY)
+        .and_then(|folder| open_entry(folder, format!("{entry}.{id}").as_ref(), DIRECTORY));
+    match opened {
+        Err(Errno::NOENT) => Err(layer_gone(id)),
+        opened => Ok(opened.at("opening layer", id)?),
+    }
+}
+
+fn layer_gone(id: &str) -> ViewError {
+    ViewError::LayerGone { layer: belay_text::visible_bytes(id.as_bytes()) }
+}
+
+/// The layer that a reference names.
+fn find(inner: &Inner, set: &str, reference: &str) -> Result<Layer, ViewError> {
     let id = id_of(reference);
-    let gone = || ViewError::LayerGone { layer: belay_text::visible_bytes(id.as_bytes()) };
+    let gone = || layer_gone(id);
     if !is_plain(set) || !is_plain(id) {
         return Err(gone());
     }
     let (entry, id) = kept(inner, set)?.into_iter().find(|(_, other)| other == id).ok_or_else(gone)?;
-    let (slots, layer, digest) = read(inner, set, &format!("{entry}.{id}"))?.ok_or_else(gone)?;
-    if format!("{id}.{digest}") == reference { Ok((slots, layer)) } else { Err(gone()) }
+    let (layer, digest) = read(inner, set, &format!("{entry}.{id}"))?.ok_or_else(gone)?;
+    // Its files are found by what it says of its place.
+    let is_in_place = layer.place.set == set && layer.place.entry == entry && layer.commit.id == id;
+    if is_in_place && format!("{id}.{digest}") == reference { Ok(layer) } else { Err(gone()) }
 }
 
 /// A layer by its name in the set, with the digest of its description; `None` when there is none that can be read.
-fn read(inner: &Inner, set: &str, name: &str) -> Result<Option<(OwnedFd, Layer, Digest)>, IoFailure> {
+fn read(inner: &Inner, set: &str, name: &str) -> Result<Option<(Layer, Digest)>, IoFailure> {
     let opened = open_entry(&inner.layers, set.as_ref(), DIRECTORY)
         .and_then(|folder| open_entry(folder, name.as_ref(), DIRECTORY));
     let slots = match opened {
@@ -221,6 +284,5 @@ fn read(inner: &Inner, set: &str, name: &str) -> Result<Option<(OwnedFd, Layer, 
     };
     let described = open_entry(&slots, DESCRIPTION.as_ref(), OFlags::RDONLY).map_err(io::Error::from);
     let text = described.and_then(|file| io::read_to_string(File::from(file)));
-    let layer = text.ok().and_then(|text| Some((serde_json::from_str(&text).ok()?, Digest::of(text.as_bytes()))));
-    Ok(layer.map(|(layer, digest)| (slots, layer, digest)))
+    Ok(text.ok().and_then(|text| Some((serde_json::from_str(&text).ok()?, Digest::of(text.as_bytes())))))
 }

@@ -21,6 +21,7 @@ use rustix::{
 
 use crate::{
     disk::{IoContext as _, IoFailure, Rename},
+    dropped::{Dropped, DroppedChange},
     inner::Inner,
     lookup::{Entry, Follow, Layer, MergedFolder, PathEntry, find},
     manifest::Manifest,
@@ -56,6 +57,8 @@ pub struct View {
     pub(crate) began: FileTime,
     /// The changes that it began with, beyond the workspace: see [`crate::Workspace::view_over`].
     pub(crate) before: Manifest,
+    /// The changes of those layers that it does not begin with: see [`crate::Workspace::view_without_conflicts`].
+    pub(crate) dropped: Dropped,
     /// Its number in [`crate::retention::Retention`], by which replaced files are kept for it.
     number: u64,
 }
@@ -90,10 +93,24 @@ impl View {
         }
         let own = open_entry(&workspace.views, id.as_ref(), DIRECTORY).at("opening the view", id)?;
         let number = workspace.retention().begin();
-        let mut view =
-            Self { workspace, id: id.to_owned(), own, began: FileTime(0, 0), before: Manifest::default(), number };
+        let mut view = Self {
+            workspace,
+            id: id.to_owned(),
+            own,
+            began: FileTime(0, 0),
+            before: Manifest::default(),
+            dropped: Dropped::default(),
+            number,
+        };
         view.began = view.workspace.beginning().at("reading the time of", view.workspace.path.display())?;
         Ok(view)
+    }
+
+    /// The changes of the layers that it does not begin with, because the workspace has changed since at their paths: see
+    /// [`crate::Workspace::view_without_conflicts`]. Sorted by path.
+    #[must_use]
+    pub fn dropped_changes(&self) -> &[DroppedChange] {
+        &self.dropped.changes
     }
 
     /// Its id, which is also the id of its commit.

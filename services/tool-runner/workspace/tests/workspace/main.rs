@@ -5,6 +5,7 @@ mod blocks;
 mod commits;
 mod conflicts;
 mod crashes;
+mod dropped;
 mod effects;
 mod equivalence;
 mod layers;
