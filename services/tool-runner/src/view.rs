@@ -3,7 +3,7 @@
 use std::{any::Any, fmt, path::PathBuf, sync::Arc};
 
 use belay_sqlite::Lane;
-use belay_workspace::{FileKind, Metadata, RelPath, ViewError};
+use belay_workspace::{DroppedChange, FileKind, Metadata, RelPath, ViewError};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 mod real;
@@ -49,6 +49,11 @@ pub trait View: Any + Send {
     /// # Errors
     /// [`ViewError`].
     fn remove(&mut self, path: &RelPath) -> Result<(), ViewError>;
+
+    /// The changes of layers that it does not begin with: see [`crate::WorkspaceDirectory::view_without_conflicts`].
+    fn dropped_changes(&self) -> &[DroppedChange] {
+        &[]
+    }
 
     /// How to mount this view for a command; `None` if it cannot be mounted. Blocks for some milliseconds at most.
     fn mount(&self) -> Option<Mount>;

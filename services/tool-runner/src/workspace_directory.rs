@@ -93,6 +93,19 @@ pub trait WorkspaceDirectory: Send + Sync {
     /// [`ViewError::LayerGone`], [`ViewError::LayerConflict`], [`ViewError::Stopped`], or an error of the file system.
     fn view_over(&self, id: &str, set: &str, layers: &[String], stop: Stop<'_>) -> Result<Box<dyn View>, ViewError>;
 
+    /// The same, without the changes of the layers at whose paths the workspace has changed since: see
+    /// [`belay_workspace::Workspace::view_without_conflicts`].
+    ///
+    /// # Errors
+    /// As [`WorkspaceDirectory::view_over`].
+    fn view_without_conflicts(
+        &self,
+        id: &str,
+        set: &str,
+        layers: &[String],
+        stop: Stop<'_>,
+    ) -> Result<Box<dyn View>, ViewError>;
+
     /// The changes in a view beyond the layers that it began with.
     fn own_changes(&self, view: &dyn View, manifest: &Manifest) -> OwnChanges;
 

@@ -92,6 +92,16 @@ pub fn file_place(id: &str) -> Option<usize> {
     id.strip_prefix("file")?.parse::<usize>().ok()?.checked_sub(1)
 }
 
+/// The id by which the model reads the rest of the versions that it is shown after a conflict, by the turn before.
+pub fn conflict_id(turn: u32) -> String {
+    format!("both{turn:05}")
+}
+
+/// The turn before the conflict with this id.
+pub fn conflict_turn(id: &str) -> Option<u32> {
+    id.strip_prefix("both")?.parse().ok()
+}
+
 /// How deep the arguments of a call may be nested: an answer is recorded as JSON, in which they stand three levels deep.
 const MAX_LEVELS: usize = belay_json::MAX_DEPTH - 3;
 

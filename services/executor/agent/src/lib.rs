@@ -12,10 +12,14 @@ mod prompt;
 mod repetition;
 mod window;
 
-pub use answered::{Answered, Calls, Counted, Wanted, WantedCall, call_id, call_place, file_id, file_place};
+pub use answered::{
+    Answered, Calls, Counted, Wanted, WantedCall, call_id, call_place, conflict_id, conflict_turn, file_id, file_place,
+};
 pub use asked::{Asked, Beginning, ResultText};
 pub use offer::{INSTRUCTIONS, Offer, READ_RESULT, beginning, offered_name};
-pub use outcome::{Outcome, RESULT_TOKENS, ShownFile, file_text, result_part, shown_files};
+pub use outcome::{
+    NOT_COMMITTED, Outcome, RESULT_TOKENS, ShownFile, conflict_text, file_text, result_part, shown_files,
+};
 pub use prompt::{Turn, prompt};
 pub use repetition::{LIMIT as REPETITION_LIMIT, repetitions};
 pub use window::{ARCHIVE_AT, KEPT, ModelWindow, archivable, archived, most_tokens, shortened};

@@ -3,7 +3,7 @@
 use belay_reasons as reasons;
 use serde_json::Value;
 
-use crate::ResultText;
+use crate::{ResultText, answered::conflict_id};
 
 /// How many tokens of a result the model reads at once (S2-X-13).
 pub const RESULT_TOKENS: usize = 10_000;
@@ -99,6 +99,31 @@ pub fn file_text(outcome: &Outcome<'_>) -> String {
         },
         Outcome::Failed { .. } | Outcome::Skipped => outcome.text(),
     }
+}
+
+/// What the model reads of its completion when what the step has changed could not be committed.
+pub const NOT_COMMITTED: &str =
+    "The step is not completed: its changes could not be committed, and the message that follows says why.";
+
+/// What the model reads when others have changed what its calls have changed, after this turn: `outcome` is that of dropping the changes in conflict.
+pub fn conflict_text(turn: u32, outcome: &Outcome<'_>) -> String {
+    let Outcome::Returned(value) = outcome else {
+        return format!(
+            "Others are changing the workspace at paths that your changes touch, so nothing of the step can be committed now: {} Look at these paths before you \
+             call complete_step.",
+            outcome.text()
+        );
+    };
+    if value["files"].as_array().is_none_or(Vec::is_empty) {
+        return "Others changed the workspace while your changes were to be committed. Nothing of yours is in conflict with it any more: check that what you have \
+                done still holds, and call complete_step."
+            .to_owned();
+    }
+    format!(
+        "Others have changed the workspace at paths that your changes touch. What they did stays, and your changes of these paths are dropped; all your other changes are \
+         kept. Both versions follow, yours and theirs. Make your changes again on top of theirs where they are still needed, then call complete_step.\n\n{}",
+        result_part(&conflict_id(turn), &outcome.text(), 0)
+    )
 }
 
 /// The part of a result from this byte on, of at most [`RESULT_TOKENS`]; what is missing after it is said.

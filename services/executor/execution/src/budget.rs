@@ -77,7 +77,7 @@ impl Execution {
     /// Whether what the operations of a step use is counted.
     fn is_charged(&self, step: StepKey) -> bool {
         let record = &self.steps[step];
-        record.compensates().is_none() && !record.commits_step()
+        record.compensates().is_none() && !record.manages_layers()
     }
 
     /// The accounts that an operation of a step is charged to.

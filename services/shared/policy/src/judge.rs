@@ -26,6 +26,9 @@ const NOOP: &str = "noop";
 /// The tool that commits what the calls of a step have changed, each of which was judged by itself.
 pub const COMMIT_CHANGES: &str = "commit_changes";
 
+/// The tool that drops the changes of a step that conflict with what others have done since. It is never asked about either.
+pub const REBASE_CHANGES: &str = "rebase_changes";
+
 /// Where a verdict comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source<'a> {
@@ -300,6 +303,10 @@ fn unmatched_intent(document: &Document, intent: &Intent<'_>) -> SourcedVerdict<
         ToolKind::Other if intent.tool == COMMIT_CHANGES => (
             Verdict::Auto,
             Source::BuiltIn(built_in::COMMIT_CHANGES, "it changes nothing beyond what the calls of its step did"),
+        ),
+        ToolKind::Other if intent.tool == REBASE_CHANGES => (
+            Verdict::Auto,
+            Source::BuiltIn(built_in::REBASE_CHANGES, "it drops changes that are not committed, and makes none"),
         ),
         ToolKind::Other if intent.tool == NOOP => (Verdict::Auto, Source::BuiltIn(built_in::NOOP, "it does nothing")),
         ToolKind::Other => (Verdict::Prompt, Source::BuiltIn(built_in::NO_MATCH, NO_MATCH)),

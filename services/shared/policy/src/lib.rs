@@ -30,7 +30,7 @@ pub use belay_yaml::Violation;
 pub use decision::{
     ChangeFact, ChangeKind, Decision, Effect, Gravity, Intent, NetworkAccess, NonInteractive, Tier, ToolKind, Verdict,
 };
-pub use judge::COMMIT_CHANGES;
+pub use judge::{COMMIT_CHANGES, REBASE_CHANGES};
 pub use policies::Policies;
 pub use policy::Policy;
 pub use protect::{PROTECTED_PATHS, ProtectedPaths, protection};

@@ -57,9 +57,14 @@ impl Calls {
         let set = self.layer_set(&request.name, layers);
         let (guard, id, begin_with) = (Arc::clone(guard), id.to_owned(), layers.begin_with.clone());
         let (entry, call) = (layers.entry.clone(), request.name.clone());
+        let drops_conflicts = request.tool.spec.name == belay_policy::REBASE_CHANGES;
         let begin = move |stop: belay_workspace::Stop<'_>| {
             let directory = guard.directory();
-            let view = directory.view_over(&id, &set, &begin_with, stop)?;
+            let view = if drops_conflicts {
+                directory.view_without_conflicts(&id, &set, &begin_with, stop)?
+            } else {
+                directory.view_over(&id, &set, &begin_with, stop)?
+            };
             let layering = match entry {
                 Some(entry) => {
                     let secrets = SealedSecrets { call, sealed: String::new() };

@@ -15,6 +15,7 @@ mod list_directory;
 mod modify_file;
 mod noop;
 mod read_file;
+mod rebase_changes;
 mod research;
 mod run_terminal;
 mod search_code;
@@ -31,6 +32,7 @@ pub use list_directory::ListDirectory;
 pub use modify_file::ModifyFile;
 pub use noop::Noop;
 pub use read_file::ReadFile;
+pub use rebase_changes::RebaseChanges;
 pub use research::Research;
 pub use run_terminal::RunTerminal;
 pub use search_code::SearchCode;
@@ -60,6 +62,7 @@ pub fn built_in(enforcement: &Enforcement, commands: &Arc<CommandSettings>) -> V
         Box::new(ModifyFile),
         Box::new(Noop),
         Box::new(ReadFile),
+        Box::new(RebaseChanges),
         Box::new(Research::new(host, commands)),
         Box::new(terminal),
         Box::new(SearchCode),

@@ -178,7 +178,9 @@ fn on_path(tool: &str, path: &str) -> Option<Value> {
         "search_code" => json!({"path": path, "pattern": "a"}),
         "research" => json!({"path": path, "query": "a"}),
         "read_file" | "delete_file" | "list_directory" | "file_info" => json!({"path": path}),
-        "code_exec" | "commit_changes" | "fetch_url" | "http_request" | "noop" | "run_terminal" => return None,
+        "code_exec" | "commit_changes" | "fetch_url" | "http_request" | "noop" | "rebase_changes" | "run_terminal" => {
+            return None;
+        }
         tool => panic!("add the arguments of `{tool}` here"),
     })
 }

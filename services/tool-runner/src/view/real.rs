@@ -1,6 +1,6 @@
 //! Views of real workspaces.
 
-use belay_workspace::{FileKind, IoFailure, Metadata, RelPath, ViewError};
+use belay_workspace::{DroppedChange, FileKind, IoFailure, Metadata, RelPath, ViewError};
 
 use super::{Mount, View};
 
@@ -28,6 +28,10 @@ impl View for belay_workspace::View {
 
     fn remove(&mut self, path: &RelPath) -> Result<(), ViewError> {
         self.remove(path)
+    }
+
+    fn dropped_changes(&self) -> &[DroppedChange] {
+        self.dropped_changes()
     }
 
     fn mount(&self) -> Option<Mount> {

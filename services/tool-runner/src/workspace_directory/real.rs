@@ -77,6 +77,16 @@ impl WorkspaceDirectory for Workspace {
         Ok(Box::new(Self::view_over(self, id, set, layers, stop)?))
     }
 
+    fn view_without_conflicts(
+        &self,
+        id: &str,
+        set: &str,
+        layers: &[String],
+        stop: Stop<'_>,
+    ) -> Result<Box<dyn View>, ViewError> {
+        Ok(Box::new(Self::view_without_conflicts(self, id, set, layers, stop)?))
+    }
+
     fn own_changes(&self, view: &dyn View, manifest: &Manifest) -> OwnChanges {
         of_workspace(view).own_changes(manifest)
     }

@@ -2,7 +2,7 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use belay_plan::{AgentStep, COMMIT_TOOL, COMPLETION_TOOL, MODEL_TOOL, Template, ToolStep};
+use belay_plan::{AgentStep, COMMIT_TOOL, COMPLETION_TOOL, MODEL_TOOL, REBASE_TOOL, Template, ToolStep};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -22,6 +22,8 @@ pub(crate) enum AgentEntry {
     Call { place: usize, tool: usize },
     /// The call with which the model completes the step, by its place in the answer.
     Completion { place: usize },
+    /// The call that drops what of their changes conflicts with what others have done since.
+    Rebase,
     /// The call that commits what the others have changed.
     Commit,
 }
@@ -87,6 +89,7 @@ impl AgentEntry {
                 Some(Self::Call { place, tool })
             }
             (Some(turn), None) => Some(Self::Turn(turn)),
+            (None, _) if **tool == *REBASE_TOOL => agent.rebase().map(|_| Self::Rebase),
             (None, _) => (**tool == *COMMIT_TOOL && agent.commit().is_some()).then_some(Self::Commit),
         }
     }
@@ -98,6 +101,7 @@ impl AgentEntry {
             Self::Turn(_) => Some(&MODEL_CALL),
             Self::Call { tool, .. } => agent.tools().get(tool),
             Self::Completion { .. } => Some(&COMPLETION_CALL),
+            Self::Rebase => agent.rebase(),
             Self::Commit => agent.commit(),
         }
     }

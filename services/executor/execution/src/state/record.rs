@@ -252,6 +252,11 @@ impl StepRecord {
         self.spec.several().is_some_and(|several| several.commit().is_some() && index as usize == several.calls().len())
     }
 
+    /// Whether its call is one that neither the plan nor a model makes: it commits what the calls of a step have changed, or drops what of it conflicts.
+    pub(crate) fn manages_layers(&self) -> bool {
+        self.commits_step() || self.agent_entry() == Some(AgentEntry::Rebase)
+    }
+
     /// Whether what its calls change is committed as one.
     pub(crate) fn has_one_effect(&self) -> bool {
         let commits = || match self.spec.agent() {

@@ -8,7 +8,7 @@
 mod conversation;
 
 use belay_agent::Wanted;
-use belay_plan::{AgentStep, COMPLETION_TOOL};
+use belay_plan::{AgentStep, COMPLETION_TOOL, REBASE_TOOL};
 use belay_reasons as reasons;
 use serde_json::json;
 
@@ -47,7 +47,11 @@ pub(super) fn course(
     let last = entries.iter().enumerate().rev();
     let last = last.filter_map(|(place, &key)| match entry(key)? {
         AgentEntry::Turn(turn) => Some((place, turn)),
-        AgentEntry::File { .. } | AgentEntry::Call { .. } | AgentEntry::Completion { .. } | AgentEntry::Commit => None,
+        AgentEntry::File { .. }
+        | AgentEntry::Call { .. }
+        | AgentEntry::Completion { .. }
+        | AgentEntry::Rebase
+        | AgentEntry::Commit => None,
     });
     let Some((place, turn)) = last.into_iter().next() else {
         let files = if entries.is_empty() { agent.files() } else { &[] };
@@ -79,14 +83,8 @@ pub(super) fn course(
             return Some(Course::Entries(listed));
         }
     }
-    // Somebody else has changed what its calls have changed: no later call can go on from there, and none can be committed, whatever the model does.
-    let failures = calls.iter().filter_map(|&key| execution.steps[key].failure.as_deref());
-    let mut conflicts = failures.filter(|failure| {
-        failure.reason == reasons::STEP_CONFLICT
-            || failure.cause.as_ref().is_some_and(|cause| cause.reason == reasons::STEP_CONFLICT)
-    });
-    if let Some(conflict) = conflicts.next() {
-        return Some(Course::Failed(conflict.clone()));
+    if let Some(conflict) = conflict(execution, calls) {
+        return Some(after_conflict(execution, record, agent, (turn, calls), conflict));
     }
     if answered.is_refusal {
         let message = format!("The model refused in turn {turn}: {}", answered.text);
@@ -111,6 +109,38 @@ pub(super) fn course(
         return Some(Course::Failed(Failure::new(ErrorClass::BudgetExhausted, reasons::TURN_LIMIT, message)));
     }
     Some(Course::Entries(vec![turn_item(record, turn + 1)]))
+}
+
+/// The failure of one of these calls of a turn that could not begin with what the calls before it have changed, because others have changed the same. No later call can either, and
+/// nothing can be committed, whatever the model does.
+fn conflict<'a>(execution: &'a Execution, calls: &[StepKey]) -> Option<&'a Failure> {
+    let failures = calls.iter().filter_map(|&key| execution.steps[key].failure.as_deref());
+    failures.into_iter().find(|failure| is_conflict(failure))
+}
+
+fn is_conflict(failure: &Failure) -> bool {
+    let of = |failure: &Failure| failure.reason == reasons::STEP_CONFLICT;
+    of(failure) || failure.cause.as_deref().is_some_and(of)
+}
+
+/// What follows a conflict with what others have changed: the changes in conflict are dropped, and the model is shown both versions, as long as it has a turn left.
+fn after_conflict(
+    execution: &Execution,
+    record: &StepRecord,
+    agent: &AgentStep,
+    (turn, calls): (u32, &[StepKey]),
+    conflict: &Failure,
+) -> Course {
+    let rebase = calls.iter().map(|&key| &execution.steps[key]);
+    let rebase = rebase.filter(|call| call.agent_entry() == Some(AgentEntry::Rebase)).last();
+    match rebase.map(|rebase| (rebase.state, rebase.failure.as_deref())) {
+        _ if turn >= agent.max_turns() => Course::Failed(conflict.clone()),
+        None => Course::Entries(vec![rebase_item(record, turn)]),
+        Some((StepState::Completed, _)) => Course::Entries(vec![turn_item(record, turn + 1)]),
+        // Others go on changing the same.
+        Some((_, Some(failure))) if is_conflict(failure) => Course::Entries(vec![turn_item(record, turn + 1)]),
+        Some((_, failure)) => Course::Failed(failure.unwrap_or(conflict).clone()),
+    }
 }
 
 /// The last time that the model said that the step is done and was refused: the turn, and what was missing.
@@ -164,6 +194,12 @@ pub(super) fn may_list(
             first == 0 && files.len() == agent.files().len() && files.iter().enumerate().all(is_file)
         }
         Some([AgentEntry::Commit]) => first > 0,
+        Some([AgentEntry::Rebase]) => {
+            let is_turn = |key: &StepKey| matches!(execution.steps[*key].agent_entry(), Some(AgentEntry::Turn(_)));
+            let calls = entries.iter().rposition(is_turn).map_or(&[][..], |turn| &entries[turn + 1..]);
+            let is_rebase = |key: &StepKey| execution.steps[*key].agent_entry() == Some(AgentEntry::Rebase);
+            conflict(execution, calls).is_some() && !calls.iter().any(is_rebase)
+        }
         Some(calls @ [_, ..]) => {
             let is_call = |entry: &AgentEntry| matches!(entry, AgentEntry::Call { .. } | AgentEntry::Completion { .. });
             first > 0 && calls.iter().all(is_call)
@@ -184,6 +220,10 @@ fn file_item(record: &StepRecord, place: usize) -> Json {
 
 fn call_item(record: &StepRecord, turn: u32, call: usize, tool: &str) -> Json {
     Json::canonical(&json!({"turn": turn, "call": call, "tool": tool, "run": record.attempt}))
+}
+
+fn rebase_item(record: &StepRecord, turn: u32) -> Json {
+    Json::canonical(&json!({"tool": REBASE_TOOL, "after_turn": turn, "run": record.attempt}))
 }
 
 /// The failure of a step whose model has not answered.

@@ -22,7 +22,7 @@ pub(crate) mod tool;
 pub(crate) mod wait;
 
 use belay_network::{LOOPBACK, NONE};
-use belay_plan::{AuditLevel, COMMIT_TOOL, StepKind};
+use belay_plan::{AuditLevel, COMMIT_TOOL, REBASE_TOOL, StepKind};
 use serde_json::json;
 
 use crate::{
@@ -108,7 +108,7 @@ impl Execution {
     /// checks, and for any other operation.
     pub fn network(&self, operation: OperationKey) -> Option<&str> {
         let request = self.operation(operation)?.tool_call()?;
-        if request.check.is_some() || request.tool == COMMIT_TOOL {
+        if request.check.is_some() || [COMMIT_TOOL, REBASE_TOOL].contains(&&*request.tool) {
             return None;
         }
         // A model calls tools of many kinds.

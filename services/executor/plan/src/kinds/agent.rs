@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{COMMIT, Effects, ToolStep};
+use super::{COMMIT, Effects, REBASE, ToolStep};
 use crate::Template;
 
 /// The tool as which a turn of a model is recorded, and which the executor carries out itself. No plan may call it.
@@ -99,6 +99,11 @@ impl AgentStep {
     /// The call that commits what the others have changed; `None` when each commits its own.
     pub fn commit(&self) -> Option<&ToolStep> {
         (self.effects == Effects::PerStep).then(|| &*COMMIT)
+    }
+
+    /// The call that drops what of their changes conflicts with what others have done since; `None` when each commits its own.
+    pub fn rebase(&self) -> Option<&ToolStep> {
+        (self.effects == Effects::PerStep).then(|| &*REBASE)
     }
 
     pub(super) fn to_draft(&self) -> AgentDraft {

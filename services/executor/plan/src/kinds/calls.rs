@@ -78,10 +78,15 @@ pub struct CallsStep {
 }
 
 /// The call that commits what the calls of a step have changed.
-pub(crate) static COMMIT: LazyLock<ToolStep> = LazyLock::new(|| {
+pub(crate) static COMMIT: LazyLock<ToolStep> = LazyLock::new(|| without_arguments(COMMIT_TOOL));
+
+/// The call that drops those of their changes that conflict with what others have done since.
+pub(crate) static REBASE: LazyLock<ToolStep> = LazyLock::new(|| without_arguments(REBASE_TOOL));
+
+fn without_arguments(tool: &str) -> ToolStep {
     let arguments = Template::parse(&serde_json::json!({})).expect("an object without templates is one");
-    ToolStep { tool: COMMIT_TOOL.to_owned(), arguments }
-});
+    ToolStep { tool: tool.to_owned(), arguments }
+}
 
 impl CallsStep {
     /// The calls, in the order of their results; at least one.
@@ -112,6 +117,9 @@ impl CallsStep {
 
 /// The tool that commits what the calls of a step have changed, by its canonical name.
 pub const COMMIT_TOOL: &str = "commit_changes";
+
+/// The tool that drops the changes of a step that conflict with what others have done since, by its canonical name.
+pub const REBASE_TOOL: &str = "rebase_changes";
 
 /// The tool that runs a command, by its canonical name.
 pub const COMMAND_TOOL: &str = "run_terminal";

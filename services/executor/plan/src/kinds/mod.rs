@@ -13,9 +13,10 @@ use crate::{Plan, PlanDraft, Template, template::json_size};
 
 pub use agent::{AgentDraft, AgentStep, COMPLETION_TOOL, DEFAULT_TURNS, MODEL_TOOL, READ_TOOL, is_own_tool};
 pub use calls::{
-    CODE_TOOL, COMMAND_TOOL, COMMIT_TOOL, CallDraft, CallsStep, Effects, ToolStep, chosen_program, not_allowed,
+    CODE_TOOL, COMMAND_TOOL, COMMIT_TOOL, CallDraft, CallsStep, Effects, REBASE_TOOL, ToolStep, chosen_program,
+    not_allowed,
 };
-pub(crate) use calls::{COMMIT, OtherCall};
+pub(crate) use calls::{COMMIT, OtherCall, REBASE};
 pub use wait::{FormDraft, FormSpec, WaitDraft, WaitFor, WaitStep};
 
 /// The work that an unchecked step does.

@@ -84,6 +84,7 @@ pub(super) fn all(outside: &Outside) -> Vec<Box<dyn Tool>> {
         tool(ASK, Recovery::Idempotent, Touches::Nothing, ToolKind::Other),
         tool(FIND, Recovery::ReadOnly, Touches::Reads, ToolKind::FileRead),
         Box::new(belay_tool_runner::tools::CommitChanges),
+        Box::new(belay_tool_runner::tools::RebaseChanges),
         // No terminal: the simulated runner has no sandbox for one.
         tool(COMMAND, Recovery::Transactional, Touches::Changes, ToolKind::FileWrite),
     ]

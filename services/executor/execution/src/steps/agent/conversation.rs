@@ -59,7 +59,7 @@ pub(in super::super) fn arguments(
     let StepRole::Item { of, index } = record.role else { return None };
     let agent = record.spec.agent()?;
     let place = match record.agent_entry()? {
-        AgentEntry::Commit => return Some(Ok(json!({}))),
+        AgentEntry::Commit | AgentEntry::Rebase => return Some(Ok(json!({}))),
         AgentEntry::Turn(turn) => {
             let asked = asked(execution, of, agent, turn, index as usize, blobs)?;
             return Some(asked.map(|asked| serde_json::to_value(asked).unwrap_or_default()));
@@ -277,12 +277,16 @@ fn later(
     let names = with_planned(&names, agent);
     let answered = turns.last().and_then(|turn| turn.answered.as_ref());
     let wanted = answered.map(|answered| answered.wanted(&names)).unwrap_or_default();
+    let rebase = rebase_after(execution, before, turn - 1);
     let results = wanted.iter().enumerate().map(|(place, WantedCall { call, wanted })| {
         let refused = |text: String| ResultText { id: call.id.clone(), text, is_error: true, is_silent: false };
         match wanted {
             Wanted::Refused(why) => refused(why.clone()),
             Wanted::ReadResult => reading.earlier_result(execution, before, call, &turns),
             Wanted::Call(_) | Wanted::Complete => match call_at(execution, before, turn - 1, place) {
+                Some(record) if *wanted == Wanted::Complete && rebase.is_some() && record.failure.is_none() => {
+                    refused(belay_agent::NOT_COMMITTED.to_owned())
+                }
                 Some(record) => {
                     let returned = reading.returned(record);
                     outcome(record, returned.as_ref()).result(&call.id)
@@ -292,6 +296,10 @@ fn later(
         }
     });
     let results: Vec<ResultText> = results.collect();
+    let conflict = rebase.map(|record| {
+        let returned = reading.returned(record);
+        belay_agent::conflict_text(turn - 1, &outcome(record, returned.as_ref()))
+    });
     if let Some(failure) = reading.damaged {
         return Some(Err(failure));
     }
@@ -310,7 +318,9 @@ fn later(
     }
     let archived = belay_agent::archived(&turns, results.len());
     let mut asked = Asked { model: agent.model().to_owned(), turn, results, archived, ..Asked::default() };
-    if asked.results.is_empty() {
+    if let Some(conflict) = conflict {
+        asked.message = conflict;
+    } else if asked.results.is_empty() {
         asked.message = "Call a tool, or complete_step if the task is done.".to_owned();
     }
     let mut all = turns;
@@ -359,8 +369,16 @@ fn call_at<'a>(execution: &'a Execution, entries: &[StepKey], turn: u32, place: 
         Some(AgentEntry::Call { place: of, .. } | AgentEntry::Completion { place: of }) => {
             current == turn && of == place
         }
-        Some(AgentEntry::File { .. } | AgentEntry::Commit) | None => false,
+        Some(AgentEntry::File { .. } | AgentEntry::Rebase | AgentEntry::Commit) | None => false,
     })
+}
+
+/// The step that has dropped changes of this turn, and of those before it, that conflicted with what others had done.
+fn rebase_after<'a>(execution: &'a Execution, entries: &[StepKey], turn: u32) -> Option<&'a StepRecord> {
+    let entries = entries.iter().map(|&key| &execution.steps[key]);
+    let mut later = entries.skip_while(|record| record.agent_entry() != Some(AgentEntry::Turn(turn))).skip(1);
+    let is_turn = |record: &&StepRecord| matches!(record.agent_entry(), Some(AgentEntry::Turn(_)));
+    later.by_ref().take_while(|record| !is_turn(record)).find(|record| record.agent_entry() == Some(AgentEntry::Rebase))
 }
 
 /// The step that has read the file at this place.
@@ -412,6 +430,11 @@ impl Reading<'_> {
             let record = file_at(execution, entries, belay_agent::file_place(of)?)?;
             let returned = self.returned(record);
             Some(belay_agent::file_text(&outcome(record, returned.as_ref())))
+        });
+        let whole = whole.or_else(|| {
+            let record = rebase_after(execution, entries, belay_agent::conflict_turn(of)?)?;
+            let returned = self.returned(record);
+            Some(outcome(record, returned.as_ref()).text())
         });
         let told = || {
             turns
@@ -476,6 +499,7 @@ impl Execution {
                 AgentEntry::File { .. }
                 | AgentEntry::Call { .. }
                 | AgentEntry::Completion { .. }
+                | AgentEntry::Rebase
                 | AgentEntry::Commit => None,
             })
             .next()

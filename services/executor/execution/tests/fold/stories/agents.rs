@@ -4,7 +4,7 @@ use belay_execution::ErrorClass;
 use belay_plan::{Budget, OnExhausted};
 use serde_json::{Value, json};
 
-use crate::support::{Story, failed, story};
+use crate::support::{Outcome, Story, failed, story};
 
 /// A step with a goal, whose model has these tools.
 fn goal(max_turns: u32) -> Story {
@@ -247,16 +247,52 @@ fn a_whole_loop_is_one_effect() {
     assert!(pictures[6].starts_with("6s fix~5 completed, fix lists 1 more after 6, fix~6 started"), "{pictures:?}");
 }
 
-// Once somebody else has changed what the loop has changed, no call of it can go on: the model is not asked any more.
+fn conflict() -> Outcome {
+    failed(ErrorClass::PreconditionFailed, "STEP_CONFLICT", "changed by someone else")
+}
+
+// Once others have changed what the loop has changed, no call of it can continue from there: those changes are dropped, and the model is shown both versions.
 #[test]
-fn a_loop_whose_changes_conflict_ends() {
+fn a_model_is_shown_what_others_have_changed() {
+    let versions = json!({"files": [{"path": "f", "yours": {"kind": "nothing"}, "theirs": {"kind": "nothing"}}]});
     let play = goal(10)
         .one_effect("fix")
         .output("fix~0", &calls(1, &[("work", json!({"n": 1}))]))
-        .outcomes("fix~1", [failed(ErrorClass::PreconditionFailed, "STEP_CONFLICT", "changed by someone else")])
+        .outcomes("fix~1", [conflict()])
+        .output("fix~2", &versions)
+        .output("fix~3", &completion(2, &json!(1)))
+        .output("fix~4", &json!(1))
+        .outcomes("fix~5", [conflict()])
+        .output("fix~6", &json!({"files": []}))
+        .output("fix~7", &completion(3, &json!(2)))
+        .output("fix~8", &json!(2))
+        .play();
+    let pictures = play.picture();
+    let end = pictures.join("\n");
+    assert!(end.ends_with("report completed, COMPLETED"), "{end}");
+    let told = asked(&play, "fix~3")["message"].as_str().unwrap().to_owned();
+    assert!(told.contains("your changes of these paths are dropped") && told.contains(r#"{"path":"f","#), "{told}");
+    let told = asked(&play, "fix~7");
+    assert!(told["results"][0]["text"].as_str().unwrap().starts_with("The step is not completed"), "{told}");
+    assert!(told["message"].as_str().unwrap().starts_with("Others changed the workspace while"), "{told}");
+    assert!(end.contains("fix collects 2"), "the completion that was committed counts: {end}");
+}
+
+// A model without a turn left is not shown anything any more: the step fails with the conflict.
+#[test]
+fn a_conflict_in_the_last_turn_fails_the_step() {
+    let play = goal(2)
+        .one_effect("fix")
+        .output("fix~0", &calls(1, &[("work", json!({"n": 1}))]))
+        .outcomes("fix~1", [conflict()])
+        .outcomes("fix~2", [conflict()])
+        .output("fix~3", &calls(2, &[("work", json!({"n": 2}))]))
+        .outcomes("fix~4", [conflict()])
         .play();
     let end = play.picture().last().unwrap().clone();
-    assert!(end.contains("fix~1 failed STEP_CONFLICT, fix failed STEP_CONFLICT"), "{end}");
+    assert!(end.contains("fix~4 failed STEP_CONFLICT, fix failed STEP_CONFLICT"), "{end}");
+    let told = asked(&play, "fix~3");
+    assert!(told["message"].as_str().unwrap().starts_with("Others are changing the workspace"), "{told}");
 }
 
 // A person may skip the step, or give its result, while its model works; and a retry begins with the first turn.

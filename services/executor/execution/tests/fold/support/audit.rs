@@ -15,7 +15,7 @@ use belay_execution::{
     StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, Totals, WaitCondition, WaitEnd,
 };
 use belay_plan::{
-    COMMIT_TOOL, COMPLETION_TOOL, CheckPlace, OnExhausted, Outcome, Plan, QUEUE_DELAY, RecoveryStrategy, RunWhen,
+    COMMIT_TOOL, COMPLETION_TOOL, CheckPlace, OnExhausted, Outcome, Plan, QUEUE_DELAY, REBASE_TOOL, RecoveryStrategy, RunWhen,
     StepDraft, StepKind, StepSpec, Then,
 };
 
@@ -417,8 +417,10 @@ impl Audit {
                         || is_agent && self.failed.contains(item)
                 };
                 assert!(items.iter().all(done), "an entry of step {step} has not ended, or has failed");
-                let is_committed = |item: &usize| !self.commits_step(*item) || self.completed.contains(item);
-                assert!(items.iter().all(is_committed), "step {step} completed, and its effect was not committed");
+                // After a conflict there is another commit.
+                let commit = items.iter().rfind(|item| self.commits_step(**item));
+                let is_committed = commit.is_none_or(|commit| self.completed.contains(commit));
+                assert!(is_committed, "step {step} completed, and its effect was not committed");
                 let is_last = items.last().is_some_and(|last| self.completed.contains(last));
                 assert!(self.spec(step).repeat().is_none() || is_last, "step {step} has no last round");
                 assert!(self.effects.insert(step));
@@ -687,6 +689,11 @@ impl Audit {
         list.is_some_and(|list| {
             self.items[list].iter().position(|item| *item == step) == self.calls_with_one_effect(*list)
         })
+    }
+
+    /// Whether it drops what of the changes of a step conflicts with what others have done.
+    fn rebases(&self, step: usize) -> bool {
+        self.agent_item(step).is_some_and(|item| item["tool"] == REBASE_TOOL)
     }
 
     /// A step whose calls have one effect is skipped with the call that commits it.

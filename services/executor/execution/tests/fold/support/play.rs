@@ -46,6 +46,7 @@ pub(crate) fn created(plan: Plan) -> Created {
     let calls = plan.steps().iter().flat_map(|step| {
         step.named_calls()
             .chain(step.agent().and_then(|agent| agent.commit()))
+            .chain(step.agent().and_then(|agent| agent.rebase()))
             .chain(step.several().and_then(|several| several.commit()))
             .chain(step.compensate())
             .chain(step.preconditions().iter().chain(step.postconditions()).filter_map(Check::call))

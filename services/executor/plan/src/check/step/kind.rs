@@ -7,8 +7,8 @@ use super::{
     call_part::{CallPart, outermost},
 };
 use crate::{
-    AgentStep, COMMIT, CallPlace, CallsStep, Effects, Plan, PlanPart, PlanStep, PlannedCall, READ_TOOL, StepDraft,
-    StepKind, StepKindDraft, Template, ToolStep, WaitFor, WaitStep, check::Checker, path::FieldPath,
+    AgentStep, COMMIT, CallPlace, CallsStep, Effects, Plan, PlanPart, PlanStep, PlannedCall, READ_TOOL, REBASE,
+    StepDraft, StepKind, StepKindDraft, Template, ToolStep, WaitFor, WaitStep, check::Checker, path::FieldPath,
 };
 
 /// The result of checking a step's kind.
@@ -34,9 +34,9 @@ impl Checker<'_> {
     }
 }
 
-/// The call that commits what the calls of a step have changed.
-fn commit_of(step: usize) -> PlanPart<'static> {
-    let (step, ToolStep { tool, arguments }) = (outermost(step), &*COMMIT);
+/// The call that commits what the calls of a step have changed, or another one that the plan does not name.
+fn call_of_belay(step: usize, ToolStep { tool, arguments }: &'static ToolStep) -> PlanPart<'static> {
+    let step = outermost(step);
     PlanPart::Call(PlannedCall {
         step,
         place: CallPlace::Commit,
@@ -80,6 +80,7 @@ impl KindPart {
             (Self::Agent(_), StepKindDraft::Agent { effects, .. }) => (None, *effects == Effects::PerStep),
             _ => (None, false),
         };
+        let rebases = commits && matches!(self, Self::Agent(_));
         let offered = match (self, draft) {
             (Self::Agent(part), StepKindDraft::Agent { agent, .. }) => Some(part.tools.iter().zip(&agent.tools)),
             _ => None,
@@ -96,7 +97,11 @@ impl KindPart {
         let listed = listed.into_iter().flatten().enumerate();
         let listed =
             listed.filter_map(move |(place, (call, draft))| call.planned(step, CallPlace::Listed(place), &draft.tool));
-        listed.chain(shown).chain(offered).chain(commits.then(|| commit_of(step)))
+        listed
+            .chain(shown)
+            .chain(offered)
+            .chain(commits.then(|| call_of_belay(step, &COMMIT)))
+            .chain(rebases.then(|| call_of_belay(step, &REBASE)))
     }
 
     /// The templates of the step at `path`, each with its field.

@@ -1,6 +1,6 @@
 //! Layers of a modelled workspace: one file each, with what a call has changed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use belay_tool_runner::StagedEffect;
 use belay_workspace::{CommitError, Digest, IoFailure, LayerPlace, OwnChanges, ViewError};
@@ -57,15 +57,30 @@ impl Layer {
         format!("{}.{}.{}", self.place.set, self.place.entry, self.id)
     }
 
-    /// Lets a view begin with it.
-    fn fill(&self, files: &Files, view: &mut ModelView) -> Result<(), ViewError> {
+    /// Lets a view begin with it, without its changes of these paths, which a later layer has reverted. With `dropped`, those at whose paths the workspace has
+    /// changed are dropped.
+    fn fill(
+        &self,
+        files: &Files,
+        reverted: &BTreeSet<String>,
+        view: &mut ModelView,
+        dropped: Option<&mut BTreeMap<String, Option<String>>>,
+    ) -> Result<(), ViewError> {
+        let standing = || self.ops.iter().filter(|op| !reverted.contains(&op.path));
         let is_changed = |op: &&Op| files.content(&op.path).map(|content| Digest::of(content.as_bytes())) != op.base;
-        let paths = conflict(self.ops.iter().filter(is_changed).map(|op| op.path.as_str()));
-        if !paths.is_empty() {
-            return Err(ViewError::LayerConflict { paths });
+        let changed: BTreeSet<&str> = standing().filter(is_changed).map(|op| op.path.as_str()).collect();
+        match dropped {
+            None if !changed.is_empty() => {
+                return Err(ViewError::LayerConflict { paths: conflict(changed.into_iter()) });
+            }
+            None => {}
+            Some(dropped) => {
+                let taken = standing().filter(|op| changed.contains(&*op.path));
+                dropped.extend(taken.map(|op| (op.path.clone(), op.content.clone())));
+            }
         }
         self.undone.iter().for_each(|path| view.undo(path));
-        self.ops.iter().for_each(|op| view.begin_with(files, op));
+        standing().filter(|op| !changed.contains(&*op.path)).for_each(|op| view.begin_with(files, op));
         Ok(())
     }
 
@@ -112,13 +127,28 @@ fn all(files: &Files, set: &str) -> Result<Vec<Layer>, IoFailure> {
     Ok(layers)
 }
 
-/// Lets a view begin with layers.
-pub(super) fn fill(files: &Files, set: &str, layers: &[String], view: &mut ModelView) -> Result<(), ViewError> {
-    find(files, set, layers)?.iter().try_for_each(|layer| layer.fill(files, view))?;
+/// Lets a view begin with layers; where it `drops_conflicts`, without their changes of paths that the workspace has otherwise since.
+pub(super) fn fill(
+    files: &Files,
+    set: &str,
+    layers: &[String],
+    view: &mut ModelView,
+    drops_conflicts: bool,
+) -> Result<(), ViewError> {
+    let found = find(files, set, layers)?;
+    let mut dropped = drops_conflicts.then(BTreeMap::new);
+    for (place, layer) in found.iter().enumerate() {
+        let reverted = found[place + 1..].iter().flat_map(|later| later.undone.iter().cloned()).collect();
+        layer.fill(files, &reverted, view, dropped.as_mut())?;
+    }
     if !layers.is_empty() {
         trace::count("views over layers");
     }
-    view.begun();
+    let dropped = dropped.unwrap_or_default();
+    if !dropped.is_empty() {
+        trace::count("views without conflicts");
+    }
+    view.begun(dropped);
     Ok(())
 }
 

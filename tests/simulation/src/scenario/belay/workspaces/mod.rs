@@ -204,7 +204,19 @@ impl WorkspaceDirectory for Workspace {
 
     fn view_over(&self, id: &str, set: &str, layers: &[String], _stop: Stop<'_>) -> Result<Box<dyn View>, ViewError> {
         let mut view = ModelView::new(id, self.path(), lock(&self.files).changes().len(), Arc::clone(&self.files));
-        layers::fill(&lock(&self.files), set, layers, &mut view)?;
+        layers::fill(&lock(&self.files), set, layers, &mut view, false)?;
+        Ok(Box::new(view))
+    }
+
+    fn view_without_conflicts(
+        &self,
+        id: &str,
+        set: &str,
+        layers: &[String],
+        _stop: Stop<'_>,
+    ) -> Result<Box<dyn View>, ViewError> {
+        let mut view = ModelView::new(id, self.path(), lock(&self.files).changes().len(), Arc::clone(&self.files));
+        layers::fill(&lock(&self.files), set, layers, &mut view, true)?;
         Ok(Box::new(view))
     }
 

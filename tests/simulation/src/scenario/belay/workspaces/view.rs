@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use belay_tool_runner::{Mount, View};
 use belay_workspace::{
-    Act, Change, Content, Digest, FileKind, FileTime, Fingerprint, Manifest, Metadata, Node, OwnChanges, RelPath,
-    ViewError,
+    Act, Change, Content, Digest, DroppedChange, DroppedContent, FileKind, FileTime, Fingerprint, Manifest, Metadata,
+    Node, OwnChanges, RelPath, RevertedPath, ViewError,
 };
 
 use super::files::{Files, Op};
@@ -30,6 +30,8 @@ pub(in super::super) struct ModelView {
     touched: BTreeMap<String, Option<String>>,
     /// The changes that it began with, beyond the workspace.
     before: Manifest,
+    /// The changes of layers that it does not begin with.
+    dropped: Vec<DroppedChange>,
 }
 
 impl ModelView {
@@ -43,6 +45,7 @@ impl ModelView {
             base: Mutex::default(),
             touched: BTreeMap::new(),
             before: Manifest::default(),
+            dropped: Vec::new(),
         }
     }
 
@@ -58,13 +61,24 @@ impl ModelView {
         self.touched.remove(path);
     }
 
-    /// All layers are in it.
-    pub(super) fn begun(&mut self) {
+    /// All layers are in it, but for these changes.
+    pub(super) fn begun(&mut self, dropped: BTreeMap<String, Option<String>>) {
         self.before = self.manifest();
+        let change = |(path, content): (String, Option<String>)| {
+            let was = content.map_or(DroppedContent::Nothing, |text| DroppedContent::File {
+                size: text.len() as u64,
+                bytes: text.into_bytes(),
+            });
+            DroppedChange { path: RelPath::parse(&path).expect("the simulation's paths are valid"), was }
+        };
+        self.dropped = dropped.into_iter().map(change).collect();
     }
 
     pub(super) fn own_changes(&self, manifest: &Manifest) -> OwnChanges {
-        OwnChanges::between(&self.before, manifest)
+        let mut own = OwnChanges::between(&self.before, manifest);
+        let reverted = |dropped: &DroppedChange| RevertedPath { path: dropped.path.clone(), is_mode: false };
+        own.undone.extend(self.dropped.iter().map(reverted));
+        own
     }
 
     /// Its id, which becomes the commit's.
@@ -181,6 +195,10 @@ impl View for ModelView {
         }
         self.touched.insert(path, None);
         Ok(())
+    }
+
+    fn dropped_changes(&self) -> &[DroppedChange] {
+        &self.dropped
     }
 
     fn mount(&self) -> Option<Mount> {

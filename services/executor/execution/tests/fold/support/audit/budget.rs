@@ -35,7 +35,7 @@ fn limit_of(budget: &Budget, unit: usize) -> Option<u64> {
 impl Audit {
     /// A step and, for one of an entry of a list, that of the list; none for what undoes a step, or commits it.
     fn accounts_of(&self, step: usize) -> Vec<Account> {
-        if self.undoes.contains_key(&step) || self.commits_step(step) {
+        if self.undoes.contains_key(&step) || self.commits_step(step) || self.rebases(step) {
             return Vec::new();
         }
         vec![None, Some(self.lists.get(&step).copied().unwrap_or(step))]
