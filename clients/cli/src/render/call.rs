@@ -47,6 +47,9 @@ pub(crate) fn of_step(step: &StepSpec) -> String {
 /// The tool that commits what the calls of a step have changed.
 pub(crate) const COMMIT: &str = "commit_changes";
 
+/// The tool that drops what of them conflicts with what others have changed.
+pub(crate) const REBASE: &str = "rebase_changes";
+
 /// The tool as which a turn of a model is recorded.
 pub(crate) const ASK: &str = "ask_model";
 
@@ -85,6 +88,7 @@ pub(crate) fn of_agent(step: &StepSpec, value: Option<&Payload>, entry: Option<&
     Some(match (&item["turn"], item["tool"].as_str().or(known)) {
         (_, Some(COMPLETE)) => (COMPLETE.to_owned(), "complete the step".to_owned()),
         (_, Some(COMMIT)) => (COMMIT.to_owned(), "commit what the calls have changed".to_owned()),
+        (_, Some(REBASE)) => (REBASE.to_owned(), "drop what conflicts with the changes of others".to_owned()),
         (_, Some(tool)) => (tool.to_owned(), clean(tool)),
         (Value::Null, None) => (ASK.to_owned(), format!("ask {}", clean(&agent.model))),
         (turn, None) => (ASK.to_owned(), format!("turn {turn} of {}", clean(&agent.model))),

@@ -433,8 +433,8 @@ fn error(failure: Option<&Failure>) -> String {
 
 /// The sentence about entries that a step lists.
 fn entries(listed: &StepItemsListed) -> String {
-    if commits(listed) {
-        return "commits what its calls have changed, as one effect".to_owned();
+    if let Some(words) = layers(listed) {
+        return words.to_owned();
     }
     model_turn::listed(listed).unwrap_or_else(|| match listed.first {
         1.. => format!("begins round {}", i64::from(listed.first) + 1),
@@ -442,11 +442,14 @@ fn entries(listed: &StepItemsListed) -> String {
     })
 }
 
-/// Whether the last of the steps that are listed commits what those before it have changed.
-fn commits(listed: &StepItemsListed) -> bool {
-    let last = listed.items.last().and_then(Payload::as_json);
-    let last: Option<Value> = last.and_then(|last| serde_json::from_str(last).ok());
-    last.is_some_and(|last| last["tool"] == call::COMMIT && last["layers"].is_array())
+/// The sentence about a step that commits what the calls before it have changed, or drops some of it; `None` for other steps.
+fn layers(listed: &StepItemsListed) -> Option<&'static str> {
+    let last: Value = serde_json::from_str(listed.items.last().and_then(Payload::as_json)?).ok()?;
+    if last["tool"] == call::COMMIT && last["layers"].is_array() {
+        return Some("commits what its calls have changed, as one effect");
+    }
+    let rebases = last["tool"] == call::REBASE && last["after_turn"].is_number();
+    rebases.then_some("drops those of its changes that conflict with what others have changed")
 }
 
 #[cfg(test)]

@@ -287,8 +287,8 @@ table! {
     "Nothing. If the step fails with it, order the steps with `depends_on`, or set `exclusive: true`."
 
     STEP_CONFLICT Calls 30 false [PreconditionFailed] []
-    "A path that a step with `effects: per_step` has changed was changed by another call or a person before the step committed it. Nothing of the step was committed."
-    "Run the step again on the current files: `belay executions retry ID`. If it happens again, order the steps with `depends_on`, or give the step a workspace of its own."
+    "A path that a step with `effects: per_step` has changed was changed by another call or a person before the step committed it. Nothing of the step was committed. A model is shown both versions and goes on, as long as it has a turn left."
+    "Nothing for a model that goes on. If the step has failed with it, run it again on the current files: `belay executions retry ID`. If it happens again, order the steps with `depends_on`, or give the step a workspace of its own."
 
     LAYER_GONE Calls 30 false [PreconditionFailed] []
     "The changes of the calls of a step with `effects: per_step` are gone, or differ from those that were kept: the folder `.belay` of the workspace was removed or written to, or the runner has lost its ledger. Nothing of the step was committed."

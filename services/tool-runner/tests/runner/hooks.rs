@@ -101,6 +101,16 @@ impl<H: Hooks> WorkspaceDirectory for HookedDirectory<H> {
         self.0.view_over(&*self.1, id, (set, layers), stop)
     }
 
+    fn view_without_conflicts(
+        &self,
+        id: &str,
+        set: &str,
+        layers: &[String],
+        stop: Stop<'_>,
+    ) -> Result<Box<dyn View>, ViewError> {
+        self.1.view_without_conflicts(id, set, layers, stop)
+    }
+
     fn own_changes(&self, view: &dyn View, manifest: &Manifest) -> OwnChanges {
         self.1.own_changes(view, manifest)
     }

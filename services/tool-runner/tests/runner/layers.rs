@@ -218,6 +218,49 @@ async fn what_others_commit_meanwhile_fails_the_step() {
     removed(&bench).await;
 }
 
+/// What others have changed stays, and the step goes on from there with all that is not in conflict with it.
+#[tokio::test]
+async fn a_step_goes_on_without_what_conflicts() {
+    let bench = Bench::new();
+    bench.put("f", "0");
+    bench.put("hidden", "0");
+    let deny = FREE.replace(
+        "rules: [",
+        "rules: [{id: no-reading, on: intent, paths: [hidden], tools: [read_file, rebase_changes], decide: deny}, ",
+    );
+    let runner = bench.start(&deny).await;
+    let todo = json!([["append", "f", "1"], ["append", "hidden", "1"], ["write", "h", "h"]]);
+    let first = layer_of(&runner.call(of_step(&runner, 0, &[], todo)).await.unwrap());
+    let others = json!([["append", "f", "other"], ["append", "hidden", "other"]]);
+    assert_eq!(state(&runner.run("other", CHANGE, others).await), State::Completed);
+    let begin_with = std::slice::from_ref(&first);
+    let conflict = runner.call(of_step(&runner, 1, begin_with, json!([]))).await.unwrap();
+    assert_eq!((state(&conflict), reason(&conflict)), (State::Failed, "STEP_CONFLICT"), "{conflict:?}");
+    let rebase = runner_v1::CallToolRequest {
+        tool: "rebase_changes".into(),
+        arguments: Some(v1::Payload::of_json("{}")),
+        ..of_step(&runner, 2, begin_with, json!([]))
+    };
+    let rebased = runner.call(rebase).await.unwrap();
+    assert_eq!(state(&rebased), State::Completed, "{rebased:?}");
+    let file = |content: &str| json!({"kind": "file", "content": content, "size_bytes": content.len()});
+    let not_shown = json!({"kind": "not_shown", "why": "The policy does not let a call read it unasked."});
+    assert_eq!(
+        serde_json::from_str::<Value>(&crate::secrets::result(&rebased)).unwrap(),
+        json!({"files": [
+            {"path": "f", "yours": file("01"), "theirs": file("0other")},
+            {"path": "hidden", "yours": file("01"), "theirs": not_shown},
+        ]})
+    );
+    let layers = [first, layer_of(&rebased)];
+    let again = layer_of(&runner.call(of_step(&runner, 3, &layers, json!([["append", "f", "+1"]]))).await.unwrap());
+    let layers = [layers.to_vec(), vec![again]].concat();
+    let end = runner.call(commit_of(&runner, "s~4", 1, &layers)).await.unwrap();
+    assert_eq!(state(&end), State::Completed, "{end:?}");
+    assert_eq!([bench.text("f"), bench.text("h"), bench.text("hidden")], ["0other+1", "h", "0other"]);
+    removed(&bench).await;
+}
+
 #[tokio::test]
 async fn layers_go_with_their_execution() {
     let bench = Bench::new();

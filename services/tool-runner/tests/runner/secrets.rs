@@ -43,7 +43,7 @@ fn request(runner: &Runner, call: &str, tool: &str, todo: Value) -> runner_v1::C
     request
 }
 
-fn result(call: &runner_v1::ToolCall) -> String {
+pub(crate) fn result(call: &runner_v1::ToolCall) -> String {
     match call.result.as_ref().and_then(|payload| payload.content.as_ref()) {
         Some(Content::Json(json)) => json.clone(),
         other => panic!("{other:?} is not a result"),

@@ -185,6 +185,7 @@ fn tools(signals: &Signals) -> Vec<Box<dyn Tool>> {
         tool(REACH, Recovery::Manual, Touches::Changes, ToolKind::Other),
         tool(COMMAND, Recovery::Transactional, Touches::Changes, ToolKind::Terminal),
         Box::new(belay_tool_runner::tools::CommitChanges),
+        Box::new(belay_tool_runner::tools::RebaseChanges),
     ]
 }
 

@@ -147,22 +147,69 @@ fn a_loop_is_approved_and_committed_as_one() {
     }
 }
 
-/// What a person changes meanwhile is kept, and the model does not go on in vain.
+/// What a person changes meanwhile is kept: the model is shown both versions, whether its next call or its commit meets them, and goes on from there.
 #[test]
-fn a_loop_ends_whose_files_somebody_else_has_changed() {
+fn a_model_goes_on_from_what_others_have_changed() {
     let (changed, waits) = channel::<()>();
     let waits = Mutex::new(waits);
-    let scene = Scene::new(move |ask| match ask.turn {
-        1 => ask.runs("echo mine >> shared"),
-        turn => {
-            if turn == 2 {
-                waits.lock().unwrap().recv().unwrap();
-            }
-            ask.runs(&format!("echo {turn} >> shared"))
+    let scene = Scene::new(move |ask| {
+        if matches!(ask.turn, 2 | 4) {
+            waits.lock().unwrap().recv().unwrap();
+        }
+        match ask.turn {
+            1 => ask.runs("echo mine >> shared; echo kept > kept"),
+            2 => ask.completes(json!("first")),
+            3 => ask.runs("echo again >> shared"),
+            4 => ask.runs("echo never >> shared"),
+            5 => ask.runs("echo merged >> shared"),
+            _ => ask.completes(json!("second")),
         }
     });
     fs::write(scene.home.path("w/shared"), "base\n").unwrap();
     let plan = scene.plan(&goal(&["run_terminal"]), &json!({"effects": "per_step"}));
+    let run = scene.home.start(scene.words(&plan, &["-o", "text"]));
+    for (turn, text) in [(2, "one\n"), (4, "two\n")] {
+        until_asked(&scene.server, turn);
+        fs::write(scene.home.path("w/shared"), text).unwrap();
+        changed.send(()).unwrap();
+    }
+    let ended = run.end();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.out.contains("drops those of its changes that conflict"), "{ended:?}");
+    assert_eq!((scene.file("shared"), scene.file("kept")), ("two\nmerged\n".to_owned(), "kept\n".to_owned()));
+    let told: Vec<String> = scene.asks().iter().map(|ask| ask.told().join(" | ")).collect();
+    assert_eq!(told.len(), 6, "{told:?}");
+    assert!(told[2].starts_with("The step is not completed"), "{}", told[2]);
+    let versions = |yours: &str, theirs: &str| {
+        format!(
+            r#""theirs":{{"content":"{theirs}","kind":"file","size_bytes":{}}},"yours":{{"content":"{yours}","#,
+            theirs.len() - 1
+        )
+    };
+    assert!(told[2].contains(&versions("base\\nmine\\n", "one\\n")), "{}", told[2]);
+    assert!(
+        told[4].contains("STEP_CONFLICT") && told[4].contains(&versions("one\\nagain\\n", "two\\n")),
+        "{}",
+        told[4]
+    );
+    assert_eq!(scene.step("a")["output"], json!("second"));
+}
+
+/// A model that has no turn left is not shown what conflicts: the step fails, and what others did is there.
+#[test]
+fn a_loop_without_turns_ends_at_a_conflict() {
+    let (changed, waits) = channel::<()>();
+    let waits = Mutex::new(waits);
+    let scene = Scene::new(move |ask| {
+        if ask.turn == 2 {
+            waits.lock().unwrap().recv().unwrap();
+        }
+        ask.runs(&format!("echo {} >> shared", ask.turn))
+    });
+    fs::write(scene.home.path("w/shared"), "base\n").unwrap();
+    let mut agent = goal(&["run_terminal"]);
+    agent["max_turns"] = json!(2);
+    let plan = scene.plan(&agent, &json!({"effects": "per_step"}));
     let run = scene.home.start(scene.words(&plan, &["-o", "text"]));
     until_asked(&scene.server, 2);
     fs::write(scene.home.path("w/shared"), "other\n").unwrap();

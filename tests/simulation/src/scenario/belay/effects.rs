@@ -110,12 +110,18 @@ struct StepCommit<'a> {
 /// B-34: a step commits what its calls did, all of it and as one.
 fn step_commits<'a>(runs: &'a [Run], calls: &'a Calls<'a>) -> Vec<StepCommit<'a>> {
     let mut steps = Vec::new();
+    let dropped = dropped_paths(calls);
     for (name, (_, call)) in calls.iter().filter(|(_, (_, call))| call.request.tool == plans::COMMIT) {
         let layers = call.request.layers.iter().flat_map(|layers| &layers.layers);
         let (mut meant, mut added, mut workspace) = (BTreeMap::new(), BTreeMap::<&str, String>::new(), None);
         let mut other = BTreeSet::new();
         for layer in layers {
             let id = layer.split('.').next().unwrap_or_default();
+            for path in dropped.get(id).into_iter().flatten() {
+                meant.remove(&**path);
+                added.remove(&**path);
+                other.remove(&**path);
+            }
             let of_layer = |(_, run): &(usize, &'a Run)| run.effect.as_ref().is_some_and(|effect| effect.commit == id);
             let Some((number, run)) = runs.iter().enumerate().find(of_layer) else { continue };
             let effect = run.effect.as_ref().expect("it was found by it");
@@ -136,6 +142,20 @@ fn step_commits<'a>(runs: &'a [Run], calls: &'a Calls<'a>) -> Vec<StepCommit<'a>
         steps.push(StepCommit { call: name, workspace, meant, added, has_completed, puts_something, in_place: false });
     }
     steps
+}
+
+/// The paths at which calls have dropped what those before them had changed, by the ids of their layers.
+fn dropped_paths(calls: &Calls<'_>) -> BTreeMap<String, Vec<String>> {
+    let mut found = BTreeMap::new();
+    for (_, call) in calls.values().filter(|(_, call)| call.request.tool == plans::REBASE) {
+        let Some(Kind::ToolCallCompleted(completed)) = call.end() else { continue };
+        let layer = completed.receipt.as_ref().map(|receipt| receipt.layer.as_str()).unwrap_or_default();
+        let id = layer.split('.').next().unwrap_or_default().to_owned();
+        let result = call.json(completed.result.as_ref());
+        let paths = result["files"].as_array().into_iter().flatten().filter_map(|file| file["path"].as_str());
+        found.insert(id, paths.map(str::to_owned).collect());
+    }
+    found
 }
 
 impl StepCommit<'_> {

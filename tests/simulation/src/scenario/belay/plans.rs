@@ -313,6 +313,9 @@ pub(super) fn commit_of(step: &v1::CallsStep) -> Option<v1::ToolStep> {
 /// The tool of that call.
 pub(super) const COMMIT: &str = "commit_changes";
 
+/// The tool that drops what of the changes of a step conflicts with what others have done.
+pub(super) const REBASE: &str = "rebase_changes";
+
 fn has_one_effect(step: &mut v1::StepSpec) {
     if let Some(step_spec::Kind::Calls(several)) = &mut step.kind {
         several.set_effects(v1::calls_step::Effects::PerStep);

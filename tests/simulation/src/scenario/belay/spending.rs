@@ -40,7 +40,9 @@ impl Spending {
                 self.limit = limit_of(&updated.plan).into_iter().chain(self.given).min();
             }
             // What commits the effect of a step is not counted either: the calls that made it are.
-            Kind::ToolCallRequested(request) if is_counted && request.tool != plans::COMMIT => {
+            Kind::ToolCallRequested(request)
+                if is_counted && ![plans::COMMIT, plans::REBASE].contains(&&*request.tool) =>
+            {
                 self.held.insert(operation.to_owned(), 1);
             }
             Kind::ChildStarted(started) => {

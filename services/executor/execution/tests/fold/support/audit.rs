@@ -15,8 +15,8 @@ use belay_execution::{
     StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, Totals, WaitCondition, WaitEnd,
 };
 use belay_plan::{
-    COMMIT_TOOL, COMPLETION_TOOL, CheckPlace, OnExhausted, Outcome, Plan, QUEUE_DELAY, REBASE_TOOL, RecoveryStrategy, RunWhen,
-    StepDraft, StepKind, StepSpec, Then,
+    COMMIT_TOOL, COMPLETION_TOOL, CheckPlace, OnExhausted, Outcome, Plan, QUEUE_DELAY, REBASE_TOOL, RecoveryStrategy,
+    RunWhen, StepDraft, StepKind, StepSpec, Then,
 };
 
 use super::conditions::{EARLIER, EARLIER_RESULT};

@@ -51,6 +51,10 @@ impl<'a> ExecutionAudit<'a, '_> {
             Some(Kind::ToolCallCompleted(_)) if call.request.tool == plans::COMMIT => {
                 trace::count("calls committed as one");
             }
+            // It is no run of a simulated tool either.
+            Some(Kind::ToolCallCompleted(_)) if call.request.tool == plans::REBASE => {
+                trace::count("changes dropped after a conflict");
+            }
             Some(Kind::ToolCallCompleted(completed)) => {
                 let result = call.json(completed.result.as_ref());
                 let from = result["run"].as_u64().and_then(|run| usize::try_from(run).ok());

@@ -29,7 +29,8 @@ impl Audit {
         assert!(!turns(&values[0]) || before < agent.max_turns() as usize, "step {list} has too many turns");
         let may_call = |value: &serde_json::Value| {
             let tool = value["tool"].as_str().expect("it names one");
-            let is_own = tool == COMPLETION_TOOL || [COMMIT_TOOL, REBASE_TOOL].contains(&tool) && agent.commit().is_some();
+            let is_own =
+                tool == COMPLETION_TOOL || [COMMIT_TOOL, REBASE_TOOL].contains(&tool) && agent.commit().is_some();
             is_own || agent.tools().iter().any(|offered| offered.tool == tool)
         };
         assert!(
