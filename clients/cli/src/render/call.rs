@@ -91,7 +91,11 @@ pub(crate) fn of_agent(step: &StepSpec, value: Option<&Payload>, entry: Option<&
         (_, Some(REBASE)) => (REBASE.to_owned(), "drop what conflicts with the changes of others".to_owned()),
         (_, Some(tool)) => (tool.to_owned(), clean(tool)),
         (Value::Null, None) => (ASK.to_owned(), format!("ask {}", clean(&agent.model))),
-        (turn, None) => (ASK.to_owned(), format!("turn {turn} of {}", clean(&agent.model))),
+        (turn, None) => {
+            let place = item["model"].as_u64().and_then(|place| usize::try_from(place).ok()?.checked_sub(1));
+            let model = place.and_then(|place| agent.fallback.get(place)).unwrap_or(&agent.model);
+            (ASK.to_owned(), format!("turn {turn} of {}", clean(model)))
+        }
     })
 }
 

@@ -26,6 +26,7 @@ pub(crate) fn listed(listed: &StepItemsListed) -> Option<String> {
     }
     let turn = first.get("turn")?;
     match first["tool"].as_str() {
+        None if first["model"].is_number() => Some(format!("turn {turn}, of the next model")),
         None => Some(format!("turn {turn}")),
         Some(COMPLETE) => Some("the model says that the step is done".to_owned()),
         Some(_) => {

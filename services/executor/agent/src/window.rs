@@ -27,6 +27,11 @@ pub struct ModelWindow {
 }
 
 impl ModelWindow {
+    /// Whether the prompt of the last of these turns, as far as can be told, has more than so many percent of the window.
+    pub fn has_more_than(self, percent: u32, turns: &[Turn]) -> bool {
+        u128::from(expected(turns)) * 100 > u128::from(self.tokens) * u128::from(percent)
+    }
+
     /// Whether the last of these turns, as far as can be told, has too many tokens.
     pub fn is_too_small_for(self, turns: &[Turn]) -> bool {
         expected(turns).saturating_add(self.max_output) > self.tokens

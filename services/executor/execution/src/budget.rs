@@ -160,7 +160,7 @@ impl Execution {
                     ExecutionEvent::Paused { reason: used, discard_calls: false, resume_at: None, by_budget: true };
                 event.into()
             }
-            OnExhausted::Fail => {
+            OnExhausted::Fail | OnExhausted::NextFallback => {
                 let message = format!("The call was not made, because {used}.");
                 self.fail(step, Failure::new(ErrorClass::BudgetExhausted, reasons::BUDGET_EXHAUSTED, message))
             }
@@ -180,6 +180,12 @@ impl Execution {
     /// Whether a budget limits what the calls of a step may cost.
     pub(crate) fn limits_cost(&self, step: StepKey) -> bool {
         self.accounts_of(step).any(|account| self.limit(account, BudgetUnit::CostMicros).is_some())
+    }
+
+    /// Whether a budget of a step says that the next of its models is asked where one may use more than is left.
+    pub(crate) fn exhaustion_falls_back(&self, step: StepKey) -> bool {
+        let budgets = [self.plan().budget(), self.steps[step].spec.budget()];
+        budgets.into_iter().flatten().any(|budget| budget.on_exhausted == OnExhausted::NextFallback)
     }
 
     /// Whether any budget of a step has something that others hold.
@@ -228,7 +234,7 @@ impl Execution {
             OnExhausted::Pause => {
                 ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, by_budget: true }.into()
             }
-            OnExhausted::Fail => {
+            OnExhausted::Fail | OnExhausted::NextFallback => {
                 let message = format!("The model was not asked, because {reason}.");
                 self.fail(step, Failure::new(ErrorClass::BudgetExhausted, reasons::BUDGET_EXHAUSTED, message))
             }

@@ -32,9 +32,12 @@ pub enum OnExhausted {
     Pause,
     /// The step that would make the call fails.
     Fail,
+    /// A model that may use more than is left gives way to the next one of its step; where there is none, the step fails.
+    NextFallback,
 }
 
 impl OnExhausted {
     /// The names, as authors write them.
-    pub(crate) const WORDS: [(&'static str, Self); 2] = [("pause", Self::Pause), ("fail", Self::Fail)];
+    pub(crate) const WORDS: [(&'static str, Self); 3] =
+        [("pause", Self::Pause), ("fail", Self::Fail), ("next_fallback", Self::NextFallback)];
 }

@@ -59,6 +59,9 @@ pub const MAX_TASK_BYTES: usize = 256 * 1024;
 /// The most turns of a model in one step.
 pub const MAX_TURNS: u32 = 1_000;
 
+/// The most models that take over from the model of a goal.
+pub const MAX_FALLBACK_MODELS: usize = 8;
+
 /// The most tools that a step offers a model. Models choose badly among many, and each is in every prompt.
 pub const MAX_OFFERED_TOOLS: usize = 64;
 

@@ -38,7 +38,7 @@ impl Driver {
             }
             // Whether the model was asked is not known, and what it answered is gone: it is asked again as any other that has failed for a while, and counted.
             RequiredAction::Dispatch if self.in_doubt.contains_key(&key) && !is_planted(Defect::LostTurnAskedAgain) => {
-                Some(lost(self.execution.step(key.step).spec().agent().map_or("", |agent| agent.model())))
+                Some(lost(self.execution.step(key.step).asked_model().unwrap_or_default()))
             }
             RequiredAction::Dispatch => None,
             RequiredAction::RequestApproval

@@ -102,8 +102,9 @@ pub(crate) fn checked(
             PlanPart::Output { step, schema } => {
                 return conditions::problem_of_output(step, schema).into_iter().collect();
             }
-            PlanPart::Model { step, model, has_cost_limit, .. } => {
-                return problem_of_model(step, model, has_cost_limit, models).into_iter().collect();
+            PlanPart::Model { step, model, has_cost_limit, fallback, .. } => {
+                let problem = problem_of_model(step, (model, fallback), has_cost_limit, models);
+                return problem.into_iter().collect();
             }
             PlanPart::Form { step, schema } => return problems_of_form(step, schema).into_iter().collect(),
         };
@@ -130,7 +131,12 @@ fn problems_of_form(step: PlannedStep<'_>, schema: &serde_json::Value) -> Option
 }
 
 /// The problem of a model that cannot be asked, if it is one.
-fn problem_of_model(step: PlannedStep<'_>, name: &str, has_cost_limit: bool, models: &Models) -> Option<StepProblem> {
+fn problem_of_model(
+    step: PlannedStep<'_>,
+    (name, fallback): (&str, Option<usize>),
+    has_cost_limit: bool,
+    models: &Models,
+) -> Option<StepProblem> {
     let message = match models.get(name) {
         Some(model) if model.is_refused() => {
             format!(
@@ -151,7 +157,8 @@ fn problem_of_model(step: PlannedStep<'_>, name: &str, has_cost_limit: bool, mod
             format!("there is no model `{name}`{way_out}")
         }
     };
-    Some(step.problem("/agent/model", message))
+    let field = fallback.map_or_else(|| "/agent/model".to_owned(), |place| format!("/agent/fallback/{place}"));
+    Some(step.problem(&field, message))
 }
 
 /// The problem of a tool that the model of its step could not tell from another, if it is one. `offered` has the tools so far, by their steps and the names that models know.

@@ -234,7 +234,7 @@ impl Trace {
     /// The name and the attributes of the span of a model's turn, as those who read traces of models expect them.
     fn turn(&self, execution: &Execution, call: &OperationId, end: &ToolCallEnd) -> Option<(String, Vec<KeyValue>)> {
         let step = execution.step(execution.step_key(&call.step)?);
-        let model = step.spec().agent()?.model();
+        let model = step.asked_model()?;
         let number = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
         let mut attributes = vec![
             KeyValue::new(semconv::GEN_AI_OPERATION_NAME, operation::CHAT),

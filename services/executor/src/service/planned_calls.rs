@@ -63,6 +63,8 @@ fn of_plan(plan: &Plan, inputs: &Json, takes_network: &dyn Fn(&str) -> bool) -> 
                 let Some(arguments) = call.arguments else { return Vec::new() };
                 (call.place.pointer(""), call.tool, call.network_asked(takes_network(call.tool)), known(arguments))
             }
+            // Those that take over would be asked the same.
+            PlanPart::Model { fallback: Some(_), .. } => return Vec::new(),
             PlanPart::Model { model, task, tools, .. } => {
                 let (task, has_templates) = known(task);
                 ("/agent".to_owned(), MODEL_TOOL, None, (first_prompt(model, &task["task"], tools), has_templates))

@@ -254,6 +254,7 @@ fn the_limits_are_those_of_the_reader() {
 fn every_limit_stands_in_the_schema() {
     let limits = [
         ("MAX_STEPS", limits::MAX_STEPS as u64),
+        ("MAX_FALLBACK_MODELS", limits::MAX_FALLBACK_MODELS as u64),
         ("MAX_PLAN_BYTES", limits::MAX_PLAN_BYTES as u64),
         ("MAX_INPUTS", limits::MAX_INPUTS as u64),
         ("MAX_INPUT_CHARS", limits::MAX_INPUT_CHARS as u64),

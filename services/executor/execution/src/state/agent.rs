@@ -32,6 +32,9 @@ pub(crate) enum AgentEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct AgentItem {
     turn: Option<u32>,
+    /// The model that is asked, by its place among those of the step.
+    #[serde(default)]
+    model: usize,
     call: Option<usize>,
     file: Option<usize>,
     #[serde(default)]
@@ -69,6 +72,11 @@ impl AgentItem {
         serde_json::from_str(item.as_str()).ok()
     }
 
+    /// The place of the model that a turn asks among those of its step.
+    pub(crate) fn model(&self) -> usize {
+        self.model
+    }
+
     /// The turn of the model that it is, or whose answer it is of.
     pub(crate) fn turn(&self) -> Option<u32> {
         self.turn
@@ -78,7 +86,7 @@ impl AgentItem {
 impl AgentEntry {
     /// The kind of an entry of a step with this goal.
     pub(crate) fn of(item: &AgentItem, agent: &AgentStep) -> Option<Self> {
-        let AgentItem { turn, call, file, ref tool } = *item;
+        let AgentItem { turn, model: _, call, file, ref tool } = *item;
         if let Some(place) = file {
             return (place < agent.files().len()).then_some(Self::File { place });
         }

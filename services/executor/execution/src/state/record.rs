@@ -336,6 +336,13 @@ impl StepRecord {
         self.agent_item.as_ref()?.turn()
     }
 
+    /// The place of the model that it asks among those of its step, and its name; `None` for a step that is no turn of one.
+    pub(crate) fn asked_model(&self) -> Option<(usize, &str)> {
+        let AgentEntry::Turn(_) = self.agent_entry()? else { return None };
+        let place = self.agent_item.as_ref()?.model();
+        Some((place, self.spec.agent()?.models().nth(place)?))
+    }
+
     /// Has the step run for this entry.
     pub(crate) fn set_item(&mut self, item: Json) {
         self.item = Some(item);

@@ -174,6 +174,18 @@ impl<'a> StepView<'a> {
         self.record.turn()
     }
 
+    /// The model that is asked in a step with a goal, or that a turn asks, by its name in the settings: the last one that was asked. Empty for any other step.
+    pub fn model<'e>(&'e self, execution: &'e Execution) -> &'e str {
+        let turns = self.record.items.current().iter().rev().map(|&entry| &execution.steps[entry]);
+        let asked = turns.chain([self.record]).find_map(StepRecord::asked_model).map(|(_, model)| model);
+        asked.or_else(|| self.record.spec.agent().map(belay_plan::AgentStep::model)).unwrap_or_default()
+    }
+
+    /// The model that it asks, by its name in the settings; `None` for a step that is no turn of one.
+    pub fn asked_model(&self) -> Option<&str> {
+        self.record.asked_model().map(|(_, model)| model)
+    }
+
     /// How many turns of its model have begun since it was last made to run again, for a step with a goal.
     pub fn turns(&self, execution: &Execution) -> u32 {
         execution.turns_of(self.record)

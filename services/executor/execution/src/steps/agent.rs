@@ -56,13 +56,19 @@ pub(super) fn course(
     let Some((place, turn)) = last.into_iter().next() else {
         let files = if entries.is_empty() { agent.files() } else { &[] };
         return Some(Course::Entries(match files {
-            [] => vec![turn_item(record, 1)],
+            [] => vec![turn_item(record, 1, 0)],
             files => (0..files.len()).map(|place| file_item(record, place)).collect(),
         }));
     };
     let asked = &execution.steps[entries[place]];
+    let model = asked.asked_model().map(|(place, _)| place).unwrap_or_default();
     if asked.state != StepState::Completed {
-        return Some(Course::Failed(unanswered(asked, turn)));
+        let has_next = model + 1 < agent.models().len();
+        return Some(if has_next && gives_way(execution, record, asked) {
+            Course::Entries(vec![turn_item(record, turn, model + 1)])
+        } else {
+            Course::Failed(unanswered(asked, turn))
+        });
     }
     let answered = match answered_of(asked, blobs)? {
         Ok(answered) => answered,
@@ -84,7 +90,7 @@ pub(super) fn course(
         }
     }
     if let Some(conflict) = conflict(execution, calls) {
-        return Some(after_conflict(execution, record, agent, (turn, calls), conflict));
+        return Some(after_conflict(execution, record, agent, (turn, model, calls), conflict));
     }
     if answered.is_refusal {
         let message = format!("The model refused in turn {turn}: {}", answered.text);
@@ -108,7 +114,7 @@ pub(super) fn course(
         );
         return Some(Course::Failed(Failure::new(ErrorClass::BudgetExhausted, reasons::TURN_LIMIT, message)));
     }
-    Some(Course::Entries(vec![turn_item(record, turn + 1)]))
+    Some(Course::Entries(vec![turn_item(record, turn + 1, model)]))
 }
 
 /// The failure of one of these calls of a turn that could not begin with what the calls before it have changed, because others have changed the same. No later call can either, and
@@ -128,7 +134,7 @@ fn after_conflict(
     execution: &Execution,
     record: &StepRecord,
     agent: &AgentStep,
-    (turn, calls): (u32, &[StepKey]),
+    (turn, model, calls): (u32, usize, &[StepKey]),
     conflict: &Failure,
 ) -> Course {
     let rebase = calls.iter().map(|&key| &execution.steps[key]);
@@ -136,9 +142,9 @@ fn after_conflict(
     match rebase.map(|rebase| (rebase.state, rebase.failure.as_deref())) {
         _ if turn >= agent.max_turns() => Course::Failed(conflict.clone()),
         None => Course::Entries(vec![rebase_item(record, turn)]),
-        Some((StepState::Completed, _)) => Course::Entries(vec![turn_item(record, turn + 1)]),
+        Some((StepState::Completed, _)) => Course::Entries(vec![turn_item(record, turn + 1, model)]),
         // Others go on changing the same.
-        Some((_, Some(failure))) if is_conflict(failure) => Course::Entries(vec![turn_item(record, turn + 1)]),
+        Some((_, Some(failure))) if is_conflict(failure) => Course::Entries(vec![turn_item(record, turn + 1, model)]),
         Some((_, failure)) => Course::Failed(failure.unwrap_or(conflict).clone()),
     }
 }
@@ -187,7 +193,8 @@ pub(super) fn may_list(
     let is_next = match listed.as_deref() {
         Some([AgentEntry::Turn(turn)]) => {
             let has_files = first > 0 || agent.files().is_empty();
-            has_files && *turn == execution.turns_of(record) + 1 && *turn <= agent.max_turns()
+            let model = items.first().and_then(AgentItem::parse).map(|item| item.model()).unwrap_or_default();
+            has_files && is_next_turn(execution, entries, agent, *turn, model)
         }
         Some(files @ [AgentEntry::File { .. }, ..]) => {
             let is_file = |(place, entry): (usize, &AgentEntry)| *entry == AgentEntry::File { place };
@@ -209,9 +216,25 @@ pub(super) fn may_list(
     first == entries.len() && have_ended && is_next
 }
 
+/// Whether a turn of this model can follow these entries: the next one of the model that was asked last, or the same of the next model, if that has not answered.
+fn is_next_turn(execution: &Execution, entries: &[StepKey], agent: &AgentStep, turn: u32, model: usize) -> bool {
+    let asked = entries.iter().rev().map(|&key| &execution.steps[key]);
+    let last = asked.filter_map(|asked| Some((asked, asked.turn()?, asked.asked_model()?.0))).next();
+    let (next, of_model) = match last {
+        None => (1, 0),
+        Some((asked, last, of_model)) if asked.state == StepState::Completed => (last + 1, of_model),
+        Some((_, last, of_model)) => (last, of_model + 1),
+    };
+    (turn, model) == (next, of_model) && turn <= agent.max_turns() && model < agent.models().len()
+}
+
 /// An entry of a step that runs again is another entry.
-fn turn_item(record: &StepRecord, turn: u32) -> Json {
-    Json::canonical(&json!({"turn": turn, "run": record.attempt}))
+fn turn_item(record: &StepRecord, turn: u32, model: usize) -> Json {
+    let mut item = json!({"turn": turn, "run": record.attempt});
+    if model > 0 {
+        item["model"] = json!(model);
+    }
+    Json::canonical(&item)
 }
 
 fn file_item(record: &StepRecord, place: usize) -> Json {
@@ -224,6 +247,26 @@ fn call_item(record: &StepRecord, turn: u32, call: usize, tool: &str) -> Json {
 
 fn rebase_item(record: &StepRecord, turn: u32) -> Json {
     Json::canonical(&json!({"tool": REBASE_TOOL, "after_turn": turn, "run": record.attempt}))
+}
+
+/// Whether the model of a turn that has no answer gives way to the next one of its step. What a person has skipped or cancelled is asked of no other model.
+fn gives_way(execution: &Execution, record: &StepRecord, asked: &StepRecord) -> bool {
+    let Some(failure) = asked.failure.as_deref().filter(|_| asked.state == StepState::Failed) else { return false };
+    let of_model = [
+        reasons::CONTEXT_EXHAUSTED,
+        reasons::CONTEXT_TRUNCATED_BY_SERVER,
+        reasons::MODEL_ANSWER_INVALID,
+        reasons::MODEL_NOT_FOUND,
+        reasons::MODEL_NOT_LOCAL,
+        reasons::MODEL_REFUSED,
+        reasons::MODEL_TURN_LOST,
+        reasons::MODEL_UNAVAILABLE,
+        reasons::TIMEOUT,
+    ];
+    let is_out_of_budget = failure.reason == reasons::BUDGET_EXHAUSTED;
+    let step = execution.step_key(record.id.as_str());
+    of_model.iter().any(|reason| failure.reason == *reason)
+        || is_out_of_budget && step.is_some_and(|step| execution.exhaustion_falls_back(step))
 }
 
 /// The failure of a step whose model has not answered.

@@ -39,6 +39,12 @@ pub struct AgentDraft {
     /// How many times the model is asked at most; 0 means [`DEFAULT_TURNS`].
     #[serde(default, skip_serializing_if = "is_zero")]
     pub max_turns: u32,
+    /// The models that take over, one after the other, where the one before cannot be asked any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallback: Vec<String>,
+    /// How many percent of the model's window a prompt may have before older results are archived; 0 where they are when it does not fit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub prompt_percent: u32,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -49,7 +55,7 @@ fn is_zero(number: &u32) -> bool {
 impl AgentDraft {
     /// The bytes of everything in it that an author can make long.
     pub(super) fn size(&self) -> usize {
-        let texts = self.tools.iter().chain(&self.files);
+        let texts = self.tools.iter().chain(&self.files).chain(&self.fallback);
         self.model.len() + self.task.len() + texts.map(String::len).sum::<usize>()
     }
 }
@@ -62,6 +68,8 @@ pub struct AgentStep {
     pub(crate) tools: Vec<ToolStep>,
     pub(crate) files: Vec<ToolStep>,
     pub(crate) max_turns: u32,
+    pub(crate) fallback: Vec<String>,
+    pub(crate) prompt_percent: u32,
     pub(crate) effects: Effects,
 }
 
@@ -69,6 +77,17 @@ impl AgentStep {
     /// The model, by its name in the settings.
     pub fn model(&self) -> &str {
         &self.model
+    }
+
+    /// The models that may be asked, by their names in the settings: the first, and those that take over in its place. At least one.
+    pub fn models(&self) -> impl ExactSizeIterator<Item = &str> {
+        let others = &self.fallback;
+        (0..1 + others.len()).map(|place| place.checked_sub(1).map_or(&*self.model, |place| &*others[place]))
+    }
+
+    /// How many percent of the model's window a prompt may have before older results are archived; `None` where they are when it does not fit.
+    pub fn prompt_percent(&self) -> Option<u32> {
+        Some(self.prompt_percent).filter(|percent| *percent > 0)
     }
 
     /// The object whose `task` is what is to be achieved.
@@ -113,6 +132,8 @@ impl AgentStep {
             tools: self.tools.iter().map(|tool| tool.tool.clone()).collect(),
             files: self.files.iter().map(|file| path_of(file).to_owned()).collect(),
             max_turns: self.max_turns,
+            fallback: self.fallback.clone(),
+            prompt_percent: self.prompt_percent,
         }
     }
 }

@@ -36,6 +36,8 @@ pub enum PlanPart<'a> {
         tools: &'a [String],
         /// Whether a budget limits what it may cost.
         has_cost_limit: bool,
+        /// Its place among those that take over from the first; `None` for that.
+        fallback: Option<usize>,
     },
     /// The condition of a step, or one that is checked before or after its call.
     Condition {
@@ -86,10 +88,10 @@ impl<'a> PlanPart<'a> {
     /// The same, in a step or a plan with such budgets.
     pub(crate) fn in_budgets(self, budgets: [Option<&Budget>; 2]) -> Self {
         match self {
-            Self::Model { step, model, task, tools, has_cost_limit } => {
+            Self::Model { step, model, task, tools, has_cost_limit, fallback } => {
                 let limits = |budget: &Budget| budget.cost_micros.is_some();
                 let has_cost_limit = has_cost_limit || budgets.into_iter().flatten().any(limits);
-                Self::Model { step, model, task, tools, has_cost_limit }
+                Self::Model { step, model, task, tools, has_cost_limit, fallback }
             }
             Self::Call(_) | Self::Form { .. } | Self::Output { .. } | Self::Condition { .. } => self,
         }
@@ -101,8 +103,8 @@ impl<'a> PlanPart<'a> {
             Self::Call(call) => Self::Call(PlannedCall { step, ..call }),
             Self::Form { schema, .. } => Self::Form { step, schema },
             Self::Output { schema, .. } => Self::Output { step, schema },
-            Self::Model { model, task, tools, has_cost_limit, .. } => {
-                Self::Model { step, model, task, tools, has_cost_limit }
+            Self::Model { model, task, tools, has_cost_limit, fallback, .. } => {
+                Self::Model { step, model, task, tools, has_cost_limit, fallback }
             }
             Self::Condition { place, condition, .. } => Self::Condition { step, place, condition },
         }

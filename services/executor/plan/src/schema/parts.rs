@@ -91,8 +91,8 @@ pub(super) fn budget(description: &str) -> Value {
                 "type": "number", "minimum": 0.000_001, "maximum": 1_000_000_000, "examples": [1.5],
             })),
             "on_exhausted": optional(json!({
-                "description": "The reaction when a call finds nothing left: the execution is paused until a person resumes it, or the step fails.",
-                "enum": ["pause", "fail"], "default": "pause",
+                "description": "The reaction when a call finds nothing left: the execution is paused until a person resumes it, the step fails, or the next model of `agent.fallback` is asked, and the step fails where there is none.",
+                "enum": ["pause", "fail", "next_fallback"], "default": "pause",
             })),
         },
         "anyOf": [present("calls"), present("output_bytes"), present("tokens"), present("cost")],

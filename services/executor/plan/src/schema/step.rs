@@ -11,10 +11,10 @@ use crate::{
     document::other_names,
     limits::{
         MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CALLS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DESCRIPTION_CHARS,
-        MAX_DURATION, MAX_FALLBACKS, MAX_FILES, MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS, MAX_ITEM_BYTES,
-        MAX_ITEMS, MAX_LIST_BYTES, MAX_NESTED_GROUPS, MAX_NESTED_PLANS, MAX_OFFERED_TOOLS, MAX_RESOLVED_BYTES,
-        MAX_RESOURCE_CHARS, MAX_RESOURCES, MAX_ROUNDS, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS,
-        MAX_TASK_BYTES, MAX_TOOL_CHARS, MAX_TURNS,
+        MAX_DURATION, MAX_FALLBACK_MODELS, MAX_FALLBACKS, MAX_FILES, MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS,
+        MAX_ITEM_BYTES, MAX_ITEMS, MAX_LIST_BYTES, MAX_NESTED_GROUPS, MAX_NESTED_PLANS, MAX_OFFERED_TOOLS,
+        MAX_RESOLVED_BYTES, MAX_RESOURCE_CHARS, MAX_RESOURCES, MAX_ROUNDS, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS,
+        MAX_STEP_ID_CHARS, MAX_TASK_BYTES, MAX_TOOL_CHARS, MAX_TURNS,
     },
     recovery::{class_named, class_names},
 };
@@ -448,6 +448,15 @@ pub(super) fn agent() -> Value {
         "max_turns": optional(json!({
             "description": "How many times the model is asked at most.",
             "type": "integer", "minimum": 1, "maximum": MAX_TURNS, "default": DEFAULT_TURNS,
+        })),
+        "fallback": optional(json!({
+            "description": "The models that take over, one after the other, where the one before cannot be asked any more.",
+            "type": "array", "maxItems": MAX_FALLBACK_MODELS, "uniqueItems": true,
+            "items": {"type": "string", "minLength": 1, "maxLength": MAX_TOOL_CHARS, "pattern": VISIBLE},
+        })),
+        "prompt_percent": optional(json!({
+            "description": "How many percent of the model's window a prompt may have before older results are archived.",
+            "type": "integer", "minimum": 1, "maximum": 100,
         })),
     });
     object(

@@ -200,6 +200,7 @@ fn budget_from(message: Option<v1::Budget>, field: &str, violations: &mut Vec<Vi
     // A value that this version does not know was refused when the request was read.
     let on_exhausted = match v1::ExhaustedAction::try_from(on_exhausted) {
         Ok(v1::ExhaustedAction::Fail) => OnExhausted::Fail,
+        Ok(v1::ExhaustedAction::NextFallback) => OnExhausted::NextFallback,
         Ok(v1::ExhaustedAction::Pause | v1::ExhaustedAction::Unspecified) | Err(_) => OnExhausted::Pause,
     };
     Some(Budget { calls, output_bytes, tokens, cost_micros, on_exhausted })

@@ -32,6 +32,7 @@ fn budget_message(Budget { calls, output_bytes, tokens, cost_micros, on_exhauste
     let on_exhausted = match on_exhausted {
         OnExhausted::Pause => v1::ExhaustedAction::Pause,
         OnExhausted::Fail => v1::ExhaustedAction::Fail,
+        OnExhausted::NextFallback => v1::ExhaustedAction::NextFallback,
     };
     let [calls, output_bytes, tokens, cost_micros] = [calls, output_bytes, tokens, cost_micros].map(amount);
     v1::Budget { calls, output_bytes, tokens, cost_micros, on_exhausted: on_exhausted.into() }

@@ -440,6 +440,53 @@ fn a_model_that_stays_away_fails_the_step() {
     );
 }
 
+/// S2-X-20: a model that cannot be asked any more gives way to the next one, of another API, which goes on with the same conversation.
+#[test]
+fn the_next_model_takes_over() {
+    let other = "  other: {api: messages, base_url: '{url}', model: other, window: 50000}";
+    let scene = Scene::with("chat", "", other, |ask| match (ask.body["model"].as_str(), ask.turn) {
+        (Some("m"), 1) => ask.calls("write_file", json!({"path": "a", "content": "one"})),
+        (Some("m"), _) => error(ask, usize::MAX, "401 Unauthorized", "x: y"),
+        (_, 2) => ask.calls("write_file", json!({"path": "b", "content": "two"})),
+        _ => ask.completes(json!("done")),
+    });
+    let mut agent = goal(&["write_file"]);
+    agent["fallback"] = json!(["other"]);
+    let ended = scene.run(&agent, &json!({}), &["-o", "text"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.out.contains("turn 2, of the next model") && ended.out.contains("asks other: turn 2"), "{ended:?}");
+    assert_eq!((scene.file("a"), scene.file("b")), ("one".to_owned(), "two".to_owned()));
+    let asks = scene.asks();
+    let by: Vec<_> = asks.iter().map(|ask| (ask.body["model"].as_str().unwrap_or_default(), ask.turn)).collect();
+    assert_eq!(by, [("m", 1), ("m", 2), ("other", 2), ("other", 3)]);
+    assert_eq!(asks[1].parts, asks[2].parts, "it is asked the same, in its own API");
+    assert_eq!(scene.step("a")["agent"]["model"], "other", "{}", scene.step("a"));
+}
+
+/// B-35: where a model may cost more than is left, the next one is asked; and a model of which nothing is known is refused with its place.
+#[test]
+fn a_cheaper_model_takes_over_where_the_budget_ends() {
+    let other = "  other: {api: chat, base_url: '{url}', model: other, window: 50000, price: {input: 0, output: 0}}";
+    let price = "price: {input: 1000, output: 1000}, ";
+    let scene = Scene::with("chat", price, other, |ask| match ask.turn {
+        1 => ask.calls("write_file", json!({"path": "a", "content": "one"})),
+        _ => ask.completes(json!("done")),
+    });
+    let mut agent = goal(&["write_file"]);
+    agent["fallback"] = json!(["other"]);
+    let more = |follows: &str| json!({"budget": {"cost": 1.0, "on_exhausted": follows}});
+    let ended = scene.run(&agent, &more("next_fallback"), &["-o", "text"]);
+    assert_eq!((ended.code, scene.file("a")), (0, "one".to_owned()), "{ended:?}");
+    assert!(scene.asks().iter().all(|ask| ask.body["model"] == "other"), "m may cost more than a dollar");
+    let failed = Scene::with("chat", price, other, |ask| ask.completes(json!(1)));
+    assert_eq!(failed.run(&agent, &more("fail"), &[]).code, 30);
+    assert!(failed.asks().is_empty());
+    agent["fallback"] = json!(["othre"]);
+    let refused = failed.home.run(["plan", "validate", &failed.plan(&agent, &json!({})), "--config", "config.yaml"]);
+    let talk = format!("{}{}", refused.out, refused.talk);
+    assert!(talk.contains("agent.fallback[0]") && talk.contains("did you mean `other`?"), "{talk}");
+}
+
 /// Arguments that are nested as deep as they may be are those of a call; deeper ones go back, and take no other call with them.
 #[test]
 fn arguments_are_nested_as_deep_as_can_be_read_again() {

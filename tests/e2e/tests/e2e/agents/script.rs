@@ -306,7 +306,7 @@ impl Scene {
         Self::with("chat", "", "", script)
     }
 
-    /// A model of this API that answers so, with these more keys and settings.
+    /// A model of this API that answers so, with these more keys and settings, in which `{url}` is that of its server.
     pub(super) fn with(
         api: &str,
         keys: &str,
@@ -329,6 +329,7 @@ impl Scene {
         fs::create_dir(home.path("w")).expect("a folder can be made");
         let window = if keys.contains("window") { "" } else { "window: 100000, " };
         let model = format!("{{api: {api}, base_url: '{}', model: m, {window}{keys}}}", server.base_url());
+        let settings = settings.replace("{url}", &server.base_url());
         home.file("config.yaml", format!("models:\n  m: {model}\n{settings}\n"));
         home.file("policy.yaml", "terminal_commands: auto\n");
         Self { home, server }

@@ -61,7 +61,8 @@ pub(in super::super) fn arguments(
     let place = match record.agent_entry()? {
         AgentEntry::Commit | AgentEntry::Rebase => return Some(Ok(json!({}))),
         AgentEntry::Turn(turn) => {
-            let asked = asked(execution, of, agent, turn, index as usize, blobs)?;
+            let (_, model) = record.asked_model()?;
+            let asked = asked(execution, of, (agent, model), turn, index as usize, blobs)?;
             return Some(asked.map(|asked| serde_json::to_value(asked).unwrap_or_default()));
         }
         AgentEntry::File { place } => return resolved(execution, of, &agent.files().get(place)?.arguments, blobs),
@@ -140,14 +141,14 @@ fn shown_files(
 fn asked(
     execution: &Execution,
     step: StepKey,
-    agent: &AgentStep,
+    (agent, model): (&AgentStep, &str),
     turn: u32,
     index: usize,
     blobs: &dyn Blobs,
 ) -> Option<Result<Asked, Failure>> {
     let asked = match turn {
-        1 => first(execution, step, agent, blobs)?.map(|asked| (asked, Vec::new())),
-        _ => later(execution, step, agent, turn, index, blobs)?,
+        1 => first(execution, step, (agent, model), blobs)?.map(|asked| (asked, Vec::new())),
+        _ => later(execution, step, (agent, model), turn, index, blobs)?,
     };
     let (mut asked, mut turns) = match asked {
         Ok(asked) => asked,
@@ -155,23 +156,25 @@ fn asked(
     };
     let archivable = belay_agent::archivable(&turns, asked.results.len());
     turns.push(Turn { asked: asked.clone(), answered: None });
-    let mut window =
-        blobs.model(agent.model()).map(|facts| facts.window).filter(|window| window.is_too_small_for(&turns));
-    if window.is_some() && archivable > asked.archived {
+    let window = blobs.model(model).map(|facts| facts.window);
+    let is_trimmed = window.is_some_and(|window| {
+        let has_more = |percent| window.has_more_than(percent, &turns);
+        window.is_too_small_for(&turns) || agent.prompt_percent().is_some_and(has_more)
+    });
+    if is_trimmed && archivable > asked.archived {
         // Few results may be long ones.
         asked.archived = archivable;
         if let Some(last) = turns.last_mut() {
             last.asked = asked.clone();
         }
-        window = window.filter(|window| window.is_too_small_for(&turns));
     }
-    Some(match window {
+    Some(match window.filter(|window| window.is_too_small_for(&turns)) {
         None => Ok(asked),
         Some(ModelWindow { tokens, max_output }) => {
             let message = format!(
                 "The conversation of turn {turn} does not fit into the window of the model `{}`, which has {tokens} tokens, {max_output} of them for the \
                  answer, also with all results but the last {} archived. Use a model with a larger window, or make the task smaller.",
-                agent.model(),
+                model,
                 belay_agent::KEPT
             );
             Err(Failure::new(ErrorClass::InvalidArguments, reasons::CONTEXT_EXHAUSTED, message))
@@ -181,7 +184,7 @@ fn asked(
 
 /// The failure of a turn whose cost a budget limits and nobody can know: the settings had a price for its model when the plan was accepted, and have none now.
 pub(in super::super) fn without_price(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Option<Failure> {
-    let model = execution.steps[step].spec.agent()?.model();
+    let (_, model) = execution.steps[step].asked_model()?;
     let has_none = blobs.model(model).is_some_and(|facts| facts.price.is_none());
     (has_none && execution.limits_cost(step)).then(|| {
         let message = format!(
@@ -214,13 +217,13 @@ pub(in super::super) fn may_use(
     let StepRole::Item { of, index } = record.role else { return Some(Amounts::default()) };
     let mut reading = Reading { blobs, is_wanted: false, damaged: None };
     let before = &execution.steps[of].items.steps[..index as usize];
-    let mut turns = conversation(execution, before, &mut |record, payload| reading.value(record, payload));
+    let mut turns = conversation(execution, before, None, &mut |record, payload| reading.value(record, payload));
     if reading.is_wanted {
         return None;
     }
     turns.push(Turn { asked: serde_json::from_str(asked.as_str()).unwrap_or_default(), answered: None });
     // One that the settings do not have is not asked.
-    let Some(ModelFacts { max_output, price, .. }) = blobs.model(record.spec.agent()?.model()) else {
+    let Some(ModelFacts { max_output, price, .. }) = blobs.model(record.asked_model()?.1) else {
         return Some(Amounts::default());
     };
     let input = belay_agent::most_tokens(&turns);
@@ -230,7 +233,12 @@ pub(in super::super) fn may_use(
 }
 
 /// The first turn: instructions, tools and the task.
-fn first(execution: &Execution, step: StepKey, agent: &AgentStep, blobs: &dyn Blobs) -> Option<Result<Asked, Failure>> {
+fn first(
+    execution: &Execution,
+    step: StepKey,
+    (agent, model): (&AgentStep, &str),
+    blobs: &dyn Blobs,
+) -> Option<Result<Asked, Failure>> {
     let task = match resolved(execution, step, agent.task(), blobs)? {
         Ok(task) => task["task"].as_str().map_or_else(|| task["task"].to_string(), str::to_owned),
         Err(failure) => return Some(Err(failure)),
@@ -253,7 +261,7 @@ fn first(execution: &Execution, step: StepKey, agent: &AgentStep, blobs: &dyn Bl
     });
     let beginning = belay_agent::beginning(&offers.collect::<Vec<_>>(), record.spec.output_schema());
     Some(Ok(Asked {
-        model: agent.model().to_owned(),
+        model: model.to_owned(),
         turn: 1,
         beginning: Some(beginning),
         message: [task].into_iter().chain(files).collect::<Vec<_>>().join("\n\n"),
@@ -265,14 +273,14 @@ fn first(execution: &Execution, step: StepKey, agent: &AgentStep, blobs: &dyn Bl
 fn later(
     execution: &Execution,
     step: StepKey,
-    agent: &AgentStep,
+    (agent, model): (&AgentStep, &str),
     turn: u32,
     index: usize,
     blobs: &dyn Blobs,
 ) -> Option<Result<(Asked, Vec<Turn>), Failure>> {
     let before = &execution.steps[step].items.steps[..index];
     let mut reading = Reading { blobs, is_wanted: false, damaged: None };
-    let turns = conversation(execution, before, &mut |record, payload| reading.value(record, payload));
+    let turns = conversation(execution, before, None, &mut |record, payload| reading.value(record, payload));
     let names = offered_names(execution, agent);
     let names = with_planned(&names, agent);
     let answered = turns.last().and_then(|turn| turn.answered.as_ref());
@@ -308,16 +316,14 @@ fn later(
     }
     if let Some((now, then)) = belay_agent::shortened(&turns) {
         let message = format!(
-            "The server of the model `{}` counted {now} tokens in a prompt that begins with one in which it counted {then}: it shortens prompts \
-             without saying so. Raise its window (`num_ctx` of Ollama), or lower `models.{}.window`.",
-            agent.model(),
-            agent.model()
+            "The server of the model `{model}` counted {now} tokens in a prompt that begins with one in which it counted {then}: it shortens prompts \
+             without saying so. Raise its window (`num_ctx` of Ollama), or lower `models.{model}.window`."
         );
         let failure = Failure::new(ErrorClass::InvalidResult, reasons::CONTEXT_TRUNCATED_BY_SERVER, message);
         return Some(Err(failure));
     }
     let archived = belay_agent::archived(&turns, results.len());
-    let mut asked = Asked { model: agent.model().to_owned(), turn, results, archived, ..Asked::default() };
+    let mut asked = Asked { model: model.to_owned(), turn, results, archived, ..Asked::default() };
     if let Some(conflict) = conflict {
         asked.message = conflict;
     } else if asked.results.is_empty() {
@@ -329,8 +335,7 @@ fn later(
     all.pop();
     if repetitions > REPETITION_LIMIT {
         let message = format!(
-            "The model `{}` has done the same {repetitions} times in a row with the same outcome, also after it was told. Its turns are steps `{}~…`.",
-            agent.model(),
+            "The model `{model}` has done the same {repetitions} times in a row with the same outcome, also after it was told. Its turns are steps `{}~…`.",
             execution.steps[step].id
         );
         return Some(Err(Failure::new(ErrorClass::BudgetExhausted, reasons::AGENT_STUCK, message)));
@@ -451,14 +456,14 @@ impl Reading<'_> {
     }
 }
 
-/// The turns of these entries. `value` reads what is recorded.
+/// The turns of these entries: those with an answer, and the current one. `value` reads what is recorded.
 fn conversation(
     execution: &Execution,
     entries: &[StepKey],
+    current: Option<StepKey>,
     value: &mut dyn FnMut(&StepRecord, &Payload) -> Value,
 ) -> Vec<Turn> {
-    let turns = entries.iter().map(|&key| &execution.steps[key]);
-    let turns = turns.filter(|record| matches!(record.agent_entry(), Some(AgentEntry::Turn(_))));
+    let turns = entries.iter().filter(|&&key| is_told(execution, key, current)).map(|&key| &execution.steps[key]);
     let turns = turns.filter_map(|record| {
         let asked = value(record, record.asked.as_ref()?);
         let asked = serde_json::from_value(asked).unwrap_or_default();
@@ -468,17 +473,24 @@ fn conversation(
     turns.collect()
 }
 
+/// Whether a step is a turn that is part of the conversation up to the current one. What a model was asked that has not answered, another one is asked anew.
+fn is_told(execution: &Execution, step: StepKey, current: Option<StepKey>) -> bool {
+    let record = &execution.steps[step];
+    let is_turn = matches!(record.agent_entry(), Some(AgentEntry::Turn(_)));
+    is_turn && (record.state == StepState::Completed || current == Some(step))
+}
+
 impl Execution {
     /// Everything that is recorded of the conversation up to the turn that this step is, by the ids of its steps: what each turn added and was answered.
     pub fn recorded_conversation(&self, turn: StepKey) -> Vec<&Payload> {
-        let turns = self.turns_up_to(turn).iter().map(|&key| &self.steps[key]);
-        let turns = turns.filter(|record| matches!(record.agent_entry(), Some(AgentEntry::Turn(_))));
+        let told = self.turns_up_to(turn).iter().filter(|&&key| is_told(self, key, Some(turn)));
+        let turns = told.map(|&key| &self.steps[key]);
         turns.flat_map(|record| record.asked.iter().chain(record.output.as_ref())).collect()
     }
 
     /// The conversation up to the turn that this step is, whose answer is not known yet. `value` has what [`Self::recorded_conversation`] names.
     pub fn conversation(&self, turn: StepKey, value: &dyn Fn(&Payload) -> Value) -> Vec<Turn> {
-        let mut turns = conversation(self, self.turns_up_to(turn), &mut |_, payload| value(payload));
+        let mut turns = conversation(self, self.turns_up_to(turn), Some(turn), &mut |_, payload| value(payload));
         if let Some(last) = turns.last_mut() {
             last.answered = None;
         }

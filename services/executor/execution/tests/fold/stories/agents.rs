@@ -232,6 +232,76 @@ fn a_model_that_cannot_be_asked_fails_the_step() {
     assert!(end.contains("fix~0 failed MODEL_REFUSED, fix failed MODEL_REFUSED"), "{end}");
 }
 
+// A model that cannot be asked any more gives way to the next one, which is asked the same turn and those after it; when the last one cannot be asked either, its failure is that of the step.
+#[test]
+fn the_next_model_goes_on_where_one_cannot_be_asked() {
+    let unavailable = || failed(ErrorClass::PreconditionFailed, "MODEL_UNAVAILABLE", "no answer");
+    let play = goal(10)
+        .fallback_models("fix", &["second", "third"])
+        .output("fix~0", &calls(1, &[("look", json!({}))]))
+        .output("fix~1", &json!("seen"))
+        .outcomes("fix~2", [unavailable()])
+        .outcomes("fix~3", [failed(ErrorClass::InvalidArguments, "MODEL_REFUSED", "no such key")])
+        .output("fix~4", &calls(2, &[("work", json!({}))]))
+        .output("fix~5", &json!("done"))
+        .output("fix~6", &completion(3, &json!(1)))
+        .output("fix~7", &json!(1))
+        .play();
+    assert!(play.picture().last().unwrap().ends_with("report completed, COMPLETED"), "{:?}", play.picture());
+    let models: Vec<Value> = [2, 3, 4, 6].map(|entry| asked(&play, &format!("fix~{entry}"))["model"].clone()).into();
+    assert_eq!(models, ["m", "second", "third", "third"]);
+    let of = |entry: &str| {
+        let mut asked = asked(&play, entry);
+        asked["model"].take();
+        asked
+    };
+    assert_eq!((of("fix~2"), of("fix~2")), (of("fix~3"), of("fix~4")), "each is asked the same");
+    let last = play.execution.step_key("fix~6").unwrap();
+    let told = play.execution.conversation(last, &|payload| payload.inline().unwrap().value());
+    assert_eq!(told.iter().map(|turn| turn.asked.turn).collect::<Vec<_>>(), [1, 2, 3], "each turn is told once");
+    assert_eq!(play.execution.step(play.execution.step_key("fix").unwrap()).model(&play.execution), "third");
+
+    let play = goal(10)
+        .fallback_models("fix", &["second"])
+        .outcomes("fix~0", [unavailable()])
+        .outcomes("fix~1", [unavailable()])
+        .play();
+    let end = play.picture().last().unwrap().clone();
+    assert!(end.contains("fix~1 failed MODEL_UNAVAILABLE, fix failed MODEL_UNAVAILABLE"), "{end}");
+}
+
+// What a person has skipped is asked of no other model.
+#[test]
+fn a_turn_that_a_person_skips_is_not_asked_of_another_model() {
+    let play = goal(10)
+        .fallback_models("fix", &["second"])
+        .outcomes("fix~0", [failed(ErrorClass::RateLimit, "MODEL_UNAVAILABLE", "later")])
+        .acts("1.5s skip-step fix~0 1")
+        .play();
+    let end = play.picture().join("\n");
+    assert!(end.contains("fix~0 skipped REQUESTED, fix failed") && !end.contains("fix~1"), "{end}");
+}
+
+// X32: a prompt has a share of the window, above which older results are archived.
+#[test]
+fn older_results_are_archived_above_the_share_of_a_prompt() {
+    let result = "x".repeat(1_000);
+    let looks = |model: &str, percent: u32| {
+        let mut story =
+            story("fix; report after fix").agent("fix", model, &["look"], 20).prompt_percent("fix", percent);
+        for turn in 1..=14 {
+            story = story
+                .output(&format!("fix~{}", 2 * turn - 2), &calls(turn, &[("look", json!({"turn": turn}))]))
+                .output(&format!("fix~{}", 2 * turn - 1), &json!(result));
+        }
+        story.output("fix~28", &completion(15, &json!(1))).output("fix~29", &json!(1)).play()
+    };
+    let archived = |play: &crate::support::Play| asked(play, "fix~28")["archived"].as_u64();
+    let (whole, none, share) = (looks("m", 0), looks("medium", 0), looks("medium", 30));
+    assert_eq!((archived(&whole), archived(&none)), (None, None), "it fits into the window");
+    assert_eq!(archived(&share), Some(4), "all but the last ten");
+}
+
 // B-34: with `per_step` the calls of the loop work in one layer after the other, and the whole is committed as one once the model has completed the step.
 #[test]
 fn a_whole_loop_is_one_effect() {

@@ -35,7 +35,11 @@ impl Blobs for Conditions {
     }
 
     fn model(&self, name: &str) -> Option<ModelFacts> {
-        let tokens = if name == "small" { 3_000 } else { 1_000_000 };
+        let tokens = match name {
+            "small" => 3_000,
+            "medium" => 12_000,
+            _ => 1_000_000,
+        };
         let window = ModelWindow { tokens, max_output: 1_000 };
         Some(ModelFacts {
             window,

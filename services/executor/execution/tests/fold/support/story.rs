@@ -247,6 +247,20 @@ impl Story {
         self
     }
 
+    /// Lets these models take over from a step's model.
+    pub(crate) fn fallback_models(mut self, id: &str, models: &[&str]) -> Self {
+        let StepKindDraft::Agent { agent, .. } = &mut self.step(id).kind else { panic!("no model works in {id}") };
+        agent.fallback = models.iter().map(|model| (*model).to_owned()).collect();
+        self
+    }
+
+    /// Lets a step's prompt have so many percent of the model's window.
+    pub(crate) fn prompt_percent(mut self, id: &str, percent: u32) -> Self {
+        let StepKindDraft::Agent { agent, .. } = &mut self.step(id).kind else { panic!("no model works in {id}") };
+        agent.prompt_percent = percent;
+        self
+    }
+
     /// Shows a step's model these files.
     pub(crate) fn files(mut self, id: &str, files: &[&str]) -> Self {
         let StepKindDraft::Agent { agent, .. } = &mut self.step(id).kind else { panic!("no model works in {id}") };

@@ -330,6 +330,8 @@ fn steps(seeds: &[Seed]) -> Vec<StepDraft> {
                     tools,
                     max_turns: *max_turns,
                     files,
+                    fallback: (0..max_turns % 2).map(|place| format!("other-{place}")).collect(),
+                    prompt_percent: 0,
                 };
                 StepDraft {
                     fallback: Vec::new(),

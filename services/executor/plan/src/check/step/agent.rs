@@ -4,7 +4,7 @@ use super::call_part::CallPart;
 use crate::{
     AgentDraft, StepDraft, Template,
     check::Checker,
-    limits::{MAX_FILES, MAX_OFFERED_TOOLS, MAX_TASK_BYTES, MAX_TOOL_CHARS, MAX_TURNS},
+    limits::{MAX_FALLBACK_MODELS, MAX_FILES, MAX_OFFERED_TOOLS, MAX_TASK_BYTES, MAX_TOOL_CHARS, MAX_TURNS},
     path::{FieldPath, shown},
 };
 
@@ -14,6 +14,8 @@ pub(super) struct AgentPart {
     pub(super) task: Template,
     /// Whether the model's name is one.
     pub(super) has_model: bool,
+    /// Whether the names of the models that take over are such.
+    pub(super) fallback: Vec<bool>,
     /// The tools that the model may call.
     pub(super) tools: Vec<CallPart>,
     /// The files that it is shown.
@@ -23,7 +25,7 @@ pub(super) struct AgentPart {
 impl Checker<'_> {
     /// The task and the tools, as far as they can be read.
     pub(super) fn agent(&mut self, path: &FieldPath, step: &StepDraft, agent: &AgentDraft) -> AgentPart {
-        let AgentDraft { model, task, tools, files, max_turns } = agent;
+        let AgentDraft { model, task, tools, files, max_turns, fallback, prompt_percent } = agent;
         let not_for_agents = [
             (
                 "for_each",
@@ -31,7 +33,11 @@ impl Checker<'_> {
                 "let the step carry out a `plan`, and one in that plan have the goal",
             ),
             ("repeat", step.repeat.is_some(), "let the step carry out a `plan`, and one in that plan have the goal"),
-            ("fallback", !step.fallback.is_empty(), "let another step run after the failure of this one"),
+            (
+                "fallback",
+                !step.fallback.is_empty(),
+                "name other models in `agent.fallback`, or let another step run after the failure of this one",
+            ),
             ("compensate", step.compensate.is_some(), "make what has to be undone a step of its own"),
             ("verbatim", !step.verbatim.is_empty(), "write `$${` in the task where `${` means nothing"),
         ];
@@ -41,19 +47,10 @@ impl Checker<'_> {
             });
         }
         let at = path.key("agent");
-        let is_name = !model.is_empty()
-            && model.chars().count() <= MAX_TOOL_CHARS
-            && model.chars().all(|c| belay_text::is_plain(c) && !c.is_whitespace());
-        if !is_name {
-            self.rule(&at.key("model"), || match model.as_str() {
-                "" => {
-                    "is required: name one of the models of the settings, as `belay models list` shows them".to_owned()
-                }
-                name => format!(
-                    "`{}` is not a model's name: it has 1 to {MAX_TOOL_CHARS} characters and no spaces",
-                    shown(name)
-                ),
-            });
+        let has_model = self.model(&at.key("model"), model);
+        let fallback = self.other_models(&at.key("fallback"), model, fallback);
+        if *prompt_percent > 100 {
+            self.rule(&at.key("prompt_percent"), || format!("is {prompt_percent} and the limit is 100"));
         }
         if task.trim().is_empty() {
             self.rule(&at.key("task"), || "is required: say in words what is to be achieved".to_owned());
@@ -114,6 +111,44 @@ impl Checker<'_> {
             }
             CallPart { has_tool: true, arguments, arguments_are_valid }
         });
-        AgentPart { task, has_model: is_name, tools, files: files.collect() }
+        AgentPart { task, has_model, fallback, tools, files: files.collect() }
+    }
+
+    /// Whether it is the name of a model.
+    fn model(&mut self, at: &FieldPath, model: &str) -> bool {
+        let is_name = !model.is_empty()
+            && model.chars().count() <= MAX_TOOL_CHARS
+            && model.chars().all(|c| belay_text::is_plain(c) && !c.is_whitespace());
+        if !is_name {
+            self.rule(at, || match model {
+                "" => {
+                    "is required: name one of the models of the settings, as `belay models list` shows them".to_owned()
+                }
+                name => format!(
+                    "`{}` is not a model's name: it has 1 to {MAX_TOOL_CHARS} characters and no spaces",
+                    shown(name)
+                ),
+            });
+        }
+        is_name
+    }
+
+    /// Which of the models that take over are named by a name.
+    fn other_models(&mut self, at: &FieldPath, first: &str, others: &[String]) -> Vec<bool> {
+        if others.len() > MAX_FALLBACK_MODELS {
+            self.rule(at, || format!("names {} models and the limit is {MAX_FALLBACK_MODELS}", others.len()));
+        }
+        let of = others.iter().enumerate().map(|(place, model)| {
+            let at = at.index(place);
+            let is_name = self.model(&at, model);
+            let is_first = model != first && others.iter().position(|other| other == model) == Some(place);
+            if is_name && !is_first {
+                self.rule(&at, || {
+                    format!("`{}` is named twice: a model that could not be asked is not asked again", shown(model))
+                });
+            }
+            is_name && is_first
+        });
+        of.collect()
     }
 }

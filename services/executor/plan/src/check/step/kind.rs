@@ -59,6 +59,7 @@ impl KindPart {
                 task: &part.task,
                 tools: &agent.tools,
                 has_cost_limit: false,
+                fallback: None,
             }),
             (Self::Wait(Some(WaitFor::Form(form))), _) => {
                 Some(PlanPart::Form { step: outermost(step), schema: &form.schema })
@@ -81,6 +82,21 @@ impl KindPart {
             _ => (None, false),
         };
         let rebases = commits && matches!(self, Self::Agent(_));
+        let others = match (self, draft) {
+            (Self::Agent(part), StepKindDraft::Agent { agent, .. }) => Some((part, agent)),
+            _ => None,
+        };
+        let others = others.into_iter().flat_map(move |(part, agent)| {
+            let named = part.fallback.iter().zip(&agent.fallback).enumerate().filter(|(_, (is_name, _))| **is_name);
+            named.map(move |(place, (_, model))| PlanPart::Model {
+                step: outermost(step),
+                model,
+                task: &part.task,
+                tools: &agent.tools,
+                has_cost_limit: false,
+                fallback: Some(place),
+            })
+        });
         let offered = match (self, draft) {
             (Self::Agent(part), StepKindDraft::Agent { agent, .. }) => Some(part.tools.iter().zip(&agent.tools)),
             _ => None,
@@ -97,7 +113,8 @@ impl KindPart {
         let listed = listed.into_iter().flatten().enumerate();
         let listed =
             listed.filter_map(move |(place, (call, draft))| call.planned(step, CallPlace::Listed(place), &draft.tool));
-        listed
+        others
+            .chain(listed)
             .chain(shown)
             .chain(offered)
             .chain(commits.then(|| call_of_belay(step, &COMMIT)))
@@ -154,6 +171,8 @@ impl KindPart {
                     tools,
                     files,
                     max_turns: agent.max_turns,
+                    fallback: agent.fallback,
+                    prompt_percent: agent.prompt_percent,
                     effects,
                 })
             }

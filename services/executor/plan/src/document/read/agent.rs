@@ -22,7 +22,23 @@ impl<'n> Reader<'n> {
             }
             Some(turns)
         });
+        let fallback = self.texts(&mut fields, "fallback", "names of models");
+        let prompt_percent = fields.take_exactly("prompt_percent").and_then(|value| {
+            let percent = value.whole(&mut self.report, 1..=100)?;
+            if percent == 0 {
+                value.refuse(&mut self.report, || "must be 1 to 100; remove it to use the whole window".to_owned());
+            }
+            Some(percent)
+        });
         fields.finish(&mut self.report);
-        AgentDraft { model, task, tools, files, max_turns: max_turns.unwrap_or_default() }
+        AgentDraft {
+            model,
+            task,
+            tools,
+            files,
+            max_turns: max_turns.unwrap_or_default(),
+            fallback,
+            prompt_percent: prompt_percent.unwrap_or_default(),
+        }
     }
 }

@@ -86,16 +86,15 @@ impl<'n> Reader<'n> {
         if let Some(value) = config.take_exactly("model") {
             value.text(report);
         }
-        // Nothing is bound by the last: the whole window is for the conversation, which is trimmed where it does not fit.
-        let mut limits = [("max_turns_per_step", MAX_TURNS), ("token_budget_percent", 100)].map(|(name, most)| {
-            let value = config.take_exactly(name)?;
-            let number = value.whole(report, 1..=most)?;
-            if !(1..=most).contains(&number) {
-                value.refuse(report, || format!("must be 1 to {most}, not {number}"));
-            }
-            Some(number)
-        });
-        let max_turns = limits[0].take();
+        let [max_turns, prompt_percent] =
+            [("max_turns_per_step", MAX_TURNS), ("token_budget_percent", 100)].map(|(name, most)| {
+                let value = config.take_exactly(name)?;
+                let number = value.whole(report, 1..=most)?;
+                if !(1..=most).contains(&number) {
+                    value.refuse(report, || format!("must be 1 to {most}, not {number}"));
+                }
+                Some(number)
+            });
         let retry = match (retry_count, base) {
             (None, None) => None,
             (count, base) => {
@@ -108,6 +107,9 @@ impl<'n> Reader<'n> {
             let StepKindDraft::Agent { agent, .. } = &mut step.kind else { continue };
             if agent.max_turns == 0 {
                 agent.max_turns = max_turns.unwrap_or_default();
+            }
+            if agent.prompt_percent == 0 {
+                agent.prompt_percent = prompt_percent.unwrap_or_default();
             }
         }
         for step in steps.iter_mut().filter(|step| step.kind.retried_as().is_some()) {

@@ -18,7 +18,8 @@ impl Audit {
         let turns = |of: &serde_json::Value| of["turn"].is_number() && of["tool"].is_null();
         let values: Vec<serde_json::Value> = items.iter().map(Json::value).collect();
         let known = self.current(list).unwrap_or_default();
-        let before = known.iter().filter_map(|step| self.agent_item(*step)).filter(turns).count();
+        let mut asked = known.iter().rev().filter_map(|step| Some((*step, self.agent_item(*step)?)));
+        let last = asked.find(|(_, item)| turns(item));
         if first == 0 && !agent.files().is_empty() {
             let read: Vec<_> = values.iter().map(|value| value["file"].as_u64()).collect();
             let all: Vec<_> = (0..agent.files().len() as u64).map(Some).collect();
@@ -26,7 +27,18 @@ impl Audit {
         }
         assert!(!values.is_empty() && (first > 0 || turns(&values[0])), "step {list} begins with its first turn");
         assert!(!values.iter().any(turns) || values.len() == 1, "a turn of step {list} is not alone");
-        assert!(!turns(&values[0]) || before < agent.max_turns() as usize, "step {list} has too many turns");
+        if turns(&values[0]) {
+            let of = |item: &serde_json::Value| (item["turn"].as_u64().unwrap(), item["model"].as_u64().unwrap_or(0));
+            let next = match last.map(|(step, item)| (self.completed.contains(&step), of(&item))) {
+                None => (1, 0),
+                Some((true, (turn, model))) => (turn + 1, model),
+                // The next model is asked the same.
+                Some((false, (turn, model))) => (turn, model + 1),
+            };
+            assert_eq!(of(&values[0]), next, "step {list} asks something else");
+            assert!(next.0 <= agent.max_turns().into(), "step {list} has too many turns");
+            assert!(next.1 < agent.models().len() as u64, "step {list} has no such model");
+        }
         let may_call = |value: &serde_json::Value| {
             let tool = value["tool"].as_str().expect("it names one");
             let is_own =
