@@ -3,7 +3,8 @@
 use std::{io, time::Duration};
 
 use belay_proto::v1::{
-    ApprovalMode, ExecutionEvent, ExecutionView, GetExecutionRequest, ToolCallFailed, execution_event::Kind,
+    ApprovalMode, ExecutionEvent, ExecutionView, GetExecutionRequest, ToolCallFailed, ToolCallOutput,
+    execution_event::Kind, tool_call_output::Stream,
 };
 
 use super::{attendance::Attendance, children};
@@ -129,6 +130,15 @@ impl View {
         self.asks && matches!(mode, ApprovalMode::Wait | ApprovalMode::Unspecified)
     }
 
+    /// Whether a piece of a stream is shown: what a model answers stands in the line of its turn as well, and what it thinks is for those who ask for all.
+    fn shows(&self, piece: &ToolCallOutput) -> bool {
+        match piece.stream() {
+            Stream::Answer => self.verbose || self.live.is_some(),
+            Stream::Reasoning => self.verbose,
+            Stream::Stdout | Stream::Stderr | Stream::Unspecified => true,
+        }
+    }
+
     fn show_event(&mut self, event: &ExecutionEvent) -> Result<(), Failure> {
         self.last_sequence = self.last_sequence.max(event.sequence);
         let Some(tracked) = &mut self.tracked else {
@@ -145,7 +155,7 @@ impl View {
             _ => Vec::new(),
         };
         let mut lines = match &event.kind {
-            Some(Kind::ToolCallOutput(piece)) => self.outputs.take(event, piece),
+            Some(Kind::ToolCallOutput(piece)) if self.shows(piece) => self.outputs.take(event, piece),
             _ if event.operation > 0 => self.outputs.end(event),
             _ => Vec::new(),
         };

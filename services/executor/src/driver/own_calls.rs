@@ -12,7 +12,10 @@ use belay_reasons as reasons;
 use super::{Driver, exit::Exit};
 use crate::{
     models::turn::{ModelTurn, lost},
-    runners::operation::{OperationHandle, Update},
+    runners::{
+        operation::{OperationHandle, Update},
+        output::OutputForwarder,
+    },
 };
 
 /// The end of a call of whose record a part was not read, which is read before calls start.
@@ -64,7 +67,12 @@ impl Driver {
                 // An error means that the driver has ended.
                 let _ = updates.send(Update::Ended { operation: key, end, is_copied: false });
             }),
-            None => tokio::spawn(ModelTurn { registry, key, turns, timeout: request.timeout, updates }.run()),
+            None => {
+                let (feed, id) = (Arc::clone(&self.feed), self.execution.operation_id(key));
+                let output = OutputForwarder::new(feed, id, self.secrets.redactor().clone());
+                let turn = ModelTurn { registry, key, turns, timeout: request.timeout, updates, output };
+                tokio::spawn(turn.run())
+            }
         };
         self.operations.insert(key, OperationHandle::new(required, task.abort_handle()));
     }

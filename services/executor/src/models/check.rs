@@ -10,7 +10,7 @@ pub(crate) async fn check(of: &ConfiguredModel, so_far: &mut ModelCheck, now: i6
     let found = match question {
         Question::List => Found::List(of.list(now).await),
         Question::Call | Question::Schema | Question::Sample | Question::Window => {
-            let asked = of.ask(&so_far.prompt(of.model(), question), now).await;
+            let asked = of.ask(&so_far.prompt(of.model(), question), now, &|_| {}).await;
             Found::Answer(question, asked.map(|asked| (asked.answer, asked.parts, asked.request_bytes)))
         }
     };

@@ -6,7 +6,7 @@ pub(crate) mod turn;
 use std::{collections::BTreeMap, fmt, fs, future::Future, path::PathBuf, pin::Pin, sync::Arc};
 
 use belay_model::{Failure, Model, Prompt, ServedModel};
-use belay_model_http::{Asked, Route, Server};
+use belay_model_http::{Asked, Route, Server, Show};
 use belay_network::{Placement, Secret};
 use belay_settings::{ConfigError, LoadedSettings, OperatorCredential};
 
@@ -21,8 +21,8 @@ pub type Answering<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Se
 
 /// A server of a model. Times are in seconds since the Unix epoch: a server may say by a date when to ask again.
 pub trait ModelServer: fmt::Debug + Send + Sync {
-    /// Asks for an answer, once.
-    fn ask<'a>(&'a self, prompt: &'a Prompt, now: i64) -> Answering<'a, Asked>;
+    /// Asks for an answer, once. `show` gets its parts as they come.
+    fn ask<'a>(&'a self, prompt: &'a Prompt, now: i64, show: Show<'a>) -> Answering<'a, Asked>;
 
     /// Asks for the models that the server offers.
     fn list(&self, now: i64) -> Answering<'_, Vec<ServedModel>>;
@@ -114,8 +114,8 @@ impl ConfiguredModel {
     }
 
     /// Asks for an answer, once.
-    pub(crate) async fn ask(&self, prompt: &Prompt, now: i64) -> Result<Asked, Failure> {
-        self.server()?.ask(prompt, now).await
+    pub(crate) async fn ask(&self, prompt: &Prompt, now: i64, show: Show<'_>) -> Result<Asked, Failure> {
+        self.server()?.ask(prompt, now, show).await
     }
 
     /// Asks for the models that the server offers.
@@ -125,10 +125,11 @@ impl ConfiguredModel {
 }
 
 impl ModelServer for HttpServer {
-    fn ask<'a>(&'a self, prompt: &'a Prompt, now: i64) -> Answering<'a, Asked> {
+    fn ask<'a>(&'a self, prompt: &'a Prompt, now: i64, show: Show<'a>) -> Answering<'a, Asked> {
         Box::pin(async move {
             let key = self.key().await?;
-            self.server.ask(prompt, key.as_ref().map(|(placement, secret)| (placement, secret)), now).await
+            let key = key.as_ref().map(|(placement, secret)| (placement, secret));
+            self.server.ask_showing(prompt, key, now, show).await
         })
     }
 

@@ -1,17 +1,24 @@
 //! A turn of a step's model: it is asked once, and what comes of that is the end of the call as which the turn is recorded.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use belay_agent::{Answered, Turn};
 use belay_defects::{Defect, is_planted};
-use belay_execution::{ErrorClass, Failure, Json, ModelUsage, OperationKey, Receipt, ToolCallEnd};
-use belay_model::{Model, Refusal, Usage};
+use belay_execution::{ErrorClass, Failure, Json, ModelUsage, OperationKey, Receipt, Timestamp, ToolCallEnd};
+use belay_model::{Delta, Model, Refusal, Usage};
+use belay_proto::v1::{ToolCallOutput, tool_call_output::Stream};
 use belay_reasons as reasons;
 use tokio::sync::mpsc;
 
 use crate::{
     owned::registry::ExecutionRegistry,
-    runners::operation::{ReportFault, Update},
+    runners::{
+        operation::{ReportFault, Update},
+        output::OutputForwarder,
+    },
 };
 
 /// A turn that is to be asked.
@@ -24,6 +31,31 @@ pub(crate) struct ModelTurn {
     /// The longest time that it may take.
     pub(crate) timeout: Duration,
     pub(crate) updates: mpsc::UnboundedSender<Update>,
+    /// Shows watchers the answer while it comes.
+    pub(crate) output: OutputForwarder,
+}
+
+/// An answer that is being given, as streams for watchers.
+struct Streams<'a> {
+    output: &'a OutputForwarder,
+    /// How many bytes each has so far: the text of the answer, and what the model thinks.
+    written: Mutex<[i64; 2]>,
+    now: &'a (dyn Fn() -> Timestamp + Send + Sync),
+}
+
+impl Streams<'_> {
+    fn show(&self, delta: Delta) {
+        let (which, stream, text) = match delta {
+            Delta::Text(text) => (0, Stream::Answer, text),
+            Delta::Reasoning(text) => (1, Stream::Reasoning, text),
+            // The call stands in the answer, which says what became of its arguments.
+            Delta::Call(_) => return,
+        };
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let offset = written[which];
+        written[which] += i64::try_from(text.len()).unwrap_or(i64::MAX);
+        self.output.forward((self.now)(), ToolCallOutput { stream: stream.into(), offset, text });
+    }
 }
 
 impl ModelTurn {
@@ -63,7 +95,9 @@ impl ModelTurn {
         let prompt = belay_agent::prompt(&self.turns, model.model().max_output);
         let now = || self.registry.now().as_micros();
         let began = now();
-        let answered = model.ask(&prompt, began.div_euclid(1_000_000)).await;
+        let streams = Streams { output: &self.output, written: Mutex::default(), now: &|| self.registry.now() };
+        let answered = model.ask(&prompt, began.div_euclid(1_000_000), &|delta| streams.show(delta)).await;
+        self.output.end(self.registry.now());
         let took = Duration::from_micros(u64::try_from(now() - began).unwrap_or_default());
         match answered {
             Ok(asked) => {

@@ -30,7 +30,7 @@ impl OutputForwarder {
     pub(crate) fn forward(&self, now: Timestamp, output: v1::ToolCallOutput) {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         let streams = streams.get_or_insert_with(|| CallStreams::new(wire::output_frame(&self.call), &self.redactor));
-        // Of a stream that this version does not know nothing is shown: it is neither of the two.
+        // Of a stream that this version does not know nothing is shown: it is none of these.
         let Some(stream) = streams.stream(output.stream) else { return };
         let shown = stream.push(output);
         self.publish(&streams.event, now, shown);
@@ -39,7 +39,7 @@ impl OutputForwarder {
     /// The call has ended: forwards the rest of an unfinished line.
     pub(crate) fn end(&self, now: Timestamp) {
         if let Some(streams) = &mut *self.streams.lock().unwrap_or_else(PoisonError::into_inner) {
-            for stream in [&mut streams.stdout, &mut streams.stderr] {
+            for stream in &mut streams.streams {
                 self.publish(&streams.event, now, stream.end());
             }
         }
@@ -52,26 +52,24 @@ impl OutputForwarder {
     }
 }
 
-/// Both output streams of a call.
+/// The streams that there are: those of a program, and those of a model.
+const STREAMS: [Stream; 4] = [Stream::Stdout, Stream::Stderr, Stream::Answer, Stream::Reasoning];
+
+/// The output streams of a call.
 struct CallStreams {
     /// The event of a chunk, without its time and content.
     event: v1::ExecutionEvent,
-    stdout: StreamProgress,
-    stderr: StreamProgress,
+    streams: [StreamProgress; STREAMS.len()],
 }
 
 impl CallStreams {
     fn new(event: v1::ExecutionEvent, redactor: &Redactor) -> Self {
-        let [stdout, stderr] = [Stream::Stdout, Stream::Stderr].map(|stream| StreamProgress::new(stream, redactor));
-        Self { event, stdout, stderr }
+        Self { event, streams: STREAMS.map(|stream| StreamProgress::new(stream, redactor)) }
     }
 
     fn stream(&mut self, number: i32) -> Option<&mut StreamProgress> {
-        match Stream::try_from(number).ok()? {
-            Stream::Unspecified => None,
-            Stream::Stdout => Some(&mut self.stdout),
-            Stream::Stderr => Some(&mut self.stderr),
-        }
+        let stream = Stream::try_from(number).ok()?;
+        self.streams.iter_mut().find(|known| known.kind == stream)
     }
 }
 
@@ -179,9 +177,9 @@ mod tests {
         assert_eq!(push(&mut streams, Stream::Stdout, 0, "a\nhal"), Some((0, "a\n".into())));
         assert_eq!(push(&mut streams, Stream::Stdout, 5, "f"), None);
         assert_eq!(push(&mut streams, Stream::Stdout, 6, " of it\nrest"), Some((2, "half of it\n".into())));
-        let rest = streams.stdout.end().map(|piece| (piece.offset, piece.text));
-        assert_eq!(rest, Some((13, "rest".into())));
-        assert_eq!((streams.stdout.end(), streams.stderr.end()), (None, None));
+        let rest = streams.streams.each_mut().map(|stream| stream.end().map(|piece| (piece.offset, piece.text)));
+        assert_eq!(rest, [Some((13, "rest".into())), None, None, None]);
+        assert_eq!(streams.streams[0].end(), None);
     }
 
     // S2-FR-077, REQUIREMENTS C4: a secret that spans chunks is hidden as a whole.

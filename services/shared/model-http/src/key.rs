@@ -38,18 +38,27 @@ impl Key<'_> {
 
     /// Replaces the key where it stands: as it is, and as it stands in a header or a URL.
     pub(crate) fn hide(&self, text: &mut String) {
-        let Ok(secret) = std::str::from_utf8(self.secret.expose()) else { return };
+        for form in self.forms() {
+            if text.contains(&form) {
+                *text = text.replace(&form, HIDDEN);
+            }
+        }
+    }
+
+    /// The length of the longest form that is replaced, in bytes.
+    pub(crate) fn longest(&self) -> usize {
+        self.forms().iter().map(String::len).max().unwrap_or_default()
+    }
+
+    fn forms(&self) -> Vec<String> {
+        let Ok(secret) = std::str::from_utf8(self.secret.expose()) else { return Vec::new() };
         let mut forms = vec![secret.to_owned()];
         match self.placement {
             Placement::Header { .. } => {}
             Placement::Basic { user } => forms.push(STANDARD.encode(format!("{user}:{secret}"))),
             Placement::Query { .. } => forms.extend([in_query(secret, false), in_query(secret, true)]),
         }
-        for form in forms {
-            if text.contains(&form) {
-                *text = text.replace(&form, HIDDEN);
-            }
-        }
+        forms
     }
 }
 

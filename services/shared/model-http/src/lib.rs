@@ -5,6 +5,7 @@
 
 mod error;
 mod key;
+mod shown;
 mod tls;
 
 use std::{
@@ -21,8 +22,8 @@ use belay_network::{HostOrAddress, Placement, Secret, UpstreamProxy};
 use reqwest::{Client, Method, Proxy, Response, Url, redirect};
 use tokio::time::{Instant, timeout_at};
 
-pub use crate::error::InvalidServer;
-use crate::{key::Key, tls::Authorities};
+pub use crate::{error::InvalidServer, shown::Show};
+use crate::{key::Key, shown::ShownParts, tls::Authorities};
 
 /// The longest refusal that is read, in bytes.
 const MAX_REFUSAL: usize = 64 << 10;
@@ -102,10 +103,24 @@ impl Server {
     /// # Errors
     /// [`Failure`]: there is no answer, and what came of one is not acted on.
     pub async fn ask(&self, prompt: &Prompt, key: Option<(&Placement, &Secret)>, now: i64) -> Result<Asked, Failure> {
+        self.ask_showing(prompt, key, now, &|_| {}).await
+    }
+
+    /// The same. `show` gets the parts of the answer as they come, without the key: nothing may follow from them, since the answer may still break off.
+    ///
+    /// # Errors
+    /// As [`Server::ask`].
+    pub async fn ask_showing(
+        &self,
+        prompt: &Prompt,
+        key: Option<(&Placement, &Secret)>,
+        now: i64,
+        show: Show<'_>,
+    ) -> Result<Asked, Failure> {
         let asked = request(&self.model, prompt);
         let request_bytes = asked.body.as_ref().map_or(0, Vec::len);
         let key = key.map(|(placement, secret)| Key { placement, secret });
-        let answered = self.answer(&asked, prompt, key.as_ref(), now).await;
+        let answered = self.answer(&asked, prompt, (key.as_ref(), show), now).await;
         let (mut answer, parts) = answered.map_err(|failure| shown(failure, key.as_ref()))?;
         if let Some(key) = &key {
             answer.map_texts(&mut |text| key.hide(text));
@@ -143,7 +158,7 @@ impl Server {
         &self,
         asked: &HttpRequest,
         prompt: &Prompt,
-        key: Option<&Key<'_>>,
+        (key, show): (Option<&Key<'_>>, Show<'_>),
         now: i64,
     ) -> Result<(Answer, u64), Failure> {
         let mut times = Times::new(&self.model);
@@ -155,6 +170,7 @@ impl Server {
             });
         }
         let mut reader = Reader::new(&self.model, prompt, kind);
+        let mut shown = ShownParts::new(key, show);
         loop {
             let bytes = match times.next(&mut response).await {
                 Ok(Some(bytes)) => bytes,
@@ -164,11 +180,14 @@ impl Server {
                 Err(failure) => return Err(failure),
             };
             let before = reader.progress();
-            reader.push(&bytes)?;
+            for delta in reader.push(&bytes)? {
+                shown.take(delta);
+            }
             if reader.progress() > before {
                 times.progress();
             }
         }
+        shown.end();
         let parts = reader.parts();
         Ok((reader.finish()?, parts))
     }

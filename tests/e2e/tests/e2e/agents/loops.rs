@@ -2,9 +2,10 @@
 
 use belay_e2e::belay::RunningCommand;
 use belay_model_server::Reply;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::script::{APIS, Ask, Scene, goal};
+use super::script::{APIS, Ask, Scene, goal, held};
 use crate::collector::{Collector, Span, tree};
 
 /// A step that is refused by its schema and by a check, and then done.
@@ -149,6 +150,25 @@ fn a_model_is_shown_files_with_its_task() {
     let outside = scene.plan(&json!({"model": "m", "task": "x", "files": ["../secret"]}), &json!({}));
     let refused = scene.home.run(["plan", "validate", &outside, "--config", "config.yaml"]);
     assert!(refused.talk.contains("steps[0].agent.files[0]: `../secret`"), "{refused:?}");
+}
+
+/// What a model answers is shown while it comes, line by line and without secrets, to those who ask for all. None of it is recorded: the answer may break off.
+#[test]
+fn an_answer_is_shown_while_it_comes() {
+    let secret = "ghp_FAKE0fake1Belay2Not3Real4FAKE0fake1B";
+    let scene = Scene::with("messages", "", "", move |ask| {
+        let said = format!("I look at the key {secret} first.\nThen I go on.\nAnd then {}", "x".repeat(2_000));
+        held(ask.says(&said, &[]), 60)
+    });
+    let plan = scene.plan(&goal(&[]), &json!({}));
+    let mut run = scene.home.start(scene.words(&plan, &["-o", "text", "--verbose"]));
+    run.wait_for("a~0 │ I look at the key [REDACTED] first.");
+    run.wait_for("a~0 │ Then I go on.");
+    run.signal(Signal::INT);
+    let rest = run.end();
+    assert_eq!(rest.code, 130, "{rest:?}");
+    let events = scene.home.events("x");
+    assert!(!json!(events).to_string().contains("Then I go on."), "{events:?}");
 }
 
 /// S2-X-25: the log has the turn of each call of a model, and the tokens that its server has counted.

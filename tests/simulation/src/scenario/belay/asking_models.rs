@@ -11,7 +11,7 @@ use belay_model::{
     Answer, Api, Arguments, BaseUrl, Call, End, Failure, Limit, Message, Model, Prompt, Refusal, ServedModel,
     TimeLimits, ToolCalls, Usage,
 };
-use belay_model_http::Asked;
+use belay_model_http::{Asked, Show};
 use belay_proto::v1::{self, execution_event::Kind, step_spec};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -36,6 +36,8 @@ const PARENT: &str = "namespaces/default";
 const EXECUTIONS: usize = 8;
 /// The model, and the tool by which it is asked.
 const MODEL: &str = "scripted";
+/// The model that takes over.
+const OTHER: &str = "other";
 const ASK_MODEL: &str = "ask_model";
 /// The most that an answer may have, in tokens.
 const MAX_OUTPUT: u64 = 2_000;
@@ -139,6 +141,12 @@ fn answer(random: &mut StdRng, execution: &str, number: usize, turn: usize, usag
         6..8 => Some(Failure::Cut),
         8..10 => Some(Failure::Late { limit: Limit::BetweenBytes, after: Duration::from_secs(1) }),
         10..11 => Some(Failure::Truncated { usage: Some(usage) }),
+        11..13 => Some(Failure::Refused {
+            refusal: Refusal::Credential,
+            status: 401,
+            message: "scripted".to_owned(),
+            retry_after: None,
+        }),
         _ => None,
     };
     if let Some(failure) = failure {
@@ -174,7 +182,7 @@ fn answer(random: &mut StdRng, execution: &str, number: usize, turn: usize, usag
 }
 
 impl ModelServer for Server {
-    fn ask<'a>(&'a self, prompt: &'a Prompt, _: i64) -> Answering<'a, Asked> {
+    fn ask<'a>(&'a self, prompt: &'a Prompt, _: i64, _: Show<'a>) -> Answering<'a, Asked> {
         Box::pin(async move {
             let (number, takes, end) = self.begin(prompt);
             tokio::time::sleep(takes).await;
@@ -189,8 +197,8 @@ impl ModelServer for Server {
 }
 
 fn models(server: &Server) -> Models {
-    let model = Model {
-        name: MODEL.to_owned(),
+    let model = |name: &str| Model {
+        name: name.to_owned(),
         api: Api::Chat,
         base_url: BaseUrl::parse("http://127.0.0.1:1/v1").expect("it is one"),
         model: MODEL.to_owned(),
@@ -201,7 +209,8 @@ fn models(server: &Server) -> Models {
         limits: TimeLimits::DEFAULT,
         credential: None,
     };
-    Models::new([(model, Some(Box::new(server.clone()) as Box<dyn ModelServer>))])
+    let served = |name: &str| (model(name), Some(Box::new(server.clone()) as Box<dyn ModelServer>));
+    Models::new([served(MODEL), served(OTHER)])
 }
 
 /// What is recorded of the executions once all have ended.
@@ -245,6 +254,7 @@ fn start(random: &mut StdRng, number: usize) -> v1::StartExecutionRequest {
         true => v1::calls_step::Effects::PerStep,
         false => v1::calls_step::Effects::PerCall,
     };
+    let has_other = random.random_bool(0.4);
     let step = |name: &str, after: &[&str]| v1::StepSpec {
         id: name.to_owned(),
         depends_on: after.iter().map(|&id| id.to_owned()).collect(),
@@ -253,6 +263,7 @@ fn start(random: &mut StdRng, number: usize) -> v1::StartExecutionRequest {
             task: format!("{MARK}{id}.{name} and say when it is done."),
             tools: [LOOK, PUT, SEND, APPEND, WIPE].map(str::to_owned).into(),
             effects: effects.into(),
+            fallback: has_other.then(|| OTHER.to_owned()).into_iter().collect(),
             ..v1::AgentStep::default()
         })),
         ..v1::StepSpec::default()
@@ -362,11 +373,12 @@ fn is_terminal(state: v1::execution::State) -> bool {
 }
 
 /// The reasons for which a step may fail here. With a model that is lost or answers nothing so often that its attempts are used up, it has failed.
-const EXPECTED: [&str; 8] = [
+const EXPECTED: [&str; 9] = [
     "AGENT_STUCK",
     "LIST_REFUSED",
     "BUDGET_EXHAUSTED",
     "MODEL_ANSWER_INVALID",
+    "MODEL_REFUSED",
     "MODEL_TURN_LOST",
     "MODEL_UNAVAILABLE",
     "STEP_CONFLICT",
@@ -394,6 +406,10 @@ fn audit(recorded: &Recorded, requests: &[Request], runs: &[Run]) -> Vec<String>
                     let is_turn = request.tool == ASK_MODEL;
                     if is_turn && overran {
                         violations.push(format!("{call} asks the model after the budget was overrun"));
+                    }
+                    let arguments = request.arguments.as_ref().and_then(v1::Payload::as_json).unwrap_or_default();
+                    if is_turn && arguments.contains(&format!(r#""model":"{OTHER}""#)) {
+                        trace::count("turns asked of the next model");
                     }
                     turns.insert(call, is_turn);
                 }
