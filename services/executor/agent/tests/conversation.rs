@@ -1,8 +1,9 @@
 //! Conversations from their recorded parts.
 
 use belay_agent::{
-    ARCHIVE_AT, Answered, Asked, Calls, Counted, KEPT, ModelWindow, Outcome, RESULT_TOKENS, ResultText, ShownFile,
-    Turn, Wanted, archived, beginning, most_tokens, offered_name, prompt, repetitions, result_part, shortened,
+    ARCHIVE_AT, Answered, Asked, Calls, Counted, KEPT, ModelWindow, Offer, Outcome, RESULT_TOKENS, ResultText,
+    ShownFile, Turn, Wanted, archived, beginning, most_tokens, offered_name, prompt, repetitions, result_part,
+    shortened,
 };
 use belay_model::{Answer, Arguments, Call, End, Message, Prompt, Usage};
 use proptest::prelude::*;
@@ -286,6 +287,35 @@ fn a_server_that_shortens_prompts_is_noticed() {
     exchanged[1].answered.as_mut().unwrap().model = "another".to_owned();
     assert_eq!(shortened(&exchanged), None, "another model counts otherwise");
     assert_eq!(Counted::from(Usage { input: 1, cached_input: 2, output: 3, reasoning: 4 }).reasoning, 4);
+}
+
+/// A model is told what it needs of a schema; arguments that have the names of what is left out stay.
+#[test]
+fn a_schema_is_told_without_what_says_nothing() {
+    let parameters = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {
+            "examples": {"type": "string", "format": "workspace-path", "examples": ["a"]},
+            "default": {"type": "boolean", "default": false},
+            "depth": {"type": "integer", "default": 1, "enum": [1, {"examples": 2}]},
+            "all": {"type": "array", "items": {"type": "string", "format": "date", "examples": ["x"]}},
+        },
+        "required": ["examples"],
+    });
+    let offer = Offer { name: "t", description: "d", parameters };
+    let told = serde_json::to_value(&beginning(&[offer], None).tools[0]).unwrap()["parameters"].clone();
+    let expected = json!({
+        "type": "object",
+        "properties": {
+            "examples": {"type": "string"},
+            "default": {"type": "boolean"},
+            "depth": {"type": "integer", "default": 1, "enum": [1, {"examples": 2}]},
+            "all": {"type": "array", "items": {"type": "string", "format": "date"}},
+        },
+        "required": ["examples"],
+    });
+    assert_eq!(told, expected);
 }
 
 /// The fixed part of a prompt without tools of the plan is small.
