@@ -287,6 +287,7 @@ fn every_tool_is_found_by_its_names() {
         ("read_file", "read_file"),
         ("write_file", "write_file"),
         ("create_file", "write_file"),
+        ("generate", "write_file"),
         ("modify_file", "modify_file"),
         ("delete_file", "delete_file"),
         ("list_directory", "list_directory"),

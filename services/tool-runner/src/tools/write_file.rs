@@ -33,7 +33,15 @@ impl Tool for WriteFile {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "write_file",
-            aliases: &["create_file", "WRITE_FILE", "CREATE_FILE", "WriteFile", "CreateFile", "FILESYSTEM.write"],
+            aliases: &[
+                "create_file",
+                "generate",
+                "WRITE_FILE",
+                "CREATE_FILE",
+                "WriteFile",
+                "CreateFile",
+                "FILESYSTEM.write",
+            ],
             description: "Writes a whole file of the workspace, creating parent directories. An existing file is replaced, never appended to.",
             parameters: r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     commit::{Commit, Op},
+    dropped::RevertedPath,
     manifest::{Act, Change, Manifest},
     path::RelPath,
     tree::{Digest, Node},
@@ -33,15 +34,6 @@ pub struct Layer {
     pub over: Vec<String>,
     /// Its caller's note for the commit of the set.
     pub note: String,
-}
-
-/// A path that is as it is in the workspace again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RevertedPath {
-    /// The path.
-    pub path: RelPath,
-    /// Whether it is a directory of which the mode alone had changed.
-    pub is_mode: bool,
 }
 
 /// The changes of a call beyond the layers that it began with.

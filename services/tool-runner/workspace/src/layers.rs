@@ -9,28 +9,27 @@
 //! A layer has only what its own call changed beyond the layers that it began with. Two layers of a set that touched one path, neither of which
 //! began with the other, are a conflict, as two commits would be.
 
-use std::{ffi::OsString, fs::File, io, os::fd::OwnedFd, sync::Arc};
+use std::sync::Arc;
 
-use rustix::{fs::OFlags, io::Errno};
+use rustix::io::Errno;
 
 use crate::{
     commit::{self, CommitError, Op},
     disk::{IoContext as _, IoFailure, Rename},
+    drop_conflicts::{drop_conflicts, not_compared},
     dropped::Dropped,
     effect::EffectError,
     fill::Fill,
     inner::Inner,
+    kept_layers::{DESCRIPTION, find, id_of, kept, read, slots_of},
     layer::{Layer, LayerPlace, OwnChanges, in_force},
     manifest::Manifest,
     open::{DIRECTORY, names, open_entry},
-    tree::{Digest, Limits, Stop, TreeError},
-    view::{View, is_plain},
+    tree::{Limits, Stop, TreeError},
+    view::View,
     view_error::ViewError,
     workspace::Workspace,
 };
-
-/// The file of a layer with everything about it but its files.
-const DESCRIPTION: &str = "layer.json";
 
 impl View {
     /// The changes beyond the layers that the view began with.
@@ -71,7 +70,7 @@ impl Workspace {
         layers: &[String],
         stop: Stop<'_>,
     ) -> Result<View, ViewError> {
-        self.begin_over(id, (set, layers), stop, &|layers, ops| Dropped::take(&self.inner, layers, ops))
+        self.begin_over(id, (set, layers), stop, &|layers, ops| drop_conflicts(&self.inner, layers, ops))
     }
 
     /// Creates a view that begins with layers, without those of their changes that `compared` takes out.
@@ -216,73 +215,4 @@ impl Workspace {
     pub fn remove_layers(&self, set: &str) -> Result<(), IoFailure> {
         self.inner.discard(&self.inner.layers, set.as_ref()).at("removing the set of layers", set)
     }
-}
-
-/// Why layers could not be compared with the workspace.
-pub(crate) fn not_compared(error: CommitError) -> ViewError {
-    match error {
-        CommitError::Conflict { paths } => ViewError::LayerConflict { paths },
-        CommitError::Io(failure) => failure.into(),
-        other => ViewError::Layers { why: other.to_string() },
-    }
-}
-
-/// The layers of a set: the entry and the id of each.
-fn kept(inner: &Inner, set: &str) -> Result<Vec<(String, String)>, IoFailure> {
-    let folder = match open_entry(&inner.layers, set.as_ref(), DIRECTORY) {
-        Err(Errno::NOENT) => return Ok(Vec::new()),
-        opened => opened.at("opening the set of layers", set)?,
-    };
-    let split = |name: &OsString| {
-        let (entry, id) = name.to_str()?.split_once('.')?;
-        Some((entry.to_owned(), id.to_owned()))
-    };
-    Ok(names(&folder).at("listing the set of layers", set)?.iter().filter_map(split).collect())
-}
-
-fn id_of(reference: &str) -> &str {
-    reference.split_once('.').map_or(reference, |(id, _)| id)
-}
-
-/// The directory of the files of a layer.
-pub(crate) fn slots_of(inner: &Inner, layer: &Layer) -> Result<OwnedFd, ViewError> {
-    let LayerPlace { set, entry } = &layer.place;
-    let id = &layer.commit.id;
-    let opened = open_entry(&inner.layers, set.as_ref(), DIRECTORY)
-        .and_then(|folder| open_entry(folder, format!("{entry}.{id}").as_ref(), DIRECTORY));
-    match opened {
-        Err(Errno::NOENT) => Err(layer_gone(id)),
-        opened => Ok(opened.at("opening layer", id)?),
-    }
-}
-
-fn layer_gone(id: &str) -> ViewError {
-    ViewError::LayerGone { layer: belay_text::visible_bytes(id.as_bytes()) }
-}
-
-/// The layer that a reference names.
-fn find(inner: &Inner, set: &str, reference: &str) -> Result<Layer, ViewError> {
-    let id = id_of(reference);
-    let gone = || layer_gone(id);
-    if !is_plain(set) || !is_plain(id) {
-        return Err(gone());
-    }
-    let (entry, id) = kept(inner, set)?.into_iter().find(|(_, other)| other == id).ok_or_else(gone)?;
-    let (layer, digest) = read(inner, set, &format!("{entry}.{id}"))?.ok_or_else(gone)?;
-    // Its files are found by what it says of its place.
-    let is_in_place = layer.place.set == set && layer.place.entry == entry && layer.commit.id == id;
-    if is_in_place && format!("{id}.{digest}") == reference { Ok(layer) } else { Err(gone()) }
-}
-
-/// A layer by its name in the set, with the digest of its description; `None` when there is none that can be read.
-fn read(inner: &Inner, set: &str, name: &str) -> Result<Option<(Layer, Digest)>, IoFailure> {
-    let opened = open_entry(&inner.layers, set.as_ref(), DIRECTORY)
-        .and_then(|folder| open_entry(folder, name.as_ref(), DIRECTORY));
-    let slots = match opened {
-        Err(Errno::NOENT) => return Ok(None),
-        opened => opened.at("opening layer", name)?,
-    };
-    let described = open_entry(&slots, DESCRIPTION.as_ref(), OFlags::RDONLY).map_err(io::Error::from);
-    let text = described.and_then(|file| io::read_to_string(File::from(file)));
-    Ok(text.ok().and_then(|text| Some((serde_json::from_str(&text).ok()?, Digest::of(text.as_bytes())))))
 }

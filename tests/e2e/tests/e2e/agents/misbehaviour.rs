@@ -1,6 +1,9 @@
 //! Models and servers that do not do what they should.
 
-use std::fs;
+use std::{
+    fs,
+    sync::{Arc, OnceLock},
+};
 
 use belay_e2e::belay::{CommandEnd, count};
 use belay_model_server::{Piece, Reply};
@@ -311,6 +314,32 @@ fn the_rest_of_a_long_result_can_be_read() {
     let whole: String = parts.collect();
     let whole: Value = serde_json::from_str(&whole).expect("the parts are the whole result");
     assert_eq!(whole["content"], text);
+    // The whole is an artifact as well.
+    let artifact = scene.home.json(&["artifacts", "get", "x", "a~1"]).1;
+    assert_eq!(artifact["output"], whole);
+}
+
+/// S2-X-15: a model that reads a file again reads what it holds then: nothing is cached, and what it was told before stays as it was.
+#[test]
+fn a_file_that_has_changed_is_read_anew() {
+    let folder = Arc::new(OnceLock::<std::path::PathBuf>::new());
+    let path = Arc::clone(&folder);
+    let scene = Scene::new(move |ask| match ask.turn {
+        1 | 2 => ask.calls("read_file", json!({"path": "f"})),
+        3 => {
+            fs::write(path.get().unwrap(), "two").unwrap();
+            ask.calls("read_file", json!({"path": "f"}))
+        }
+        _ => ask.completes(json!(1)),
+    });
+    let file = scene.home.path("w/f");
+    fs::write(&file, "one").unwrap();
+    folder.set(file).unwrap();
+    assert_eq!(run(&scene, &["read_file"]).code, 0);
+    let asks = scene.asks();
+    let results = asks[3].results();
+    let contents = results.iter().map(|result| serde_json::from_str::<Value>(result).unwrap()["content"].clone());
+    assert_eq!(contents.collect::<Vec<_>>(), ["one", "one", "two"]);
 }
 
 /// S2-X-14: beyond twenty results the older ones are archived, at least ten stay, and what is archived can be read again.
