@@ -198,6 +198,10 @@ pub(crate) fn of_tool(tool: &str, arguments: &str) -> String {
         "run_terminal" => command(&parsed["command"]),
         "code_exec" => text("code")
             .map(|code| format!("{} {}", text("language").unwrap_or_else(|| "python".to_owned()), quoted(&code))),
+        "find_files" => text("pattern").map(|pattern| match text("path") {
+            Some(place) => format!("find {pattern} in {place}"),
+            None => format!("find {pattern}"),
+        }),
         "search_code" => text("pattern").map(|pattern| match text("path").or(text("glob")) {
             Some(place) => format!("search {} in {place}", quoted(&pattern)),
             None => format!("search {}", quoted(&pattern)),
@@ -290,6 +294,8 @@ mod tests {
             ("search_code", r###"{"pattern":"^## ","path":"README.md"}"###, r###"search "^## " in README.md"###),
             ("write_file", r#"{"path":"a\u001b[2Jb","content":"x"}"#, "write a<U+001B>[2Jb"),
             ("list_directory", "{}", "list ."),
+            ("find_files", r#"{"pattern":"**/*.rs"}"#, "find **/*.rs"),
+            ("find_files", r#"{"pattern":"*.rs","path":"src"}"#, "find *.rs in src"),
             ("http_request", r#"{"url":"https://a.example/b"}"#, "GET https://a.example/b"),
             ("http_request", r#"{"url":"https://a.example/b","method":"POST","json":1}"#, "POST https://a.example/b"),
             ("fetch_url", r#"{"url":"https://a.example/b"}"#, "fetch https://a.example/b"),

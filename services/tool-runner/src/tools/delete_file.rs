@@ -131,7 +131,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::tools::{FileInfo, ListDirectory, ReadFile, SearchCode, tests::TestWorkspace};
+    use crate::tools::{FileInfo, FindFiles, ListDirectory, ReadFile, SearchCode, tests::TestWorkspace};
 
     /// S2-X-27.
     #[tokio::test]
@@ -212,6 +212,10 @@ mod tests {
         let mut sorted = listed.clone();
         sorted.sort();
         assert_eq!(found, sorted, "one form");
+        let by_path = workspace.call(&FindFiles, json!({"pattern": "**"})).await.unwrap();
+        let mut by_path: Vec<&str> = by_path["files"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        by_path.sort_unstable();
+        assert_eq!(by_path, sorted, "one form");
         let mut seen = std::collections::BTreeSet::new();
         let mut wrong = Vec::new();
         for path in &listed {

@@ -9,6 +9,7 @@ mod delete_file;
 mod fetch_url;
 mod file_info;
 mod files;
+mod find_files;
 mod http;
 mod http_request;
 mod list_directory;
@@ -19,6 +20,7 @@ mod rebase_changes;
 mod research;
 mod run_terminal;
 mod search_code;
+mod walk;
 mod write_file;
 
 pub use code_exec::CodeExec;
@@ -27,6 +29,7 @@ pub use declared::DeclaredTool;
 pub use delete_file::DeleteFile;
 pub use fetch_url::FetchUrl;
 pub use file_info::FileInfo;
+pub use find_files::FindFiles;
 pub use http_request::HttpRequest;
 pub use list_directory::ListDirectory;
 pub use modify_file::ModifyFile;
@@ -57,6 +60,7 @@ pub fn built_in(enforcement: &Enforcement, commands: &Arc<CommandSettings>) -> V
         Box::new(DeleteFile),
         Box::new(FetchUrl::new(host.clone())),
         Box::new(FileInfo),
+        Box::new(FindFiles),
         Box::new(HttpRequest::new(host.clone())),
         Box::new(ListDirectory),
         Box::new(ModifyFile),

@@ -1,15 +1,18 @@
 //! `search_code`: finds lines that match a regular expression.
 
-use std::time::Duration;
+use std::{ops::ControlFlow, time::Duration};
 
 use belay_policy::ToolKind;
-use belay_workspace::{FileKind, RelPath, ViewError};
+use belay_workspace::{RelPath, ViewError};
 use globset::{GlobBuilder, GlobMatcher};
 use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::files::{Stop, Work, in_view, invalid, path};
+use super::{
+    files::{Stop, Work, in_view, invalid, path},
+    walk,
+};
 use crate::{
     Annotations, CallIntent, Invocation, Recovery, Tool, ToolFailure, ToolResult, ToolSpec, Touches, View,
     tools::intent_on_path,
@@ -126,7 +129,15 @@ fn search(view: &mut dyn View, stop: &Stop, arguments: Arguments) -> ToolResult 
         truncated: false,
     };
     match search.view.list(&top) {
-        Ok(entries) => search.folder(entries)?,
+        Ok(entries) => {
+            let (view, stop) = (search.view, search.stop);
+            walk::files(view, stop, entries, &|_| true, &mut |path| {
+                if search.glob.as_ref().is_none_or(|glob| glob.is_match(path)) {
+                    drop(search.file(path));
+                }
+                if search.truncated { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+        }
         Err(ViewError::NotADirectory { .. }) => search.file(&top)?,
         Err(error) => return Err(error.into()),
     }
@@ -165,21 +176,6 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn folder(&mut self, entries: Vec<(RelPath, FileKind)>) -> Result<(), ToolFailure> {
-        for (path, kind) in entries {
-            self.stop.check()?;
-            match kind {
-                _ if self.truncated => break,
-                FileKind::Directory if path.name().is_some_and(|name| name == ".git") => {}
-                // A directory that cannot be read is skipped. (A stop is noticed at the next entry.)
-                FileKind::Directory => self.folder(self.view.list(&path).unwrap_or_default())?,
-                FileKind::File if self.glob.as_ref().is_none_or(|glob| glob.is_match(&path)) => drop(self.file(&path)),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
     fn file(&mut self, path: &RelPath) -> Result<(), ToolFailure> {
         let (mut at, mut line) = (0, 1);
         let mut held: Vec<u8> = Vec::new();

@@ -176,6 +176,7 @@ fn on_path(tool: &str, path: &str) -> Option<Value> {
         "write_file" => json!({"path": path, "content": "x"}),
         "modify_file" => json!({"path": path, "edits": [{"search": "a", "replace": "b"}]}),
         "search_code" => json!({"path": path, "pattern": "a"}),
+        "find_files" => json!({"path": path, "pattern": "**"}),
         "research" => json!({"path": path, "query": "a"}),
         "read_file" | "delete_file" | "list_directory" | "file_info" => json!({"path": path}),
         "code_exec" | "commit_changes" | "fetch_url" | "http_request" | "noop" | "rebase_changes" | "run_terminal" => {
@@ -238,7 +239,7 @@ async fn every_tool_takes_every_spelling_of_a_path_inside() {
     for tool in tools() {
         for path in ["src/file.txt", "./src/file.txt", "subdir/../src/file.txt"] {
             let workspace = TestWorkspace::with(&[("src/file.txt", "a")]);
-            let folder = tool.spec().name == "list_directory";
+            let folder = ["list_directory", "find_files"].contains(&tool.spec().name);
             let path = if folder { path.strip_suffix("/file.txt").unwrap() } else { path };
             let Some(arguments) = on_path(tool.spec().name, path) else { continue };
             workspace.call(&*tool, arguments).await.unwrap_or_else(|error| panic!("{path}: {error:?}"));
@@ -256,6 +257,8 @@ async fn belays_own_files_are_hidden_from_listings_and_searches() {
     let listed = workspace.call(&super::ListDirectory, json!({"depth": 16})).await.unwrap();
     let paths: Vec<_> = listed["entries"].as_array().unwrap().iter().map(|entry| entry["path"].clone()).collect();
     assert_eq!(paths, ["file", "state", "sub"], "a state directory is listed without its content");
+    let found = workspace.call(&super::FindFiles, json!({"pattern": "**"})).await.unwrap();
+    assert_eq!(found["files"], json!(["file"]));
     let found = workspace.call(&super::SearchCode, json!({"pattern": "Belay"})).await.unwrap();
     assert_eq!(found["files_searched"], 1, "{found}");
     let research = built_in_named("research");
@@ -293,6 +296,8 @@ fn every_tool_is_found_by_its_names() {
         ("list_directory", "list_directory"),
         ("file_info", "file_info"),
         ("search_code", "search_code"),
+        ("find_files", "find_files"),
+        ("FIND_FILES", "find_files"),
         ("http_request", "http_request"),
         ("fetch_url", "fetch_url"),
         ("run_terminal", "run_terminal"),
@@ -319,6 +324,7 @@ fn only_tools_without_further_effect_are_idempotent() {
             "delete_file",
             "fetch_url",
             "file_info",
+            "find_files",
             "list_directory",
             "noop",
             "read_file",
