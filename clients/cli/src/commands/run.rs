@@ -121,8 +121,16 @@ struct TaskArgs {
 }
 
 /// The tools of a task for which none are named.
-const TOOLS: [&str; 7] =
-    ["list_directory", "search_code", "read_file", "write_file", "modify_file", "delete_file", "run_terminal"];
+const TOOLS: [&str; 8] = [
+    "list_directory",
+    "find_files",
+    "search_code",
+    "read_file",
+    "write_file",
+    "modify_file",
+    "delete_file",
+    "run_terminal",
+];
 
 /// How often the model of a task is asked at most where nothing is said: more than a plan's step, since a person looks on.
 const TURNS: u32 = 30;

@@ -59,6 +59,9 @@ pub(crate) const COMPLETE: &str = "complete_step";
 /// The tool that reads the files that a model is shown.
 const READ: &str = "read_file";
 
+/// The tool that finds the files that a pattern matches.
+const FIND: &str = "find_files";
+
 /// The tool of one of the calls that a step makes side by side, or of the one that commits what they have changed, and the call in words; `None` for a step
 /// of another kind.
 pub(crate) fn of_several(step: &StepSpec, index: usize) -> Option<(String, String)> {
@@ -76,9 +79,18 @@ pub(crate) fn of_agent(step: &StepSpec, value: Option<&Payload>, entry: Option<&
     let Some(step_spec::Kind::Agent(agent)) = &step.kind else { return None };
     let item: Value =
         value.and_then(Payload::as_json).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    if let Some(place) = item["file"].as_u64().and_then(|place| usize::try_from(place).ok()) {
-        let path = agent.files.get(place).map(|path| clean(path)).unwrap_or_default();
+    let file_of = |field: &str| {
+        let place = usize::try_from(item[field].as_u64()?).ok()?;
+        Some(agent.files.get(place).map(|file| clean(file)).unwrap_or_default())
+    };
+    if let Some(path) = file_of("file") {
         return Some((READ.to_owned(), format!("read {path}")));
+    }
+    if let Some(pattern) = file_of("listing") {
+        return Some(match item["found"].as_u64() {
+            Some(place) => (READ.to_owned(), format!("read file {} of {pattern}", place.saturating_add(1))),
+            None => (FIND.to_owned(), format!("find {pattern}")),
+        });
     }
     let known = entry.and_then(|entry| match &entry.detail {
         Some(step::Detail::Tool(detail)) => Some(detail.tool.as_str()),

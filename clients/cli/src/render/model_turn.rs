@@ -20,9 +20,8 @@ fn value(payload: Option<&Payload>) -> Option<Value> {
 pub(crate) fn listed(listed: &StepItemsListed) -> Option<String> {
     let items: Vec<Value> = listed.items.iter().filter_map(|item| value(Some(item))).collect();
     let first = items.first()?;
-    if first.get("file").is_some() {
-        let files = if items.len() == 1 { "1 file".to_owned() } else { format!("{} files", items.len()) };
-        return Some(format!("reads {files} for the model"));
+    if first.get("file").or(first.get("listing")).is_some() {
+        return Some(format!("{} for the model", reads(&items)));
     }
     let turn = first.get("turn")?;
     match first["tool"].as_str() {
@@ -33,6 +32,22 @@ pub(crate) fn listed(listed: &StepItemsListed) -> Option<String> {
             let tools: Vec<String> = items.iter().filter_map(|item| item["tool"].as_str()).map(clean).collect();
             Some(format!("the model calls {}", tools.join(", ")))
         }
+    }
+}
+
+/// The reading of files and the search for those that patterns match, before the first turn.
+fn reads(items: &[Value]) -> String {
+    let is_search = |item: &&Value| item.get("listing").is_some() && item.get("found").is_none();
+    let patterns = items.iter().filter(is_search).count();
+    let files = match items.len() - patterns {
+        1 => "reads 1 file".to_owned(),
+        files => format!("reads {files} files"),
+    };
+    let patterns_text = if patterns == 1 { "1 pattern".to_owned() } else { format!("{patterns} patterns") };
+    match (patterns, items.len() - patterns) {
+        (0, _) => files,
+        (_, 0) => format!("looks for the files of {patterns_text}"),
+        _ => format!("{files} and looks for those of {patterns_text}"),
     }
 }
 
@@ -153,6 +168,12 @@ mod tests {
             ..StepItemsListed::default()
         };
         assert_eq!(super::listed(&files).as_deref(), Some("reads 2 files for the model"));
+        let listing = |place: u32| json!({"listing": place, "run": 1});
+        assert_eq!(of(&[listing(0)]).as_deref(), Some("looks for the files of 1 pattern for the model"));
+        let both = [listing(0), json!({"file": 1, "run": 1}), listing(2)];
+        assert_eq!(of(&both).as_deref(), Some("reads 1 file and looks for those of 2 patterns for the model"));
+        let found = json!({"listing": 0, "found": 3, "run": 1});
+        assert_eq!(of(&[found]).as_deref(), Some("reads 1 file for the model"));
         let done = json!({"turn": 1, "call": 0, "tool": "complete_step"});
         assert_eq!(of(&[done]).as_deref(), Some("the model says that the step is done"));
         assert_eq!((of(&[json!("a")]), of(&[])), (None, None));

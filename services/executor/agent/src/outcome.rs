@@ -63,18 +63,52 @@ impl Outcome<'_> {
 /// A file that the model is shown with its task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownFile {
-    path: String,
+    /// Its path, or the pattern of which something is said in its place.
+    name: String,
+    is_pattern: bool,
     /// What it holds, as much as a model reads at once, or why it could not be read.
     part: String,
     is_error: bool,
 }
 
 impl ShownFile {
-    /// The file at this place of the plan, by what came of reading it.
+    /// The file at this place among all that are shown, by what came of reading it.
     pub fn new(place: usize, path: String, outcome: &Outcome<'_>) -> Self {
         let part = result_part(&crate::file_id(place), &file_text(outcome), 0);
-        Self { path, part, is_error: outcome.is_error() }
+        Self { name: path, is_pattern: false, part, is_error: outcome.is_error() }
     }
+
+    /// What is to be said of a pattern after the files that it has found and that are shown, by what came of the search: that it has failed, has found nothing, or more than is shown. `found`:
+    /// how many files it has found; `rest`: the paths of those that are not shown; `is_cut`: more match than were looked for.
+    pub fn pattern(pattern: &str, outcome: &Outcome<'_>, found: usize, rest: &[String], is_cut: bool) -> Option<Self> {
+        let part = match outcome {
+            Outcome::Failed { .. } | Outcome::Skipped => outcome.text(),
+            Outcome::Returned(_) if found == 0 => format!("No file matches `{pattern}`."),
+            Outcome::Returned(_) => not_shown(rest, is_cut)?,
+        };
+        Some(Self { name: pattern.to_owned(), is_pattern: true, part, is_error: true })
+    }
+}
+
+/// How many of the files that are not shown are named.
+const MOST_NAMED: usize = 100;
+
+/// The files that match a pattern and are not shown; `None` when there are none.
+fn not_shown(rest: &[String], is_cut: bool) -> Option<String> {
+    let count = match (rest.len(), is_cut) {
+        (0, false) => return None,
+        (0, true) => return Some("Not shown: more files match.".to_owned()),
+        (1, false) => "1 more file matches".to_owned(),
+        (count, false) => format!("{count} more files match"),
+        (count, true) => format!("at least {count} more files match"),
+    };
+    // A name may hold anything, a line break too.
+    let mut lines: Vec<String> =
+        rest.iter().take(MOST_NAMED).map(|path| Value::from(path.as_str()).to_string()).collect();
+    if rest.len() > MOST_NAMED {
+        lines.push("…".to_owned());
+    }
+    Some(format!("Not shown: {count}:\n{}", lines.join("\n")))
 }
 
 /// Files as the model is shown them. What closes a file is in none of them, so that no file can end itself and go on in the words of the task.
@@ -82,10 +116,11 @@ pub fn shown_files(files: &[ShownFile]) -> Vec<String> {
     let tags = std::iter::once("file".to_owned()).chain((1..).map(|number| format!("file-{number}")));
     let is_free = |tag: &String| !files.iter().any(|file| file.part.contains(&format!("</{tag}>")));
     let tag = tags.into_iter().find(is_free).unwrap_or_default();
-    let shown = files.iter().map(|ShownFile { path, part, is_error }| {
+    let shown = files.iter().map(|ShownFile { name, is_pattern, part, is_error }| {
+        let what = if *is_pattern { "pattern" } else { "path" };
         let state = if *is_error { " not_read=\"true\"" } else { "" };
         // A name may hold anything.
-        format!("<{tag} path={}{state}>\n{part}\n</{tag}>", Value::from(path.as_str()))
+        format!("<{tag} {what}={}{state}>\n{part}\n</{tag}>", Value::from(name.as_str()))
     });
     shown.collect()
 }

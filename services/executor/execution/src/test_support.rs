@@ -6,7 +6,7 @@ use crate::{
     ApprovalMode, Created, DecideContext, Event, Execution, ExecutionEvent, RecoveryClass, Timestamp, ToolFacts,
 };
 
-/// An execution of this plan, in YAML, after its first decisions. Its tools are `t`, and `run_terminal`, which is recovered otherwise.
+/// An execution of this plan, in YAML, after its first decisions. Its tools are `t`, and some that are recovered otherwise.
 pub(crate) fn started(plan: &str, now: Timestamp) -> Execution {
     let facts = |tool: &str, recovery| ToolFacts {
         takes_network: tool == "run_terminal",
@@ -28,7 +28,9 @@ pub(crate) fn started(plan: &str, now: Timestamp) -> Execution {
         approval_mode: ApprovalMode::Wait,
         workspace: crate::Workspace::Directory("/w".into()),
         labels: Default::default(),
-        tools: vec![facts("t", RecoveryClass::Transactional), facts("run_terminal", RecoveryClass::ReadOnly)],
+        tools: ["t", "run_terminal", "read_file", "find_files"]
+            .map(|tool| facts(tool, if tool == "t" { RecoveryClass::Transactional } else { RecoveryClass::ReadOnly }))
+            .into(),
         deadline: None,
         trace: Default::default(),
         shard: 0,

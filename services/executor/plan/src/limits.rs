@@ -65,8 +65,11 @@ pub const MAX_FALLBACK_MODELS: usize = 8;
 /// The most tools that a step offers a model. Models choose badly among many, and each is in every prompt.
 pub const MAX_OFFERED_TOOLS: usize = 64;
 
-/// The most files that a model is shown with its task. All are in every prompt.
+/// The most files, and patterns for files, that a step names for its model. All files are in every prompt.
 pub const MAX_FILES: usize = 32;
+
+/// The most files that all patterns of a step together show its model.
+pub const MAX_FOUND_FILES: usize = 64;
 
 /// The most calls that a step makes side by side.
 pub const MAX_CALLS: usize = 100;

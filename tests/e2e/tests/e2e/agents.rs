@@ -2,6 +2,7 @@
 
 mod crashes;
 mod examples;
+mod files;
 mod loops;
 mod many;
 mod misbehaviour;

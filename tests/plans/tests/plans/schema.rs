@@ -279,6 +279,7 @@ fn every_limit_stands_in_the_schema() {
         ("MAX_TURNS", u64::from(limits::MAX_TURNS)),
         ("MAX_OFFERED_TOOLS", limits::MAX_OFFERED_TOOLS as u64),
         ("MAX_FILES", limits::MAX_FILES as u64),
+        ("MAX_FOUND_FILES", limits::MAX_FOUND_FILES as u64),
         ("MAX_ROUNDS", u64::from(limits::MAX_ROUNDS)),
         ("MAX_DESCRIPTION_CHARS", limits::MAX_DESCRIPTION_CHARS as u64),
         ("MAX_ALLOWED_COMMANDS", limits::MAX_ALLOWED_COMMANDS as u64),

@@ -16,6 +16,10 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(3600);
 pub(crate) enum AgentEntry {
     /// The reading of a file that the model is shown with its task, by its place in the plan.
     File { place: usize },
+    /// The search for the files that a pattern matches, by its place in the plan.
+    Listing { place: usize },
+    /// The reading of a file that a pattern has found, by the place of the pattern in the plan and that of the file in its result.
+    Found { place: usize, index: usize },
     /// A turn of the model, from 1.
     Turn(u32),
     /// A call of the turn before it, by its place in the answer and that of its tool in the plan.
@@ -37,6 +41,8 @@ pub(crate) struct AgentItem {
     model: usize,
     call: Option<usize>,
     file: Option<usize>,
+    listing: Option<usize>,
+    found: Option<usize>,
     #[serde(default)]
     tool: Box<str>,
 }
@@ -86,9 +92,13 @@ impl AgentItem {
 impl AgentEntry {
     /// The kind of an entry of a step with this goal.
     pub(crate) fn of(item: &AgentItem, agent: &AgentStep) -> Option<Self> {
-        let AgentItem { turn, model: _, call, file, ref tool } = *item;
+        let AgentItem { turn, model: _, call, file, listing, found, ref tool } = *item;
         if let Some(place) = file {
-            return (place < agent.files().len()).then_some(Self::File { place });
+            return (place < agent.files().len() && agent.pattern(place).is_none()).then_some(Self::File { place });
+        }
+        if let Some(place) = listing {
+            agent.pattern(place)?;
+            return Some(found.map_or(Self::Listing { place }, |index| Self::Found { place, index }));
         }
         match (turn, call) {
             (Some(_), Some(place)) if **tool == *COMPLETION_TOOL => Some(Self::Completion { place }),
@@ -105,7 +115,8 @@ impl AgentEntry {
     /// The call that it makes.
     pub(crate) fn call(self, agent: &AgentStep) -> Option<&ToolStep> {
         match self {
-            Self::File { place } => agent.files().get(place),
+            Self::File { place } | Self::Listing { place } => agent.files().get(place),
+            Self::Found { .. } => agent.found(),
             Self::Turn(_) => Some(&MODEL_CALL),
             Self::Call { tool, .. } => agent.tools().get(tool),
             Self::Completion { .. } => Some(&COMPLETION_CALL),

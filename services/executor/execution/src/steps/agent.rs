@@ -6,6 +6,8 @@
 //! and `output_schema` of the step are checks of that call, and what does not hold goes back to the model.
 
 mod conversation;
+mod files;
+mod reading;
 
 use belay_agent::Wanted;
 use belay_plan::{AgentStep, COMPLETION_TOOL, REBASE_TOOL};
@@ -47,18 +49,15 @@ pub(super) fn course(
     let last = entries.iter().enumerate().rev();
     let last = last.filter_map(|(place, &key)| match entry(key)? {
         AgentEntry::Turn(turn) => Some((place, turn)),
-        AgentEntry::File { .. }
-        | AgentEntry::Call { .. }
-        | AgentEntry::Completion { .. }
-        | AgentEntry::Rebase
-        | AgentEntry::Commit => None,
+        AgentEntry::File { .. } | AgentEntry::Listing { .. } | AgentEntry::Found { .. } => None,
+        AgentEntry::Call { .. } | AgentEntry::Completion { .. } | AgentEntry::Rebase | AgentEntry::Commit => None,
     });
     let Some((place, turn)) = last.into_iter().next() else {
-        let files = if entries.is_empty() { agent.files() } else { &[] };
-        return Some(Course::Entries(match files {
-            [] => vec![turn_item(record, 1, 0)],
-            files => (0..files.len()).map(|place| file_item(record, place)).collect(),
-        }));
+        return Some(match files::due(execution, record, agent, blobs)? {
+            Ok(files) if files.is_empty() => Course::Entries(vec![turn_item(record, 1, 0)]),
+            Ok(files) => Course::Entries(files),
+            Err(failure) => Course::Failed(failure),
+        });
     };
     let asked = &execution.steps[entries[place]];
     let model = asked.asked_model().map(|(place, _)| place).unwrap_or_default();
@@ -192,15 +191,13 @@ pub(super) fn may_list(
         items.iter().map(|item| AgentEntry::of(&AgentItem::parse(item)?, agent)).collect();
     let is_next = match listed.as_deref() {
         Some([AgentEntry::Turn(turn)]) => {
-            let has_files = first > 0 || agent.files().is_empty();
             let model = items.first().and_then(AgentItem::parse).map(|item| item.model()).unwrap_or_default();
-            has_files && is_next_turn(execution, entries, agent, *turn, model)
+            first >= agent.files().len() && is_next_turn(execution, entries, agent, *turn, model)
         }
-        Some(files @ [AgentEntry::File { .. }, ..]) => {
-            let is_file = |(place, entry): (usize, &AgentEntry)| *entry == AgentEntry::File { place };
-            first == 0 && files.len() == agent.files().len() && files.iter().enumerate().all(is_file)
+        Some(files @ [AgentEntry::File { .. } | AgentEntry::Listing { .. } | AgentEntry::Found { .. }, ..]) => {
+            files::may_read(execution, record, agent, first, files)
         }
-        Some([AgentEntry::Commit]) => first > 0,
+        Some([AgentEntry::Commit]) => execution.turns_of(record) > 0,
         Some([AgentEntry::Rebase]) => {
             let is_turn = |key: &StepKey| matches!(execution.steps[*key].agent_entry(), Some(AgentEntry::Turn(_)));
             let calls = entries.iter().rposition(is_turn).map_or(&[][..], |turn| &entries[turn + 1..]);
@@ -209,7 +206,7 @@ pub(super) fn may_list(
         }
         Some(calls @ [_, ..]) => {
             let is_call = |entry: &AgentEntry| matches!(entry, AgentEntry::Call { .. } | AgentEntry::Completion { .. });
-            first > 0 && calls.iter().all(is_call)
+            execution.turns_of(record) > 0 && calls.iter().all(is_call)
         }
         Some([]) | None => false,
     };
@@ -235,10 +232,6 @@ fn turn_item(record: &StepRecord, turn: u32, model: usize) -> Json {
         item["model"] = json!(model);
     }
     Json::canonical(&item)
-}
-
-fn file_item(record: &StepRecord, place: usize) -> Json {
-    Json::canonical(&json!({"file": place, "run": record.attempt}))
 }
 
 fn call_item(record: &StepRecord, turn: u32, call: usize, tool: &str) -> Json {

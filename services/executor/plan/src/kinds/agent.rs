@@ -1,6 +1,9 @@
 //! A goal that a model works towards with tools.
 
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{COMMIT, Effects, REBASE, ToolStep};
 use crate::Template;
@@ -13,6 +16,15 @@ pub const COMPLETION_TOOL: &str = "complete_step";
 
 /// The tool with which the files of a goal are read.
 pub const READ_TOOL: &str = "read_file";
+
+/// The tool with which the files are found that a pattern of a goal matches.
+pub const FIND_TOOL: &str = "find_files";
+
+/// The call that reads a file that a pattern has found; its path is known once that has ended.
+static READ: LazyLock<ToolStep> = LazyLock::new(|| {
+    let arguments = Template::parse(&serde_json::json!({})).expect("an object without templates is one");
+    ToolStep { tool: READ_TOOL.to_owned(), arguments }
+});
 
 /// Whether the executor carries out the calls of this tool itself.
 pub fn is_own_tool(tool: &str) -> bool {
@@ -33,7 +45,7 @@ pub struct AgentDraft {
     /// The tools that the model may call, by their names or aliases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
-    /// The files that the model is shown with its task, by their paths in the workspace; may hold templates.
+    /// The files that the model is shown with its task, by their paths in the workspace, which may hold templates, or by globs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
     /// How many times the model is asked at most; 0 means [`DEFAULT_TURNS`].
@@ -100,9 +112,20 @@ impl AgentStep {
         &self.tools
     }
 
-    /// The calls that read what the model is shown with its task, in the order of the plan.
+    /// The calls that read what the model is shown with its task, or find which files these are, in the order of the plan.
     pub fn files(&self) -> &[ToolStep] {
         &self.files
+    }
+
+    /// The pattern at this place of [`Self::files`]; `None` for the path of a file.
+    pub fn pattern(&self, place: usize) -> Option<&str> {
+        let file = self.files.get(place)?;
+        file.arguments.source().get("pattern")?.as_str()
+    }
+
+    /// The call that reads a file that a pattern has found, without its arguments; `None` for a goal without patterns.
+    pub fn found(&self) -> Option<&ToolStep> {
+        self.files.iter().any(|file| file.tool == FIND_TOOL).then(|| &*READ)
     }
 
     /// How many times the model is asked at most.
@@ -138,7 +161,55 @@ impl AgentStep {
     }
 }
 
-/// The path of a file of a goal, as it is written.
+/// The path of a file of a goal, or its pattern, as it is written.
 fn path_of(file: &ToolStep) -> &str {
-    file.arguments.source()["path"].as_str().unwrap_or_default()
+    let source = file.arguments.source();
+    source.get("path").or(source.get("pattern")).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Format, Plan, PlanPart};
+
+    const PLAN: &str = r#"
+id: p
+inputs: {x: {schema: {type: string}}}
+steps: [{id: a, agent: {model: m, task: t, files: [a.md, "src/**/*.rs", "[${inputs.x}].md", 'b\*', "c?", "{d,e}"]}}]
+"#;
+
+    #[test]
+    fn a_path_with_a_wildcard_and_without_a_template_is_a_pattern() {
+        let plan = Plan::parse(Format::Yaml, PLAN).unwrap();
+        let agent = plan.steps()[0].agent().unwrap();
+        let tools: Vec<&str> = agent.files().iter().map(|file| file.tool.as_str()).collect();
+        assert_eq!(tools, [READ_TOOL, FIND_TOOL, READ_TOOL, FIND_TOOL, FIND_TOOL, FIND_TOOL]);
+        let patterns: Vec<&str> = (0..7).filter_map(|place| agent.pattern(place)).collect();
+        assert_eq!(patterns, ["src/**/*.rs", r"b\*", "c?", "{d,e}"]);
+        let again = Plan::new(plan.to_draft()).unwrap();
+        assert_eq!(again.steps()[0].agent(), Some(agent), "as its author wrote it");
+    }
+
+    // What is known of the tool that reads is needed for what is found, also where the plan names no path.
+    #[test]
+    fn what_a_pattern_finds_is_read() {
+        let text = "{id: p, steps: [{id: a, agent: {model: m, task: t, files: ['*.md']}}]}";
+        let plan = Plan::parse(Format::Yaml, text).unwrap();
+        let step = &plan.steps()[0];
+        assert_eq!(step.named_calls().map(|call| call.tool.as_str()).collect::<Vec<_>>(), [FIND_TOOL, READ_TOOL]);
+        let mut planned = Vec::new();
+        let checked = Plan::parse_with(Format::Yaml, text, |part| {
+            if let PlanPart::Call(call) = part {
+                planned.push((call.tool.to_owned(), call.place.pointer("/tool"), call.arguments.is_some()));
+            }
+            Vec::new()
+        });
+        assert!(checked.is_ok());
+        let field = "/agent/files/0".to_owned();
+        let calls = [(FIND_TOOL.to_owned(), field.clone(), true), (READ_TOOL.to_owned(), field, false)];
+        assert_eq!(planned, calls, "runners have to have both");
+        assert!(
+            Plan::parse(Format::Yaml, &text.replace('*', "")).unwrap().steps()[0].agent().unwrap().found().is_none()
+        );
+    }
 }

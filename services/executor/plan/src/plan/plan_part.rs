@@ -79,7 +79,7 @@ impl<'a> PlanPart<'a> {
                 | CallPlace::Offered(_)
                 | CallPlace::Fallback(_)
                 | CallPlace::Compensate => Self::Call(PlannedCall { network, network_of_plan: of_plan, ..call }),
-                CallPlace::ShownFile(_) | CallPlace::Commit | CallPlace::Check(_) => self,
+                CallPlace::ShownFile(_) | CallPlace::FoundFile(_) | CallPlace::Commit | CallPlace::Check(_) => self,
             },
             Self::Form { .. } | Self::Output { .. } | Self::Model { .. } | Self::Condition { .. } => self,
         }
@@ -191,8 +191,10 @@ pub enum CallPlace {
     Listed(usize),
     /// Any call that a model may make of a tool, by the position of the tool.
     Offered(usize),
-    /// The call that reads a file that a model is shown, by its position.
+    /// The call that reads a file that a model is shown, or finds those that a pattern matches, by its position.
     ShownFile(usize),
+    /// Any call that reads a file that a pattern has found, by the position of the pattern.
+    FoundFile(usize),
     /// The one that commits what the others have changed.
     Commit,
     /// A call that takes the place of its own, by its position.
@@ -211,8 +213,8 @@ impl CallPlace {
             Self::Listed(place) => format!("/calls/{place}{field}"),
             // The author names a tool, and no arguments.
             Self::Offered(place) => format!("/agent/tools/{place}"),
-            // The author writes a path.
-            Self::ShownFile(place) => format!("/agent/files/{place}"),
+            // The author writes a path or a pattern.
+            Self::ShownFile(place) | Self::FoundFile(place) => format!("/agent/files/{place}"),
             Self::Commit => "/effects".to_owned(),
             Self::Fallback(place) => format!("/fallback/{place}{field}"),
             Self::Compensate => format!("/compensate{field}"),

@@ -120,7 +120,8 @@ impl StepSpec {
 
     /// All calls of tools that it may make, those that a model may ask for included, for what is to be known of their tools.
     pub fn named_calls(&self) -> impl Iterator<Item = &ToolStep> {
-        let offered = self.agent().into_iter().flat_map(|agent| agent.tools().iter().chain(agent.files()));
+        let offered =
+            self.agent().into_iter().flat_map(|agent| agent.tools().iter().chain(agent.files()).chain(agent.found()));
         self.calls().chain(self.listed_calls()).chain(offered)
     }
 

@@ -12,9 +12,9 @@ use crate::{
     limits::{
         MAX_ARGUMENT_BYTES, MAX_ATTEMPTS, MAX_CALLS, MAX_CHECKS, MAX_CONDITION_BYTES, MAX_DEPTH, MAX_DESCRIPTION_CHARS,
         MAX_DURATION, MAX_FALLBACK_MODELS, MAX_FALLBACKS, MAX_FILES, MAX_FORM_DESCRIPTION_CHARS, MAX_FORM_TITLE_CHARS,
-        MAX_ITEM_BYTES, MAX_ITEMS, MAX_LIST_BYTES, MAX_NESTED_GROUPS, MAX_NESTED_PLANS, MAX_OFFERED_TOOLS,
-        MAX_RESOLVED_BYTES, MAX_RESOURCE_CHARS, MAX_RESOURCES, MAX_ROUNDS, MAX_SCHEMA_BYTES, MAX_SIGNAL_CHARS,
-        MAX_STEP_ID_CHARS, MAX_TASK_BYTES, MAX_TOOL_CHARS, MAX_TURNS,
+        MAX_FOUND_FILES, MAX_ITEM_BYTES, MAX_ITEMS, MAX_LIST_BYTES, MAX_NESTED_GROUPS, MAX_NESTED_PLANS,
+        MAX_OFFERED_TOOLS, MAX_RESOLVED_BYTES, MAX_RESOURCE_CHARS, MAX_RESOURCES, MAX_ROUNDS, MAX_SCHEMA_BYTES,
+        MAX_SIGNAL_CHARS, MAX_STEP_ID_CHARS, MAX_TASK_BYTES, MAX_TOOL_CHARS, MAX_TURNS,
     },
     recovery::{class_named, class_names},
 };
@@ -441,7 +441,7 @@ pub(super) fn agent() -> Value {
             "items": {"type": "string", "minLength": 1, "maxLength": MAX_TOOL_CHARS, "pattern": VISIBLE},
         })),
         "files": optional(json!({
-            "description": "The files that the model is shown with its task, by their paths in the workspace.",
+            "description": format!("The files that the model is shown with its task, by their paths in the workspace, or by globs such as `src/**/*.rs`, which together find {MAX_FOUND_FILES} at most."),
             "type": "array", "maxItems": MAX_FILES, "uniqueItems": true,
             "items": {"type": "string", "minLength": 1},
         })),

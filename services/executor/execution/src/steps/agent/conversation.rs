@@ -1,16 +1,17 @@
 //! The conversation of a step with its model: what each turn adds to it, and what the model reads. It is made of the record alone.
 
-use belay_agent::{
-    Answered, Asked, Calls, ModelWindow, Offer, Outcome, REPETITION_LIMIT, ResultText, ShownFile, Turn, Wanted,
-    WantedCall,
-};
+use belay_agent::{Answered, Asked, Calls, ModelWindow, Offer, REPETITION_LIMIT, ResultText, Turn, Wanted, WantedCall};
 use belay_model::Usage;
-use belay_plan::{AgentStep, Template, ToolStep, limits::MAX_RESOLVED_BYTES};
+use belay_plan::{AgentStep, ToolStep, limits::MAX_RESOLVED_BYTES};
 use belay_reasons as reasons;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::super::outputs::{value_of, values};
+use super::{
+    super::outputs::value_of,
+    files,
+    reading::{Reading, outcome, resolved},
+};
 use crate::{
     Amounts, Blobs, ErrorClass, Execution, Failure, Json, ModelFacts, Payload, StepKey, StepRole, StepState,
     state::{AgentEntry, StepRecord},
@@ -65,7 +66,10 @@ pub(in super::super) fn arguments(
             let asked = asked(execution, of, (agent, model), turn, index as usize, blobs)?;
             return Some(asked.map(|asked| serde_json::to_value(asked).unwrap_or_default()));
         }
-        AgentEntry::File { place } => return resolved(execution, of, &agent.files().get(place)?.arguments, blobs),
+        AgentEntry::File { place } | AgentEntry::Listing { place } => {
+            return resolved(execution, of, &agent.files().get(place)?.arguments, blobs);
+        }
+        AgentEntry::Found { place, index } => return files::arguments(execution, of, [place, index], blobs),
         AgentEntry::Call { place, .. } | AgentEntry::Completion { place } => place,
     };
     let entries = &execution.steps[of].items.steps[..index as usize];
@@ -88,53 +92,6 @@ pub(in super::super) fn arguments(
         return Some(Err(Failure::new(ErrorClass::InvalidArguments, reasons::INVALID_ARGUMENTS, message)));
     }
     Some(Ok(wanted))
-}
-
-/// What the templates of a step with a goal make of this.
-fn resolved(
-    execution: &Execution,
-    step: StepKey,
-    template: &Template,
-    blobs: &dyn Blobs,
-) -> Option<Result<Value, Failure>> {
-    let values = match values(execution, step, template.values(), blobs) {
-        Ok(values) => values?,
-        Err(failure) => return Some(Err(failure)),
-    };
-    Some(template.resolve(&|id, what| values.get(id, what)).map_err(|unresolved| {
-        Failure::new(ErrorClass::InvalidArguments, reasons::UNRESOLVED_REFERENCE, unresolved.to_string())
-    }))
-}
-
-/// The files that a model is shown with its task, each as far as it could be read; `None` while something is not at hand.
-fn shown_files(
-    execution: &Execution,
-    step: StepKey,
-    agent: &AgentStep,
-    blobs: &dyn Blobs,
-) -> Option<Result<Vec<String>, Failure>> {
-    let mut reading = Reading { blobs, is_wanted: false, damaged: None };
-    let entries = execution.steps[step].items.current().iter().map(|&entry| &execution.steps[entry]);
-    let shown = entries.filter_map(|entry| {
-        let AgentEntry::File { place } = entry.agent_entry()? else { return None };
-        let path = match resolved(execution, step, &agent.files().get(place)?.arguments, blobs) {
-            Some(Ok(arguments)) => arguments["path"].as_str().map(str::to_owned).unwrap_or_default(),
-            // One whose path cannot be known has failed, and says why.
-            Some(Err(_)) => String::new(),
-            None => {
-                reading.is_wanted = true;
-                String::new()
-            }
-        };
-        let returned = reading.returned(entry);
-        Some(ShownFile::new(place, path, &outcome(entry, returned.as_ref())))
-    });
-    let shown: Vec<ShownFile> = shown.collect();
-    match (reading.damaged, reading.is_wanted) {
-        (Some(failure), _) => Some(Err(failure)),
-        (None, true) => None,
-        (None, false) => Some(Ok(belay_agent::shown_files(&shown))),
-    }
 }
 
 /// What a turn adds to the conversation, or why the model is not asked again.
@@ -215,7 +172,7 @@ pub(in super::super) fn may_use(
 ) -> Option<Amounts> {
     let record = &execution.steps[turn];
     let StepRole::Item { of, index } = record.role else { return Some(Amounts::default()) };
-    let mut reading = Reading { blobs, is_wanted: false, damaged: None };
+    let mut reading = Reading::new(blobs);
     let before = &execution.steps[of].items.steps[..index as usize];
     let mut turns = conversation(execution, before, None, &mut |record, payload| reading.value(record, payload));
     if reading.is_wanted {
@@ -249,7 +206,7 @@ fn first(
             "`agent.task` says nothing once its templates are filled in: the model would not know what to do.";
         return Some(Err(Failure::new(ErrorClass::InvalidArguments, reasons::INVALID_ARGUMENTS, message)));
     }
-    let files = match shown_files(execution, step, agent, blobs)? {
+    let files = match files::shown(execution, step, agent, blobs)? {
         Ok(files) => files,
         Err(failure) => return Some(Err(failure)),
     };
@@ -279,7 +236,7 @@ fn later(
     blobs: &dyn Blobs,
 ) -> Option<Result<(Asked, Vec<Turn>), Failure>> {
     let before = &execution.steps[step].items.steps[..index];
-    let mut reading = Reading { blobs, is_wanted: false, damaged: None };
+    let mut reading = Reading::new(blobs);
     let turns = conversation(execution, before, None, &mut |record, payload| reading.value(record, payload));
     let names = offered_names(execution, agent);
     let names = with_planned(&names, agent);
@@ -350,19 +307,6 @@ fn later(
     Some(Ok((asked, all)))
 }
 
-/// What the model reads of what came of a call.
-fn outcome<'a>(record: &'a StepRecord, returned: Option<&'a Value>) -> Outcome<'a> {
-    match (record.state, record.failure.as_deref()) {
-        (StepState::Completed, _) => Outcome::Returned(returned.unwrap_or(&Value::Null)),
-        (StepState::Failed, Some(failure)) => Outcome::Failed {
-            reason: &failure.reason,
-            message: &failure.message,
-            printed: failure.last_output.as_ref().map_or(["", ""], |output| [&output.stdout, &output.stderr]),
-        },
-        _ => Outcome::Skipped,
-    }
-}
-
 /// The step that makes the call at this place of the answer of a turn.
 fn call_at<'a>(execution: &'a Execution, entries: &[StepKey], turn: u32, place: usize) -> Option<&'a StepRecord> {
     let mut current = 0;
@@ -374,7 +318,14 @@ fn call_at<'a>(execution: &'a Execution, entries: &[StepKey], turn: u32, place: 
         Some(AgentEntry::Call { place: of, .. } | AgentEntry::Completion { place: of }) => {
             current == turn && of == place
         }
-        Some(AgentEntry::File { .. } | AgentEntry::Rebase | AgentEntry::Commit) | None => false,
+        Some(
+            AgentEntry::File { .. }
+            | AgentEntry::Listing { .. }
+            | AgentEntry::Found { .. }
+            | AgentEntry::Rebase
+            | AgentEntry::Commit,
+        )
+        | None => false,
     })
 }
 
@@ -386,35 +337,7 @@ fn rebase_after<'a>(execution: &'a Execution, entries: &[StepKey], turn: u32) ->
     later.by_ref().take_while(|record| !is_turn(record)).find(|record| record.agent_entry() == Some(AgentEntry::Rebase))
 }
 
-/// The step that has read the file at this place.
-fn file_at<'a>(execution: &'a Execution, entries: &[StepKey], place: usize) -> Option<&'a StepRecord> {
-    let is_it = |record: &&StepRecord| record.agent_entry() == Some(AgentEntry::File { place });
-    entries.iter().map(|&key| &execution.steps[key]).find(is_it)
-}
-
-/// Reads what is recorded, and remembers what is not at hand.
-struct Reading<'a> {
-    blobs: &'a dyn Blobs,
-    is_wanted: bool,
-    damaged: Option<Failure>,
-}
-
 impl Reading<'_> {
-    fn value(&mut self, record: &StepRecord, payload: &Payload) -> Value {
-        match value_of(&record.id, payload, self.blobs) {
-            Ok(Some(value)) => return value,
-            Ok(None) => self.is_wanted = true,
-            Err(failure) => drop(self.damaged.get_or_insert(failure)),
-        }
-        Value::Null
-    }
-
-    /// What the call of a step has returned.
-    fn returned(&mut self, record: &StepRecord) -> Option<Value> {
-        let output = record.output.as_ref().filter(|_| record.state == StepState::Completed);
-        output.map(|output| self.value(record, output))
-    }
-
     /// The part of an earlier result for which a model asks.
     fn earlier_result(
         &mut self,
@@ -432,7 +355,7 @@ impl Reading<'_> {
             },
         );
         let whole = whole.or_else(|| {
-            let record = file_at(execution, entries, belay_agent::file_place(of)?)?;
+            let record = files::file_at(execution, entries, belay_agent::file_place(of)?)?;
             let returned = self.returned(record);
             Some(belay_agent::file_text(&outcome(record, returned.as_ref())))
         });
@@ -509,6 +432,8 @@ impl Execution {
             .filter_map(|&key| match self.steps[key].agent_entry()? {
                 AgentEntry::Turn(turn) => Some(turn),
                 AgentEntry::File { .. }
+                | AgentEntry::Listing { .. }
+                | AgentEntry::Found { .. }
                 | AgentEntry::Call { .. }
                 | AgentEntry::Completion { .. }
                 | AgentEntry::Rebase

@@ -1,7 +1,7 @@
 //! Steps in which a model works towards a goal.
 
 use belay_execution::ErrorClass;
-use belay_plan::{Budget, OnExhausted};
+use belay_plan::{Budget, OnExhausted, limits::MAX_FOUND_FILES};
 use serde_json::{Value, json};
 
 use crate::support::{Outcome, Story, failed, story};
@@ -557,4 +557,86 @@ fn a_step_whose_model_has_failed_can_be_skipped() {
     let last: Vec<&str> = pictures.iter().skip_while(|line| !line.starts_with("9s")).map(String::as_str).collect();
     let end = last.join(", ");
     assert!(end.contains("fix skipped") && end.contains("report started") && !end.contains("fix~"), "{end}");
+}
+
+/// The message of the first turn.
+fn first_message(play: &crate::support::Play, turn: &str) -> String {
+    asked(play, turn)["message"].as_str().unwrap().to_owned()
+}
+
+// S2-FR-018: the files that patterns match are found before the first turn, read in the order of the plan and of their paths, and shown once, however often the plan names them.
+#[test]
+fn a_model_is_shown_the_files_that_patterns_match() {
+    let long = format!("{}é", "x".repeat(belay_agent::RESULT_TOKENS * 4));
+    let play = goal(10)
+        .files("fix", &["b.md", "src/*.rs", "none/*", "./src/c.rs", "**/*.md"])
+        .output("fix~0", &json!({"content": "B"}))
+        .output("fix~1", &json!({"files": ["src/a.rs", "src/c.rs", "src/d.rs"], "truncated": false}))
+        .output("fix~2", &json!({"files": [], "truncated": false}))
+        .output("fix~3", &json!({"content": "C"}))
+        .output("fix~4", &json!({"files": ["a.md", "b.md", "src/a.rs"], "truncated": true}))
+        .output("fix~5", &json!({"content": "A"}))
+        .outcomes("fix~6", [failed(ErrorClass::InvalidArguments, "FILE_NOT_FOUND", "There is no file src/d.rs.")])
+        .output("fix~7", &json!({"content": long}))
+        .output("fix~8", &calls(1, &[("read_result", json!({"id": "file00005", "offset": 40_000}))]))
+        .output("fix~9", &completion(2, &json!(1)))
+        .output("fix~10", &json!(1))
+        .play();
+    let picture = play.picture();
+    assert_eq!(picture[0], "0s started, fix started, fix lists 5, fix~0 started");
+    assert!(picture[5].ends_with("fix~4 completed, fix lists 3 more after 5, fix~5 started"), "{picture:?}");
+    let read = |id: &str| serde_json::from_str::<Value>(&play.arguments(id)).unwrap();
+    assert_eq!(read("fix~1"), json!({"pattern": "src/*.rs"}));
+    assert_eq!(["fix~5", "fix~6", "fix~7"].map(|id| read(id)["path"].clone()), ["src/a.rs", "src/d.rs", "a.md"]);
+    let message = first_message(&play, "fix~8");
+    let beginning = "Do it.\n\n<file path=\"b.md\">\nB\n</file>\n\n<file path=\"src/a.rs\">\nA\n</file>\n\n\
+                     <file path=\"src/d.rs\" not_read=\"true\">\nFILE_NOT_FOUND: There is no file src/d.rs.\n</file>\n\n\
+                     <file pattern=\"none/*\" not_read=\"true\">\nNo file matches `none/*`.\n</file>\n\n\
+                     <file path=\"./src/c.rs\">\nC\n</file>\n\n<file path=\"a.md\">\nxxx";
+    assert!(message.starts_with(beginning), "{}", &message[..600]);
+    let end = "[The rest: read_result with id file00005 and offset 40000.]\n</file>\n\n\
+               <file pattern=\"**/*.md\" not_read=\"true\">\nNot shown: more files match.\n</file>";
+    assert!(message.ends_with(end), "{}", &message[message.len() - 300..]);
+    assert_eq!(asked(&play, "fix~9")["results"][0]["text"], "é");
+    assert!(picture.last().unwrap().ends_with("COMPLETED"), "{picture:?}");
+}
+
+// A search that fails, or that a person skips, and one that finds nothing keep no model from beginning, and it is told.
+#[test]
+fn a_pattern_that_finds_nothing_is_said() {
+    let play = goal(10)
+        .files("fix", &["a/*", "b/*", "c/*"])
+        .outcomes("fix~0", [failed(ErrorClass::SandboxViolation, "POLICY_DENIED", "not for models")])
+        .replies("fix~1: ok 1s effect:skipped:1s")
+        .output("fix~2", &json!("what a person gave"))
+        .output("fix~3", &completion(1, &json!(1)))
+        .output("fix~4", &json!(1))
+        .play();
+    let message = first_message(&play, "fix~3");
+    for said in ["POLICY_DENIED: not for models", "A person skipped this call", "No file matches `c/*`."] {
+        assert!(message.contains(said), "{said}: {message}");
+    }
+    assert!(play.picture().last().unwrap().ends_with("COMPLETED"), "{:?}", play.picture());
+}
+
+// All patterns together show so many files at most, and name the others.
+#[test]
+fn not_more_files_are_shown_than_the_limit() {
+    let paths = |folder: &str, count: usize| (0..count).map(|n| format!("{folder}/{n:03}")).collect::<Vec<_>>();
+    let mut story = goal(10)
+        .files("fix", &["a/*", "b/*"])
+        .output("fix~0", &json!({"files": paths("a", MAX_FOUND_FILES - 1), "truncated": false}))
+        .output("fix~1", &json!({"files": paths("b", 103), "truncated": true}));
+    for n in 0..MAX_FOUND_FILES {
+        story = story.output(&format!("fix~{}", n + 2), &json!({"content": n.to_string()}));
+    }
+    let turn = format!("fix~{}", MAX_FOUND_FILES + 2);
+    let done = format!("fix~{}", MAX_FOUND_FILES + 3);
+    let play = story.output(&turn, &completion(1, &json!(1))).output(&done, &json!(1)).play();
+    let message = first_message(&play, &turn);
+    assert_eq!(message.matches("<file path=").count(), MAX_FOUND_FILES);
+    let said = "<file path=\"b/000\">\n63\n</file>\n\n<file pattern=\"b/*\" not_read=\"true\">\n\
+                Not shown: at least 102 more files match:\n\"b/001\"\n\"b/002\"\n";
+    assert!(message.contains(said), "{message}");
+    assert!(message.ends_with("\"b/100\"\n…\n</file>"), "{message}");
 }

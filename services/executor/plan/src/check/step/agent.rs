@@ -1,8 +1,10 @@
 //! A goal that a model works towards.
 
-use super::call_part::CallPart;
+use globset::GlobBuilder;
+
+use super::call_part::{CallPart, outermost};
 use crate::{
-    AgentDraft, StepDraft, Template,
+    AgentDraft, CallPlace, FIND_TOOL, PlanPart, PlannedCall, READ_TOOL, StepDraft, Template, ToolStep,
     check::Checker,
     limits::{MAX_FALLBACK_MODELS, MAX_FILES, MAX_OFFERED_TOOLS, MAX_TASK_BYTES, MAX_TOOL_CHARS, MAX_TURNS},
     path::{FieldPath, shown},
@@ -19,7 +21,39 @@ pub(super) struct AgentPart {
     /// The tools that the model may call.
     pub(super) tools: Vec<CallPart>,
     /// The files that it is shown.
-    pub(super) files: Vec<CallPart>,
+    pub(super) files: Vec<FilePart>,
+}
+
+/// The call that reads a file of a goal, or finds those that a pattern matches.
+pub(super) struct FilePart {
+    is_pattern: bool,
+    pub(super) call: CallPart,
+}
+
+impl FilePart {
+    fn tool(&self) -> &'static str {
+        if self.is_pattern { FIND_TOOL } else { READ_TOOL }
+    }
+
+    /// The planned calls: what a pattern has found is read as well.
+    pub(super) fn planned(&self, step: usize, place: usize) -> impl Iterator<Item = PlanPart<'_>> {
+        let read = PlannedCall {
+            step: outermost(step),
+            place: CallPlace::FoundFile(place),
+            tool: READ_TOOL,
+            arguments: None,
+            allowed_commands: None,
+            network: None,
+            network_of_plan: None,
+        };
+        let read = self.is_pattern.then_some(PlanPart::Call(read));
+        self.call.planned(step, CallPlace::ShownFile(place), self.tool()).into_iter().chain(read)
+    }
+
+    /// The call, after the whole plan has been checked.
+    pub(super) fn complete(self) -> ToolStep {
+        ToolStep { tool: self.tool().to_owned(), arguments: self.call.arguments }
+    }
 }
 
 impl Checker<'_> {
@@ -104,12 +138,20 @@ impl Checker<'_> {
             } else if files.iter().position(|other| other == file) != Some(place) {
                 self.rule(&at, || format!("`{}` is named twice: remove it here", shown(file)));
             }
-            let (arguments, errors) = Template::read(&serde_json::json!({"path": file}), &[]);
-            let arguments_are_valid = errors.is_empty() && !file.is_empty();
+            let (mut arguments, errors) = Template::read(&serde_json::json!({"path": file}), &[]);
+            let mut arguments_are_valid = errors.is_empty() && !file.is_empty();
+            let is_pattern = arguments_are_valid && is_pattern(&arguments);
+            if is_pattern {
+                (arguments, _) = Template::read(&serde_json::json!({"pattern": file}), &[]);
+                if let Some(problem) = problem_of_pattern(file) {
+                    arguments_are_valid = false;
+                    self.rule(&at, || problem);
+                }
+            }
             for error in errors {
                 self.refuse(&at, || error.message);
             }
-            CallPart { has_tool: true, arguments, arguments_are_valid }
+            FilePart { is_pattern, call: CallPart { has_tool: true, arguments, arguments_are_valid } }
         });
         AgentPart { task, has_model, fallback, tools, files: files.collect() }
     }
@@ -151,4 +193,26 @@ impl Checker<'_> {
         });
         of.collect()
     }
+}
+
+/// Whether a path that names nothing has a character that means something in globs.
+fn is_pattern(path: &Template) -> bool {
+    let written = path.source()["path"].as_str().unwrap_or_default();
+    path.is_constant() && written.contains(['*', '?', '[', '{'])
+}
+
+/// What the tool that finds files would refuse about a pattern.
+fn problem_of_pattern(pattern: &str) -> Option<String> {
+    let why = if pattern.starts_with('/') {
+        "must be relative to the workspace: remove the `/` at its beginning".to_owned()
+    } else if pattern.split('/').any(|name| name == "..") {
+        "leads out of the workspace by `..`, or may: write it without".to_owned()
+    } else if pattern.ends_with('/') {
+        "matches no file: add `**` for all files in a folder".to_owned()
+    } else {
+        let glob = GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build();
+        let error = glob.err()?;
+        format!("is not a valid glob: {}; write `[[]` for the character `[`, and `[{{]` for `{{`", error.kind())
+    };
+    Some(format!("`{}` {why}", shown(pattern)))
 }

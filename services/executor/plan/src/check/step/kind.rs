@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::{
-    agent::AgentPart,
+    agent::{AgentPart, FilePart},
     call_part::{CallPart, outermost},
 };
 use crate::{
-    AgentStep, COMMIT, CallPlace, CallsStep, Effects, Plan, PlanPart, PlanStep, PlannedCall, READ_TOOL, REBASE,
-    StepDraft, StepKind, StepKindDraft, Template, ToolStep, WaitFor, WaitStep, check::Checker, path::FieldPath,
+    AgentStep, COMMIT, CallPlace, CallsStep, Effects, Plan, PlanPart, PlanStep, PlannedCall, REBASE, StepDraft,
+    StepKind, StepKindDraft, Template, ToolStep, WaitFor, WaitStep, check::Checker, path::FieldPath,
 };
 
 /// The result of checking a step's kind.
@@ -106,7 +106,7 @@ impl KindPart {
             _ => &[],
         };
         let shown = shown.iter().enumerate();
-        let shown = shown.filter_map(move |(place, call)| call.planned(step, CallPlace::ShownFile(place), READ_TOOL));
+        let shown = shown.flat_map(move |(place, file)| file.planned(step, place));
         let offered = offered.into_iter().flatten().enumerate();
         let offered =
             offered.filter_map(move |(place, (call, tool))| call.planned(step, CallPlace::Offered(place), tool));
@@ -134,7 +134,7 @@ impl KindPart {
             Self::Agent(agent) => {
                 let path = path.key("agent");
                 let field = |place| path.key("files").index(place);
-                let files = agent.files.iter().enumerate().map(|(place, file)| (field(place), &file.arguments));
+                let files = agent.files.iter().enumerate().map(|(place, file)| (field(place), &file.call.arguments));
                 [(path.clone(), &agent.task)].into_iter().chain(files).collect()
             }
             Self::Plan(_, inputs) => vec![(path.key("inputs"), inputs)],
@@ -161,10 +161,7 @@ impl KindPart {
             (Self::Agent(AgentPart { task, tools, files, .. }), StepKindDraft::Agent { agent, effects }) => {
                 let tools = agent.tools.into_iter().zip(tools);
                 let tools = tools.map(|(tool, CallPart { arguments, .. })| ToolStep { tool, arguments }).collect();
-                let files = files.into_iter();
-                let files = files
-                    .map(|CallPart { arguments, .. }| ToolStep { tool: READ_TOOL.to_owned(), arguments })
-                    .collect();
+                let files = files.into_iter().map(FilePart::complete).collect();
                 StepKind::Agent(AgentStep {
                     model: agent.model,
                     task,

@@ -1,7 +1,7 @@
 //! Steps with a goal.
 
 use belay_execution::Json;
-use belay_plan::{COMMIT_TOOL, COMPLETION_TOOL, REBASE_TOOL};
+use belay_plan::{COMMIT_TOOL, COMPLETION_TOOL, REBASE_TOOL, limits::MAX_FOUND_FILES};
 
 use super::Audit;
 
@@ -21,9 +21,24 @@ impl Audit {
         let mut asked = known.iter().rev().filter_map(|step| Some((*step, self.agent_item(*step)?)));
         let last = asked.find(|(_, item)| turns(item));
         if first == 0 && !agent.files().is_empty() {
-            let read: Vec<_> = values.iter().map(|value| value["file"].as_u64()).collect();
-            let all: Vec<_> = (0..agent.files().len() as u64).map(Some).collect();
-            return assert_eq!(read, all, "step {list} reads its files first");
+            let fields = |place| if agent.pattern(place).is_some() { "listing" } else { "file" };
+            let read = |(place, value): (usize, &serde_json::Value)| value[fields(place)] == place;
+            let is_all = values.len() == agent.files().len() && values.iter().all(|value| value["found"].is_null());
+            return assert!(
+                is_all && values.iter().enumerate().all(read),
+                "step {list} reads its files first: {values:?}"
+            );
+        }
+        if values.iter().any(|value| value["found"].is_u64()) {
+            let found = |value: &serde_json::Value| Some((value["listing"].as_u64()?, value["found"].as_u64()?));
+            let found: Option<Vec<(u64, u64)>> = values.iter().map(found).collect();
+            let found = found.expect("only what patterns have found is read then");
+            assert!(found.is_sorted_by(|one, next| one < next) && found.len() <= MAX_FOUND_FILES, "{found:?}");
+            let has_listed = |(place, _): &(u64, u64)| {
+                let is_it = |step: &&usize| self.agent_item(**step).is_some_and(|item| item["listing"] == *place);
+                known.iter().find(is_it).is_some_and(|step| self.completed.contains(step))
+            };
+            return assert!(first == agent.files().len() && found.iter().all(has_listed), "step {list}: {found:?}");
         }
         assert!(!values.is_empty() && (first > 0 || turns(&values[0])), "step {list} begins with its first turn");
         assert!(!values.iter().any(turns) || values.len() == 1, "a turn of step {list} is not alone");
