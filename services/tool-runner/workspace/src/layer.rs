@@ -130,7 +130,7 @@ pub(crate) fn in_force(layers: &[Layer]) -> Vec<Vec<&Op>> {
     for layer in layers.iter().rev() {
         let stands = |op: &&Op| {
             let path = op.path();
-            !whole.cover(path) && !(matches!(op, Op::Meta { .. }) && modes.contains(path))
+            !(whole.cover(path) || matches!(op, Op::Meta { .. }) && modes.contains(path))
         };
         found.push(layer.commit.ops.iter().filter(stands).collect());
         for RevertedPath { path, is_mode } in &layer.undone {

@@ -31,6 +31,9 @@ use crate::{
     workspace::Workspace,
 };
 
+/// Compares the operations of layers with the workspace, and takes some of them out.
+type Compare<'a> = &'a dyn Fn(&[Layer], &mut [Vec<&Op>]) -> Result<Dropped, ViewError>;
+
 impl View {
     /// The changes beyond the layers that the view began with.
     #[must_use]
@@ -79,7 +82,7 @@ impl Workspace {
         id: &str,
         (set, layers): (&str, &[String]),
         stop: Stop<'_>,
-        compared: &dyn Fn(&[Layer], &mut [Vec<&Op>]) -> Result<Dropped, ViewError>,
+        compared: Compare<'_>,
     ) -> Result<View, ViewError> {
         let mut view = View::begin(Arc::clone(&self.inner), id)?;
         let layers: Vec<Layer> = layers.iter().map(|layer| find(&self.inner, set, layer)).collect::<Result<_, _>>()?;

@@ -136,8 +136,8 @@ fn after_conflict(
     (turn, model, calls): (u32, usize, &[StepKey]),
     conflict: &Failure,
 ) -> Course {
-    let rebase = calls.iter().map(|&key| &execution.steps[key]);
-    let rebase = rebase.filter(|call| call.agent_entry() == Some(AgentEntry::Rebase)).last();
+    let calls = calls.iter().map(|&key| &execution.steps[key]);
+    let rebase = calls.rev().find(|call| call.agent_entry() == Some(AgentEntry::Rebase));
     match rebase.map(|rebase| (rebase.state, rebase.failure.as_deref())) {
         _ if turn >= agent.max_turns() => Course::Failed(conflict.clone()),
         None => Course::Entries(vec![rebase_item(record, turn)]),

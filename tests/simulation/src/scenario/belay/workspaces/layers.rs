@@ -71,7 +71,7 @@ impl Layer {
         let changed: BTreeSet<&str> = standing().filter(is_changed).map(|op| op.path.as_str()).collect();
         match dropped {
             None if !changed.is_empty() => {
-                return Err(ViewError::LayerConflict { paths: conflict(changed.into_iter()) });
+                return Err(ViewError::LayerConflict { paths: conflict(changed) });
             }
             None => {}
             Some(dropped) => {
