@@ -38,6 +38,8 @@ pub(crate) struct Belay {
     /// The executor, or `belay serve`.
     executor: Process,
     program: PathBuf,
+    /// More arguments of the executor.
+    for_executor: Vec<String>,
     client: ExecutorServiceClient<Channel>,
 }
 
@@ -52,16 +54,21 @@ impl Belay {
         let socket = Address::Unix(state.join("executor.sock"));
         serves(&mut executor, &socket, "belay.v1.ExecutorService").await?;
         let client = ExecutorServiceClient::new(net::connect_lazy(&socket));
-        Ok(Self { others: Vec::new(), executor, program, client })
+        Ok(Self { others: Vec::new(), executor, program, for_executor: Vec::new(), client })
     }
 
     /// Starts an approval gate, a tool runner and an executor, each in a process of its own, and returns when all serve.
     pub(crate) async fn start(binaries: &Path, place: &Place) -> Result<Self> {
-        Self::start_with(binaries, place, &[]).await
+        Self::start_with(binaries, place, &[], &[]).await
     }
 
-    /// The same, with more arguments for the gate.
-    pub(crate) async fn start_with(binaries: &Path, place: &Place, for_gate: &[&str]) -> Result<Self> {
+    /// The same, with more arguments for the gate and for the executor.
+    pub(crate) async fn start_with(
+        binaries: &Path,
+        place: &Place,
+        for_gate: &[&str],
+        for_executor: &[&str],
+    ) -> Result<Self> {
         let program = binaries.join("belay");
         let gate = start_gate(&program, place, for_gate).await?;
         let socket = place.socket("runner.sock");
@@ -71,9 +78,10 @@ impl Belay {
         let arguments = ["--listen", &socket.to_string(), "--state-dir", &state, "--gate", &door, "--gate-key", &key];
         let mut runner = Process::start(&program, "tool-runner", &arguments, place.state())?;
         serves(&mut runner, &socket, "belay.runner.v1.ToolRunnerService").await?;
-        let executor = start_executor(&program, place).await?;
+        let for_executor: Vec<String> = for_executor.iter().map(|&argument| argument.to_owned()).collect();
+        let executor = start_executor(&program, place, &for_executor).await?;
         let client = ExecutorServiceClient::new(net::connect_lazy(&place.socket("executor.sock")));
-        Ok(Self { others: vec![gate, runner], executor, program, client })
+        Ok(Self { others: vec![gate, runner], executor, program, for_executor, client })
     }
 
     /// Kills the executor with SIGKILL and starts it again on the same state. Returns when it serves.
@@ -91,7 +99,7 @@ impl Belay {
         self.executor.kill().await?;
         then().await?;
         let began = SystemClock.now_micros();
-        self.executor = start_executor(&self.program, place).await?;
+        self.executor = start_executor(&self.program, place, &self.for_executor).await?;
         Ok(Duration::from_micros(u64::try_from(SystemClock.now_micros() - began).unwrap_or(0)))
     }
 
@@ -258,12 +266,13 @@ async fn start_gate(program: &Path, place: &Place, more: &[&str]) -> Result<Proc
     Ok(process)
 }
 
-async fn start_executor(program: &Path, place: &Place) -> Result<Process> {
+async fn start_executor(program: &Path, place: &Place, more: &[String]) -> Result<Process> {
     let socket = place.socket("executor.sock");
     let (listen, runner) = (socket.to_string(), place.socket("runner.sock").to_string());
     let state = place.file("executor").display().to_string();
     let gate = place.socket("gate-service.sock").to_string();
     let arguments = ["--listen", &listen, "--state-dir", &state, "--runner", &runner, "--gate", &gate];
+    let arguments: Vec<&str> = arguments.into_iter().chain(more.iter().map(String::as_str)).collect();
     let mut process = Process::start(program, "executor", &arguments, place.state())?;
     serves(&mut process, &socket, "belay.v1.ExecutorService").await?;
     Ok(process)

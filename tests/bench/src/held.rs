@@ -42,7 +42,7 @@ pub(crate) async fn measure(binaries: &Path, root: &Path, approvals: u32) -> Res
     fs::write(&policy, "file_write: prompt\n")?;
     fs::write(&config, format!("services: {{gate: {{approvals: {approvals}}}}}\n"))?;
     let (policy, config) = (policy.display().to_string(), config.display().to_string());
-    let belay = Belay::start_with(binaries, &place, &["--policy", &policy, "--config", &config]).await?;
+    let belay = Belay::start_with(binaries, &place, &["--policy", &policy, "--config", &config], &[]).await?;
     let half = approvals / 2;
     let half_kib = hold(&belay, half).await?;
     let all_kib = hold(&belay, approvals - half).await?;

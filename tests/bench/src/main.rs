@@ -2,6 +2,7 @@
 //!
 //! See README.md for what each figure means.
 
+mod agents;
 mod belay;
 mod beside;
 mod breakdown;
@@ -13,6 +14,7 @@ mod journalled;
 mod launch;
 mod looking;
 mod memory;
+mod model_server;
 mod network;
 mod parked;
 mod peer;
@@ -62,7 +64,7 @@ struct Settings {
     quick: bool,
     /// Measure only P1 to P7 and P10, beside the floor and beside another system, which is installed with npm and cargo when it is missing.
     #[arg(long, value_name = "SYSTEM",
-          conflicts_with_all = ["load", "looking", "shapes", "parked", "held", "memory", "tools", "network", "children", "breakdown"])]
+          conflicts_with_all = ["load", "looking", "shapes", "parked", "held", "memory", "tools", "network", "children", "agents", "waiting_agents", "breakdown"])]
     beside: Option<Competitor>,
     /// Measure only this load (executions x steps), and write no result.json: for profiling, or to try a change.
     #[arg(long, value_name = "EXECUTIONSxSTEPS", value_parser = load, conflicts_with_all = ["quick", "check"])]
@@ -93,6 +95,13 @@ struct Settings {
     /// Measure only many small executions of a step's plan, and write no result.json.
     #[arg(long, conflicts_with_all = ["quick", "check", "load", "looking", "shapes", "parked", "memory", "tools"])]
     children: bool,
+    /// Measure only steps that a model carries out, and write no result.json.
+    #[arg(long, conflicts_with_all = ["check", "load", "looking", "shapes", "parked", "memory", "tools", "children"])]
+    agents: bool,
+    /// Measure only what so many steps cost that a model carries out and that wait for a person in their hundredth turn, and write no result.json.
+    #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u32).range(10..=10_000),
+          conflicts_with_all = ["quick", "check", "load", "looking", "parked", "agents"])]
+    waiting_agents: Option<u32>,
     /// Measure only where the CPU time of a step goes, with perf, and write no result.json.
     #[arg(long, conflicts_with_all = ["quick", "check", "load", "looking", "shapes", "parked", "memory", "tools", "children"])]
     breakdown: bool,
@@ -204,6 +213,23 @@ async fn measure(settings: &Settings) -> Result<bool> {
         }
         return Ok(true);
     }
+    if settings.agents {
+        let (count, scale) = if settings.quick { (1, Scale::QUICK) } else { (settings.rounds, Scale::FULL) };
+        let mut rounds = Vec::new();
+        for _ in 0..count {
+            rounds.push(agents::measure(&binaries, &root, scale.agents).await?);
+            println!("{:?}", rounds.last());
+        }
+        print!("\n{}", table::draw("floor", &report::agent_rows(&rounds)));
+        return Ok(true);
+    }
+    if let Some(steps) = settings.waiting_agents {
+        let scale = agents::Waiting { steps, ..Scale::FULL.agents.waiting };
+        for _ in 0..settings.rounds {
+            println!("{:?}", agents::waiting(&binaries, &root, scale).await?);
+        }
+        return Ok(true);
+    }
     if settings.breakdown {
         let load = Load::of_nothing(64, 400);
         print!("{}", breakdown::draw(&breakdown::measure(&binaries, &root, Scale::FULL.warm_up, load).await?));
@@ -269,6 +295,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
         tools: Vec::new(),
         serving: Vec::new(),
         children: Vec::new(),
+        agents: Vec::new(),
         parked,
         memory: None,
         read: None,
@@ -287,6 +314,7 @@ async fn measure(settings: &Settings) -> Result<bool> {
             measured.tools.push(tools::measure(&binaries, &root, scale.tools).await?);
             measured.serving.push(rounds::serving(number, &binaries, &root, scale).await?);
             measured.children.push(children::measure(&binaries, &root, scale.children).await?);
+            measured.agents.push(agents::measure(&binaries, &root, scale.agents).await?);
         }
         measured.shapes.push(shapes::measure(&binaries, &root, scale.shapes).await?);
         if let Some(programs) = &restate {

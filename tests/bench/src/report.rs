@@ -4,6 +4,7 @@ use belay_bench::stats;
 use serde::Serialize;
 
 use crate::{
+    agents::AgentsRound,
     beside::{CrowdedRound, Slowest},
     children::Children,
     crash::Crash,
@@ -35,6 +36,7 @@ pub(crate) struct Measurements {
     /// The rounds with `belay serve`.
     pub(crate) serving: Vec<Round>,
     pub(crate) children: Vec<Children>,
+    pub(crate) agents: Vec<AgentsRound>,
     pub(crate) parked: Option<ParkedRound>,
     pub(crate) memory: Option<Growth>,
     /// The memory with clients that read what has ended.
@@ -69,7 +71,7 @@ pub(crate) fn rows(measured: &Measurements) -> Vec<Row> {
         target: Some(Target::Figure(Bound::AtMost(most))),
         ..paired("P4", metric, "MiB", None, of)
     };
-    let rows = vec![
+    let mut rows = vec![
         paired("P1", "step p50, 1 execution", "µs", Some(Bound::AtMost(1.1)), |side| {
             side.one.speed.p50_us.map(|us| us as f64)
         }),
@@ -207,8 +209,58 @@ pub(crate) fn rows(measured: &Measurements) -> Vec<Row> {
             |network| network.used_kib as f64 / KIB_PER_MIB,
         ),
     ];
+    rows.extend(agent_rows(&measured.agents));
     // Beside another system, only some are measured.
     rows.into_iter().filter(|row| row.belay.is_some() || row.note.is_some()).collect()
+}
+
+/// The rows of steps that a model carries out.
+pub(crate) fn agent_rows(rounds: &[AgentsRound]) -> Vec<Row> {
+    let row = |metric, unit, target, of: fn(&AgentsRound) -> f64| Row {
+        id: "P13",
+        metric,
+        unit,
+        belay: stats::median(rounds.iter().map(of)),
+        target,
+        ..Row::default()
+    };
+    let (time, figure) =
+        (|most| Some(Target::Time(Bound::AtMost(most))), |most| Some(Target::Figure(Bound::AtMost(most))));
+    let flushes = rounds.iter().map(|round| &round.flushes);
+    let late = rounds.iter().map(|round| [round.early_us as f64 / 1e3, round.late_us as f64 / 1e3]);
+    vec![
+        row("turn with one call, less the server's time, 64 KiB prompt: p50", "ms", time(5.0), |round| {
+            round.turn_us as f64 / 1e3
+        }),
+        row("time of the model's server, which is not in it: p50", "ms", None, |round| round.server_us as f64 / 1e3),
+        Row {
+            id: "P13",
+            metric: "flushes per turn with one call",
+            belay: stats::median(flushes.clone().filter_map(|count| count.as_ref().ok().copied())),
+            target: Some(Target::Figure(Bound::Between(2.0, 2.2))),
+            note: flushes.clone().find_map(|count| count.as_ref().err().cloned()),
+            ..Row::default()
+        },
+        Row {
+            id: "P13",
+            metric: "turn 200, 96 KiB prompt; floor: turn 20, the same size",
+            unit: "ms",
+            target: Some(Target::Ratio(Bound::AtMost(1.2))),
+            ..compared(late)
+        },
+        row(
+            "prompts that begin as the one before, 60 turns with 4 KiB results",
+            "%",
+            Some(Target::Figure(Bound::AtLeast(90.0))),
+            |round| round.covered_percent,
+        ),
+        row("executor's CPU, 64 answers of 200 words/s", "cores", figure(0.5), |round| round.stream_cores),
+        row("executor's memory over idle, 100 waiting agents of 100 turns", "MiB", figure(20.0), |round| {
+            round.waiting.executor_kib() / KIB_PER_MIB
+        }),
+        row("one of them: from a decision to its first event", "ms", time(50.0), |round| round.waiting.woken_ms),
+        row("the same to its next turn", "ms", None, |round| round.waiting.asked_ms),
+    ]
 }
 
 /// The rows beside Restate, in the order of the targets; none when it was not measured.

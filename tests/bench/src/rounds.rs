@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::{
-    Result,
+    Result, agents,
     belay::Belay,
     beside, children,
     floor::Floor,
@@ -40,6 +40,7 @@ pub(crate) struct Scale {
     /// How many executions are parked.
     pub(crate) parked: u32,
     pub(crate) memory: memory::Scale,
+    pub(crate) agents: agents::Scale,
 }
 
 impl Scale {
@@ -60,6 +61,14 @@ impl Scale {
         children: children::Scale { children: 10_000 },
         parked: 1_000_000,
         memory: memory::Scale { batches: 24, load: Load::of_nothing(64, 400) },
+        agents: agents::Scale {
+            executions: 3,
+            late: 200,
+            covered: 60,
+            streams: 64,
+            words: 2000,
+            waiting: agents::Waiting { steps: 100, turns: 100 },
+        },
     };
 
     pub(crate) const QUICK: Self = Self {
@@ -79,6 +88,14 @@ impl Scale {
         children: children::Scale { children: 500 },
         parked: 20_000,
         memory: memory::Scale { batches: 6, load: Load::of_nothing(16, 50) },
+        agents: agents::Scale {
+            executions: 1,
+            late: 60,
+            covered: 60,
+            streams: 64,
+            words: 200,
+            waiting: agents::Waiting { steps: 20, turns: 20 },
+        },
     };
 }
 

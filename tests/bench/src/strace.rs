@@ -1,6 +1,6 @@
 //! How often processes flush to the disk, counted by strace.
 
-use std::{fs, io::ErrorKind, process::Stdio};
+use std::{fs, future::Future, io::ErrorKind, process::Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
@@ -19,7 +19,16 @@ pub(crate) type FlushCount = std::result::Result<f64, String>;
 
 /// Runs a load under strace and returns the flushes per step of all its processes together.
 pub(crate) async fn flushes_per_step(subject: &mut impl Subject, load: Load, place: &Place) -> Result<FlushCount> {
-    let pids = subject.pids();
+    let counted = flushes_of(&subject.pids(), place, subject.run(load)).await?;
+    Ok(counted.map(|(_, flushes)| flushes / load.total()))
+}
+
+/// Does something while strace counts the flushes of these processes; its answer, and how many there were, or why they were not counted.
+pub(crate) async fn flushes_of<T>(
+    pids: &[u32],
+    place: &Place,
+    work: impl Future<Output = Result<T>>,
+) -> Result<std::result::Result<(T, f64), String>> {
     let summary = place.file("strace.txt");
     let mut command = Command::new("strace");
     command
@@ -32,7 +41,7 @@ pub(crate) async fn flushes_per_step(subject: &mut impl Subject, load: Load, pla
         Err(error) => return Err(format!("strace could not be started: {error}").into()),
     };
     let mut talk = BufReader::new(strace.stderr.take().expect("asked for above")).lines();
-    for pid in &pids {
+    for pid in pids {
         loop {
             match within("strace", async { Ok(talk.next_line().await?) }).await? {
                 Some(line) if line.contains(&format!("Process {pid} attached")) => break,
@@ -42,7 +51,7 @@ pub(crate) async fn flushes_per_step(subject: &mut impl Subject, load: Load, pla
             }
         }
     }
-    within("a load under strace", subject.run(load)).await?;
+    let done = within("a load under strace", work).await?;
     // On SIGINT strace lets the processes go and writes its summary.
     let pid = strace.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).ok_or("strace ended by itself")?;
     kill_process(pid, Signal::INT)?;
@@ -51,7 +60,7 @@ pub(crate) async fn flushes_per_step(subject: &mut impl Subject, load: Load, pla
         Ok(strace.wait().await?)
     })
     .await?;
-    Ok(Ok(flushes(&fs::read_to_string(&summary)?) as f64 / load.total()))
+    Ok(Ok((done, flushes(&fs::read_to_string(&summary)?) as f64)))
 }
 
 /// Adds up the calls of a `strace -c` summary: `% time, seconds, usecs/call, calls, [errors,] syscall`.
