@@ -89,6 +89,8 @@ pub(crate) struct AgentsRound {
     pub(crate) turn_us: u64,
     /// The time of the server, which is not in it: the p50 in microseconds.
     pub(crate) server_us: u64,
+    /// User and system time of all processes for such a turn, in microseconds.
+    pub(crate) cpu_us: f64,
     /// Flushes of all processes for each turn.
     pub(crate) flushes: FlushCount,
     /// The p50 of turns around the early and the late one, with prompts of the same size, in microseconds.
@@ -128,7 +130,7 @@ impl WaitingSteps {
 /// # Errors
 /// When a step is not completed, or prompts have not the size that they should have.
 pub(crate) async fn measure(binaries: &Path, root: &Path, scale: Scale) -> Result<AgentsRound> {
-    let [turn_us, server_us, early_us, late_us] = turns(binaries, root, scale).await?;
+    let Turns { turn_us, server_us, cpu_us, early_us, late_us } = turns(binaries, root, scale).await?;
     let flushes = flushes(binaries, root, scale.late).await?;
     let covered_percent = covered(binaries, root, scale.covered).await?;
     let [stream_cores, words_per_second] = streams(binaries, root, scale).await?;
@@ -136,6 +138,7 @@ pub(crate) async fn measure(binaries: &Path, root: &Path, scale: Scale) -> Resul
     Ok(AgentsRound {
         turn_us,
         server_us,
+        cpu_us,
         flushes,
         early_us,
         late_us,
@@ -170,8 +173,16 @@ const BRIEF: &str = "Be brief.";
 /// How many times it calls then.
 const BRIEF_CALLS: u32 = 2 * EARLY;
 
-/// The p50 of Belay's own part of a turn, that of the server's, and that of Belay's in an early and a late turn with prompts of the same size.
-async fn turns(binaries: &Path, root: &Path, scale: Scale) -> Result<[u64; 4]> {
+/// What turns take, as a round has it.
+struct Turns {
+    turn_us: u64,
+    server_us: u64,
+    cpu_us: f64,
+    early_us: u64,
+    late_us: u64,
+}
+
+async fn turns(binaries: &Path, root: &Path, scale: Scale) -> Result<Turns> {
     let place = Place::new(root)?;
     let (server, mut exchanges) = idle_model(scale.late + BRIEF_CALLS / 2).await?;
     let belay = start(binaries, &place, &server, &[]).await?;
@@ -187,8 +198,11 @@ async fn turns(binaries: &Path, root: &Path, scale: Scale) -> Result<[u64; 4]> {
     };
 
     let (mut all, mut soon, mut later) = (Vec::new(), Vec::new(), Vec::new());
+    let mut cpu = Duration::ZERO;
     for _ in 0..scale.executions {
+        let before = proc::cpu_time(&belay.pids())?;
         all.extend(converse(&belay, &mut exchanges, task(BRIEF, PROMPT, early)).await?);
+        cpu += proc::cpu_time(&belay.pids())?.saturating_sub(before);
         let turns = converse(&belay, &mut exchanges, task(BRIEF, COMPARED_PROMPT, early)).await?;
         soon.extend(around(&turns, EARLY)?);
         let turns = converse(&belay, &mut exchanges, task("", COMPARED_PROMPT, late)).await?;
@@ -197,12 +211,13 @@ async fn turns(binaries: &Path, root: &Path, scale: Scale) -> Result<[u64; 4]> {
     let p50 = |turns: &[MeasuredTurn], of: fn(&MeasuredTurn) -> u64| {
         stats::percentile(&mut turns.iter().map(of).collect::<Vec<_>>(), 50).ok_or("no turn was measured")
     };
-    Ok([
-        p50(&all, |turn| turn.own_us)?,
-        p50(&all, |turn| turn.server_us)?,
-        p50(&soon, |turn| turn.own_us)?,
-        p50(&later, |turn| turn.own_us)?,
-    ])
+    Ok(Turns {
+        turn_us: p50(&all, |turn| turn.own_us)?,
+        server_us: p50(&all, |turn| turn.server_us)?,
+        cpu_us: cpu.as_secs_f64() * 1e6 / all.len() as f64,
+        early_us: p50(&soon, |turn| turn.own_us)?,
+        late_us: p50(&later, |turn| turn.own_us)?,
+    })
 }
 
 /// A turn that another one follows.

@@ -233,6 +233,7 @@ pub(crate) fn agent_rows(rounds: &[AgentsRound]) -> Vec<Row> {
             round.turn_us as f64 / 1e3
         }),
         row("time of the model's server, which is not in it: p50", "ms", None, |round| round.server_us as f64 / 1e3),
+        row("CPU of such a turn, all processes", "ms", None, |round| round.cpu_us / 1e3),
         Row {
             id: "P13",
             metric: "flushes per turn with one call",
