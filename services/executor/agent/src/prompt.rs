@@ -1,6 +1,6 @@
 //! The prompt of a turn.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use belay_model::{CallResult, Message, Prompt};
 use serde_json::Value;
@@ -10,13 +10,13 @@ use crate::{Answered, Asked, Beginning, Calls, ResultText, asked::Offered, offer
 /// What a model finds in the place of a result that is archived. It is the same for all, so that prompts differ in nothing else.
 const ARCHIVED: &str = "[Archived: read_result returns it.]";
 
-/// A turn as it is recorded.
+/// A turn as it is recorded. Its parts are shared: a conversation is put together several times for each turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Turn {
     /// What it adds to the conversation.
-    pub asked: Asked,
+    pub asked: Arc<Asked>,
     /// The answer; `None` while there is none.
-    pub answered: Option<Answered>,
+    pub answered: Option<Arc<Answered>>,
 }
 
 /// The prompt with which the last of these turns is asked. `max_output`: how many tokens the answer may have.
@@ -128,12 +128,12 @@ mod tests {
             call("", Value::Null, "[1"),
             call("a b", json!({}), ""),
         ];
-        let answered = Answered { text: "I look.".into(), calls, ..Answered::default() };
+        let answered = Arc::new(Answered { text: "I look.".into(), calls, ..Answered::default() });
         let first = Asked { beginning: Some(beginning), message: "task".into(), ..Asked::default() };
         let second = Asked { results: vec![result("one"), result("two")], archived: 1, ..Asked::default() };
         let mut turns = vec![
-            Turn { asked: first, answered: Some(answered.clone()) },
-            Turn { asked: second, answered: Some(answered) },
+            Turn { asked: Arc::new(first), answered: Some(Arc::clone(&answered)) },
+            Turn { asked: Arc::new(second), answered: Some(answered) },
         ];
         for has_last_answer in [true, false] {
             if !has_last_answer {

@@ -102,13 +102,15 @@ pub(crate) fn expected(turns: &[Turn]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::{Answered, Counted};
 
     fn turns(inputs: &[u64]) -> Vec<Turn> {
         let turn = |&input: &u64| {
             let usage = Some(Counted { input, ..Counted::default() });
-            Turn { asked: crate::Asked::default(), answered: Some(Answered { usage, ..Answered::default() }) }
+            Turn { asked: Arc::default(), answered: Some(Arc::new(Answered { usage, ..Answered::default() })) }
         };
         inputs.iter().map(turn).collect()
     }
@@ -118,7 +120,7 @@ mod tests {
     fn what_was_not_read_is_not_archived() {
         let mut turns = turns(&[100, 200]);
         let mut results = |count: usize, new: usize| {
-            turns[1].asked.results = vec![crate::ResultText::default(); count];
+            Arc::make_mut(&mut turns[1].asked).results = vec![crate::ResultText::default(); count];
             archived(&turns, new)
         };
         assert_eq!([results(19, 1), results(20, 1), results(0, 100)], [0, 11, 0]);

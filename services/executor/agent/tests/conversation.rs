@@ -1,5 +1,7 @@
 //! Conversations from their recorded parts.
 
+use std::sync::Arc;
+
 use belay_agent::{
     ARCHIVE_AT, Answered, Asked, Calls, Counted, KEPT, ModelWindow, Offer, Outcome, RESULT_TOKENS, ResultText,
     ShownFile, Turn, Wanted, archived, beginning, most_tokens, offered_name, prompt, repetitions, result_part,
@@ -28,7 +30,8 @@ fn turn(number: u32, told: &[&str], input: Option<u64>) -> Turn {
         ..Calls::default()
     };
     let usage = input.map(|input| Counted { input, output: 9, ..Counted::default() });
-    Turn { asked, answered: Some(Answered { calls: vec![call], usage, ..Answered::default() }) }
+    let answered = Answered { calls: vec![call], usage, ..Answered::default() };
+    Turn { asked: Arc::new(asked), answered: Some(Arc::new(answered)) }
 }
 
 /// The words for a command that failed and printed nothing.
@@ -61,10 +64,10 @@ fn a_prompt_is_made_of_what_is_recorded() {
     let recorded: Vec<Turn> = turns
         .iter()
         .map(|Turn { asked, answered }| Turn {
-            asked: serde_json::from_value(serde_json::to_value(asked).unwrap()).unwrap(),
+            asked: Arc::new(serde_json::from_value(serde_json::to_value(&**asked).unwrap()).unwrap()),
             answered: answered
-                .as_ref()
-                .map(|answered| serde_json::from_value(serde_json::to_value(answered).unwrap()).unwrap()),
+                .as_deref()
+                .map(|answered| Arc::new(serde_json::from_value(serde_json::to_value(answered).unwrap()).unwrap())),
         })
         .collect();
     assert_eq!(prompt(&recorded, 7), made);
@@ -78,7 +81,7 @@ proptest! {
         let mut before = prompt(&turns[..1], 1);
         for (place, text) in texts.iter().enumerate() {
             let mut next = turn(place as u32 + 2, &[text], None);
-            next.asked.archived = archived(&turns, place + 1);
+            Arc::make_mut(&mut next.asked).archived = archived(&turns, place + 1);
             let has_archived = next.asked.archived != turns.last().map_or(0, |turn| turn.asked.archived);
             turns.push(next);
             let mut now = turns.clone();
@@ -98,7 +101,7 @@ fn older_results_are_archived_in_batches() {
     for number in 2..=42 {
         let results = number as usize - 1;
         let mut next = turn(number, &["a result"], None);
-        next.asked.archived = archived(&turns, 1);
+        Arc::make_mut(&mut next.asked).archived = archived(&turns, 1);
         if next.asked.archived != turns.last().unwrap().asked.archived {
             batches.push((results, next.asked.archived));
         }
@@ -184,7 +187,7 @@ fn what_a_model_wants_is_one_of_its_tools_or_is_refused_with_a_reason() {
     let alone = Answered::new(4, answer(vec![call("complete_step", object())]));
     assert_eq!(alone.wanted(&[])[0].wanted, Wanted::Complete);
     // What was no object is sent back as one, which all servers take.
-    let turns = [Turn { asked: Asked::default(), answered: Some(answered) }];
+    let turns = [Turn { asked: Arc::default(), answered: Some(Arc::new(answered)) }];
     let Message::Assistant { calls, .. } = &prompt(&turns, 1).messages[0] else { panic!("an answer") };
     assert_eq!(calls[2].2, json!({"invalid": "{"}));
 }
@@ -201,7 +204,7 @@ fn repetitions_are_counted_by_what_was_done_and_what_came_of_it() {
         let mut made: Vec<Turn> = Vec::new();
         for (number, (arguments, _, _)) in turns.iter().enumerate() {
             let mut next = turn(number as u32 + 1, &[], None);
-            next.answered.as_mut().unwrap().calls[0].arguments = arguments.clone();
+            Arc::make_mut(next.answered.as_mut().unwrap()).calls[0].arguments = arguments.clone();
             if let Some((_, told, is_error)) = number.checked_sub(1).map(|before| &turns[before]) {
                 let result = ResultText {
                     id: "x".into(),
@@ -209,14 +212,14 @@ fn repetitions_are_counted_by_what_was_done_and_what_came_of_it() {
                     is_error: *is_error,
                     is_silent: *told == NOTHING,
                 };
-                next.asked.results = vec![result];
+                Arc::make_mut(&mut next.asked).results = vec![result];
             }
             made.push(next);
         }
         let last = turns.last().unwrap();
         let result =
             ResultText { id: "x".into(), text: last.1.to_owned(), is_error: last.2, is_silent: last.1 == NOTHING };
-        made.push(Turn { asked: Asked { results: vec![result], ..Asked::default() }, answered: None });
+        made.push(Turn { asked: Arc::new(Asked { results: vec![result], ..Asked::default() }), answered: None });
         made
     };
     let (a, b) = (json!({"path": "a"}), json!({"path": "b"}));
@@ -249,7 +252,7 @@ fn repetitions_are_counted_by_what_was_done_and_what_came_of_it() {
     assert_eq!(count(&three), 3, "two in turn");
     let silent = |count: u32| -> Vec<Turn> {
         let mut turns: Vec<Turn> = (1..=count).map(|number| turn(number, &[], None)).collect();
-        turns.iter_mut().for_each(|turn| turn.answered.as_mut().unwrap().calls.clear());
+        turns.iter_mut().for_each(|turn| Arc::make_mut(turn.answered.as_mut().unwrap()).calls.clear());
         turns.push(open(turn(count + 1, &[], None)));
         turns
     };
@@ -281,10 +284,10 @@ fn a_server_that_shortens_prompts_is_noticed() {
     assert_eq!(counted(4_000, 3_990), None, "servers count a few tokens more or less");
     assert_eq!(counted(100, 300), None);
     let mut archived = [turn(1, &[], Some(4_000)), turn(2, &["x"], Some(900)), open(turn(3, &["y"], None))];
-    archived[1].asked.archived = 1;
+    Arc::make_mut(&mut archived[1].asked).archived = 1;
     assert_eq!(shortened(&archived), None, "results were archived");
     let mut exchanged = [turn(1, &[], Some(4_000)), turn(2, &["x"], Some(2_048)), open(turn(3, &["y"], None))];
-    exchanged[1].answered.as_mut().unwrap().model = "another".to_owned();
+    Arc::make_mut(exchanged[1].answered.as_mut().unwrap()).model = "another".to_owned();
     assert_eq!(shortened(&exchanged), None, "another model counts otherwise");
     assert_eq!(Counted::from(Usage { input: 1, cached_input: 2, output: 3, reasoning: 4 }).reasoning, 4);
 }

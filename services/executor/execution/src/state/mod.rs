@@ -7,6 +7,7 @@ mod groups;
 mod index;
 mod operation;
 mod progress;
+mod read_turn;
 mod record;
 mod requests;
 mod signals;

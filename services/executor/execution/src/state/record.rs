@@ -15,6 +15,7 @@ use super::{
     account::Account,
     agent::{AgentEntry, AgentItem},
     cache::StepCache,
+    read_turn::ReadTurn,
 };
 use crate::{
     BudgetLevel, BudgetUnit, CachedFrom, Failure, Json, Payload, PendingApproval, Receipt, SkipReason, StepId,
@@ -104,6 +105,8 @@ pub(crate) struct StepRecord {
     pub(crate) item: Option<Json>,
     /// The same, parsed, for the step of an entry of a step with a goal.
     agent_item: Option<Box<AgentItem>>,
+    /// Its parts as they were read, for a turn of a model.
+    pub(crate) read_turn: ReadTurn,
     /// The entries, for a step that runs for each entry of a list.
     pub(crate) items: Items,
     /// The steps that it depends on.
@@ -486,6 +489,7 @@ impl StepRecord {
             role,
             item: None,
             agent_item: None,
+            read_turn: ReadTurn::default(),
             items: Items::default(),
             dependencies: Vec::new(),
             dependents: Vec::new(),

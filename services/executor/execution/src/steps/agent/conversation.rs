@@ -1,5 +1,7 @@
 //! The conversation of a step with its model: what each turn adds to it, and what the model reads. It is made of the record alone.
 
+use std::sync::Arc;
+
 use belay_agent::{Answered, Asked, Calls, ModelWindow, Offer, REPETITION_LIMIT, ResultText, Turn, Wanted, WantedCall};
 use belay_model::Usage;
 use belay_plan::{AgentStep, ToolStep, limits::MAX_RESOLVED_BYTES};
@@ -112,7 +114,7 @@ fn asked(
         Err(failure) => return Some(Err(failure)),
     };
     let archivable = belay_agent::archivable(&turns, asked.results.len());
-    turns.push(Turn { asked: asked.clone(), answered: None });
+    turns.push(Turn { asked: Arc::new(asked.clone()), answered: None });
     let window = blobs.model(model).map(|facts| facts.window);
     let is_trimmed = window.is_some_and(|window| {
         let has_more = |percent| window.has_more_than(percent, &turns);
@@ -122,7 +124,7 @@ fn asked(
         // Few results may be long ones.
         asked.archived = archivable;
         if let Some(last) = turns.last_mut() {
-            last.asked = asked.clone();
+            last.asked = Arc::new(asked.clone());
         }
     }
     Some(match window.filter(|window| window.is_too_small_for(&turns)) {
@@ -178,7 +180,7 @@ pub(in super::super) fn may_use(
     if reading.is_wanted {
         return None;
     }
-    turns.push(Turn { asked: serde_json::from_str(asked.as_str()).unwrap_or_default(), answered: None });
+    turns.push(Turn { asked: Arc::new(serde_json::from_str(asked.as_str()).unwrap_or_default()), answered: None });
     // One that the settings do not have is not asked.
     let Some(ModelFacts { max_output, price, .. }) = blobs.model(record.asked_model()?.1) else {
         return Some(Amounts::default());
@@ -287,7 +289,7 @@ fn later(
         asked.message = "Call a tool, or complete_step if the task is done.".to_owned();
     }
     let mut all = turns;
-    all.push(Turn { asked: asked.clone(), answered: None });
+    all.push(Turn { asked: Arc::new(asked.clone()), answered: None });
     let repetitions = belay_agent::repetitions(&all);
     all.pop();
     if repetitions > REPETITION_LIMIT {
@@ -388,10 +390,12 @@ fn conversation(
 ) -> Vec<Turn> {
     let turns = entries.iter().filter(|&&key| is_told(execution, key, current)).map(|&key| &execution.steps[key]);
     let turns = turns.filter_map(|record| {
-        let asked = value(record, record.asked.as_ref()?);
-        let asked = serde_json::from_value(asked).unwrap_or_default();
+        let recorded = record.asked.as_ref()?;
+        let parse = || serde_json::from_value(value(record, recorded)).unwrap_or_default();
+        let asked = record.read_turn.asked(recorded, parse);
         let output = record.output.as_ref().filter(|_| record.state == StepState::Completed);
-        Some(Turn { asked, answered: output.map(|output| read(value(record, output))) })
+        let answered = output.map(|output| record.read_turn.answered(output, || read(value(record, output))));
+        Some(Turn { asked, answered })
     });
     turns.collect()
 }
