@@ -113,15 +113,17 @@ pub(crate) struct WaitingSteps {
     pub(crate) idle_kib: [u64; 3],
     /// The same once all of them wait.
     pub(crate) waiting_kib: [u64; 3],
+    /// The memory of an executor that has started beside them, in KiB.
+    pub(crate) restarted_kib: u64,
     /// From a decision to the first event that the executor records of it, and to the next question to the model: the medians in milliseconds.
     pub(crate) woken_ms: f64,
     pub(crate) asked_ms: f64,
 }
 
 impl WaitingSteps {
-    /// How much more memory the executor has than before, in KiB.
-    pub(crate) fn executor_kib(&self) -> f64 {
-        self.waiting_kib[2] as f64 - self.idle_kib[2] as f64
+    /// How much more memory the executor has than before, in KiB: the one that has made the turns, and one that has started beside them.
+    pub(crate) fn executor_kib(&self) -> [f64; 2] {
+        [self.waiting_kib[2], self.restarted_kib].map(|kib| kib as f64 - self.idle_kib[2] as f64)
     }
 }
 
@@ -376,7 +378,7 @@ pub(crate) async fn waiting(binaries: &Path, root: &Path, Waiting { steps, turns
         _ => Reply::complete(),
     };
     let (server, mut exchanges) = ModelServer::start(script).await?;
-    let belay = start(binaries, &place, &server, &["--policy", &policy.display().to_string()]).await?;
+    let mut belay = start(binaries, &place, &server, &["--policy", &policy.display().to_string()]).await?;
     let idle_kib = of_each(&belay)?;
     let mut gate = ApprovalServiceClient::new(net::connect_lazy(&place.socket("gate.sock")));
     let request = v1::WatchApprovalsRequest { parent: NAMESPACE.into(), ..Default::default() };
@@ -416,8 +418,12 @@ pub(crate) async fn waiting(binaries: &Path, root: &Path, Waiting { steps, turns
         let first = events.iter().map(time).find(|time| *time > decided_at).ok_or("a decision was not recorded")?;
         woken.push((first - decided_at) as f64 / 1e3);
     }
+    belay.lose_executor(&place).await?;
+    tokio::time::sleep(SETTLED_AFTER).await;
+    let [_, _, restarted_kib] = of_each(&belay)?;
     let median = |of: Vec<f64>| stats::median(of).ok_or("no step was woken");
-    Ok(WaitingSteps { steps, idle_kib, waiting_kib, woken_ms: median(woken)?, asked_ms: median(asked)? })
+    let (woken_ms, asked_ms) = (median(woken)?, median(asked)?);
+    Ok(WaitingSteps { steps, idle_kib, waiting_kib, restarted_kib, woken_ms, asked_ms })
 }
 
 /// The memory (PSS) of gate, runner and executor in KiB.

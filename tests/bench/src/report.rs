@@ -257,7 +257,10 @@ pub(crate) fn agent_rows(rounds: &[AgentsRound]) -> Vec<Row> {
         ),
         row("executor's CPU, 64 answers of 200 words/s", "cores", figure(0.5), |round| round.stream_cores),
         row("executor's memory over idle, 100 waiting agents of 100 turns", "MiB", figure(20.0), |round| {
-            round.waiting.executor_kib() / KIB_PER_MIB
+            round.waiting.executor_kib()[0] / KIB_PER_MIB
+        }),
+        row("the same of an executor that has started beside them", "MiB", None, |round| {
+            round.waiting.executor_kib()[1] / KIB_PER_MIB
         }),
         row("one of them: from a decision to its first event", "ms", time(50.0), |round| round.waiting.woken_ms),
         row("the same to its next turn", "ms", None, |round| round.waiting.asked_ms),
