@@ -226,7 +226,7 @@ fn of_wait(cause: &Cause, wait: &WaitingReason, now: Duration) -> Vec<Line> {
             .and(Style::Plain, attempts.unwrap_or_default() + &call.unwrap_or_default())
             .hanging(FACT_COLUMNS + 2),
     ];
-    if matches!(cause.kind(), Kind::Budget | Kind::ExecutionLimit) {
+    if matches!(cause.kind(), Kind::Budget | Kind::ExecutionLimit | Kind::Pause) && !cause.reason.is_empty() {
         lines.push(fact("", &cause.reason));
     }
     // For what is not said by the wait itself.

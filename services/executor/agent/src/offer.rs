@@ -87,7 +87,10 @@ fn complete_step(output_schema: Option<&Value>) -> Offered {
         description: "Ends the step once its task is done.".to_owned(),
         parameters: json!({
             "type": "object",
-            "properties": {"result": output_schema.unwrap_or(&any)},
+            "properties": {
+                "result": output_schema.unwrap_or(&any),
+                "verify": {"type": "boolean", "description": "True to have the result verified before the plan goes on."},
+            },
             "required": ["result"],
         }),
     }

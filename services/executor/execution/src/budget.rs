@@ -15,7 +15,7 @@ use belay_reasons as reasons;
 
 use crate::{
     Admission, Allotment, Amounts, Blobs, Body, BudgetLevel, BudgetReport, BudgetUnit, ErrorClass, Execution,
-    ExecutionEvent, Failure, Operation, StepKey, Violation,
+    ExecutionEvent, Failure, Operation, PauseCause, StepKey, Violation,
     event::OUTPUT_HELD,
     state::{Account, AccountKey, DueReports, TurnSupply},
     steps,
@@ -156,8 +156,12 @@ impl Execution {
         let used = report.in_words();
         Some(match follows {
             OnExhausted::Pause => {
-                let event =
-                    ExecutionEvent::Paused { reason: used, discard_calls: false, resume_at: None, by_budget: true };
+                let event = ExecutionEvent::Paused {
+                    reason: used,
+                    discard_calls: false,
+                    resume_at: None,
+                    cause: PauseCause::Budget,
+                };
                 event.into()
             }
             OnExhausted::Fail | OnExhausted::NextFallback => {
@@ -232,7 +236,8 @@ impl Execution {
         let reason = format!("the budget of {whose} has {left} left, and the next turn of the model may use {needed}");
         match follows {
             OnExhausted::Pause => {
-                ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, by_budget: true }.into()
+                ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, cause: PauseCause::Budget }
+                    .into()
             }
             OnExhausted::Fail | OnExhausted::NextFallback => {
                 let message = format!("The model was not asked, because {reason}.");
@@ -249,9 +254,16 @@ impl Execution {
         BudgetReport { level, unit, step, spent, limit }
     }
 
+    /// The reason for which it is paused when the model of a step has asked for the verification of what it has done.
+    pub fn paused_for_verification(&self) -> Option<&str> {
+        self.paused.as_ref()?.verification.as_deref()
+    }
+
     /// The budget for which it is paused and that is still used up; `None` when it is paused for something else, or not at all.
     pub fn exhausted_budget(&self) -> Option<BudgetReport> {
-        self.paused.as_ref().filter(|paused| paused.by_budget && paused.namespace_budget.is_none())?;
+        self.paused
+            .as_ref()
+            .filter(|paused| paused.cause == PauseCause::Budget && paused.namespace_budget.is_none())?;
         let with_own = self.steps.iter().filter(|(_, record)| record.spec.budget().is_some());
         let accounts = std::iter::once(None).chain(with_own.map(|(step, _)| Some(step)));
         accounts.flat_map(|account| BudgetUnit::ALL.map(|unit| (account, unit))).find_map(|(account, unit)| {

@@ -54,10 +54,10 @@ pub use event::{
     Actor, Allotment, ApprovalMode, Body, BudgetLevel, BudgetReport, CachedFrom, CallIntent, Child, ChildEnd,
     CommittedFile, Created, CredentialUse, EscalationRetry, Event, ExecutionEvent, FileType, Finished, Form,
     MAX_HELD_ANSWERS, MAX_OPEN_QUESTIONS, MAX_QUESTIONS, ModelUsage, NetworkConnection, NetworkRoute, NetworkUse,
-    OperationEnd, OperationEvent, OperationId, OperationReport, PlanUpdated, Progress, QuestionReply, Receipt,
-    RecoveryClass, Resolution, Retried, RetryChange, RetryRequest, SignalReceived, SkipReason, StepEvent, StepId,
-    StepLayers, StepOutput, Subject, ToolCallEnd, ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, Work, Workspace,
-    WriteBound, WriteMechanism,
+    OperationEnd, OperationEvent, OperationId, OperationReport, PauseCause, PlanUpdated, Progress, QuestionReply,
+    Receipt, RecoveryClass, Resolution, Retried, RetryChange, RetryRequest, SignalReceived, SkipReason, StepEvent,
+    StepId, StepLayers, StepOutput, Subject, ToolCallEnd, ToolCallRequest, ToolFacts, WaitCondition, WaitEnd, Work,
+    Workspace, WriteBound, WriteMechanism,
 };
 pub use failure::{ErrorClass, Failure, LastOutput, QuotaState};
 pub use limits::{LimitMove, limit_moves};

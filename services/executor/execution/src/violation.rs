@@ -38,6 +38,8 @@ pub enum Violation {
     #[error("the execution has ended, is being stopped, or what it did is being undone")] Stopping,
     #[error("the execution is being killed")] BeingKilled,
     #[error("the execution has not started, is paused, or is being stopped: nothing may start")] MayNotStart,
+    /// No model has asked for verification.
+    #[error("no model has asked for the verification of a step")] NothingToVerify,
     #[error("the execution has no limits, or has asked for them before")] LimitsNotWanted,
     #[error("the execution does not wait for its limits")] LimitsNotAwaited,
     #[error("the execution keeps {MAX_SIGNALS} signals that no step has taken")] TooManySignals,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
     Actor, Amounts, ApprovalMode, Body, Child, ChildEnd, Control, Created, ErrorClass, Event, ExecutionEvent, Failure,
-    Operation, OperationEnd, OperationEvent, OperationKey, OperationReport, RequiredAction, Workspace,
+    Operation, OperationEnd, OperationEvent, OperationKey, OperationReport, PauseCause, RequiredAction, Workspace,
 };
 use belay_journal::{ExecutionRow, Folder, NewExecution, ParentStep, Refused, TakenMessage};
 use belay_plan::{LimitBound, LimitClaim, Plan};
@@ -286,7 +286,8 @@ impl ChildOperation {
         let body = ExecutionEvent::Created(Box::new(created)).into();
         let first = Event { sequence: 1, time: now, actor: Some(actor), body };
         let reason = self.with_parent("held back");
-        let paused = ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, by_budget: false };
+        let paused =
+            ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, cause: PauseCause::Request };
         let then = if is_held_back { vec![(Actor::new(self.parent_step.clone()), paused.into())] } else { Vec::new() };
         // A task of its own: what is stored must have a driver, also when this operation is replaced meanwhile.
         let ledger_id = catalogue.ledger_id.as_str().into();

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use belay_execution::{
     Actor, ApprovalRequirement, Body, Control, Decision, Event, ExecutionEvent, ExecutionState, ForbiddenChange,
-    OperationEnd, OperationEvent, OperationKey, OperationReport, PendingApproval, Refused, RequiredAction, ToolCallEnd,
+    OperationEnd, OperationEvent, OperationKey, OperationReport, PauseCause, PendingApproval, Refused, RequiredAction,
+    ToolCallEnd,
 };
 use belay_journal::StoreError;
 use belay_plan::is_own_tool;
@@ -220,7 +221,8 @@ impl Driver {
             // The next decision looks.
             Command::ReviewLimits => {}
             Command::PauseAndDrain { principal, reason, reply } => {
-                let pause = ExecutionEvent::Paused { reason, discard_calls: true, resume_at: None, by_budget: false };
+                let pause =
+                    ExecutionEvent::Paused { reason, discard_calls: true, resume_at: None, cause: PauseCause::Request };
                 // An execution that is paused or being stopped only has to drain.
                 events.extend(self.execution.record(self.now(), Some(Actor::new(principal)), pause).ok());
                 self.drained.push(reply);

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use belay_defects::{Defect, is_planted};
 use belay_execution::{
-    Actor, Amounts, ApprovalMode, Body, CarriedOver, Created, Event, Execution, ExecutionEvent, Json, Refused,
-    StepEvent, StepId, Workspace, digest,
+    Actor, Amounts, ApprovalMode, Body, CarriedOver, Created, Event, Execution, ExecutionEvent, Json, PauseCause,
+    Refused, StepEvent, StepId, Workspace, digest,
 };
 use belay_journal::{NewExecution, Refused as NotStored, StartRequest};
 use belay_plan::Plan;
@@ -128,8 +128,9 @@ async fn fork(
         actor: Some(Actor { principal, request_id }),
         body: ExecutionEvent::Created(Box::new(created)).into(),
     };
-    let paused = start_paused
-        .then(|| ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, by_budget: false }.into());
+    let paused = start_paused.then(|| {
+        ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, cause: PauseCause::Request }.into()
+    });
     let then = begun.taken_over.into_iter().chain(paused).map(|body| (by.clone(), body)).collect();
     let created = create(registry, row, folder, first, then, catalogue.ledger_id.as_str().into(), steps).await?;
     if let Err(NotStored::FolderGone(_)) = created {

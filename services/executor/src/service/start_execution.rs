@@ -5,7 +5,7 @@ use std::{
 };
 
 use belay_defects::{Defect, is_planted};
-use belay_execution::{Actor, Body, Created, Event, ExecutionEvent, Timestamp, Workspace, digest};
+use belay_execution::{Actor, Body, Created, Event, ExecutionEvent, PauseCause, Timestamp, Workspace, digest};
 use belay_journal::{Folder, NewExecution, Refused, StartRequest};
 use belay_plan::{
     CallPlace, Plan, PlanPart, StepProblem, label_problem,
@@ -260,7 +260,7 @@ async fn start(
         reason: "started paused".into(),
         discard_calls: false,
         resume_at: None,
-        by_budget: false,
+        cause: PauseCause::Request,
     };
     let then = if start_paused { vec![(Actor::new(actor.principal.clone()), paused.into())] } else { Vec::new() };
     let ledger_id: Arc<str> = catalogue.ledger_id.as_str().into();

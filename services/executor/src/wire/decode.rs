@@ -2,7 +2,7 @@
 
 use belay_execution::{
     Actor, Body, BudgetLevel, CachedFrom, Created, EscalationRetry, Event, ExecutionEvent, Finished, Json,
-    OperationEnd, OperationEvent, OperationId, OperationReport, PlanUpdated, Progress, Resolution, Retried,
+    OperationEnd, OperationEvent, OperationId, OperationReport, PauseCause, PlanUpdated, Progress, Resolution, Retried,
     RetryRequest, SignalReceived, SkipReason, StepEvent, StepId, SubjectKind, Timestamp, ToolFacts, Totals, Work,
     Workspace,
 };
@@ -334,9 +334,14 @@ fn decode_kind(
         Kind::LimitsRequested(_) => execution(ExecutionEvent::LimitsRequested),
         Kind::LimitsAcquired(_) => execution(ExecutionEvent::LimitsAcquired),
         Kind::ExecutionStarted(_) => execution(ExecutionEvent::Started),
-        Kind::ExecutionPaused(v1::ExecutionPaused { reason, discard_calls, resume_time, by_budget }) => {
+        Kind::ExecutionPaused(v1::ExecutionPaused { reason, discard_calls, resume_time, by_budget, next_stage }) => {
             let resume_at = resume_time.as_ref().map(|time| Timestamp::from_micros(belay_proto::micros(time)));
-            execution(ExecutionEvent::Paused { reason, discard_calls, resume_at, by_budget })
+            let cause = match (by_budget, next_stage.as_str()) {
+                (true, _) => PauseCause::Budget,
+                (false, "") => PauseCause::Request,
+                (false, _) => PauseCause::Verification,
+            };
+            execution(ExecutionEvent::Paused { reason, discard_calls, resume_at, cause })
         }
         Kind::BudgetWarning(report) => {
             execution(ExecutionEvent::BudgetReported(report_from(report, BudgetLevel::Warning).map_err(unknown)?))

@@ -2,7 +2,7 @@
 
 use belay_execution::{
     Actor, Body, BudgetLevel, Created, EscalationRetry, Event, ExecutionEvent, ExecutionState, Finished, OperationId,
-    Progress, Resolution, Retried, RetryRequest, StepEvent, Subject, Timestamp, ToolFacts,
+    PauseCause, Progress, Resolution, Retried, RetryRequest, StepEvent, Subject, Timestamp, ToolFacts,
 };
 use belay_proto::{
     runner_v1,
@@ -101,11 +101,12 @@ fn execution_kind(event: &ExecutionEvent) -> Kind {
         E::LimitsRequested => Kind::LimitsRequested(v1::LimitsRequested {}),
         E::LimitsAcquired => Kind::LimitsAcquired(v1::LimitsAcquired {}),
         E::Started => Kind::ExecutionStarted(v1::ExecutionStarted {}),
-        E::Paused { reason, discard_calls, resume_at, by_budget } => Kind::ExecutionPaused(v1::ExecutionPaused {
+        E::Paused { reason, discard_calls, resume_at, cause } => Kind::ExecutionPaused(v1::ExecutionPaused {
             reason: reason.clone(),
             discard_calls: *discard_calls,
             resume_time: resume_at.map(time),
-            by_budget: *by_budget,
+            by_budget: *cause == PauseCause::Budget,
+            next_stage: (*cause == PauseCause::Verification).then(|| VERIFIER.to_owned()).unwrap_or_default(),
         }),
         E::BudgetReported(report) => {
             let message = budget_report(report);
@@ -217,9 +218,12 @@ fn facts(facts: &ToolFacts) -> runner_v1::ToolFacts {
     }
 }
 
+/// Who looks next at what an execution has done.
+const VERIFIER: &str = "verifier";
+
 fn finished_message(finished: &Finished) -> v1::ExecutionFinished {
     let next_stage = match finished.state {
-        ExecutionState::Completed => "verifier",
+        ExecutionState::Completed => VERIFIER,
         ExecutionState::Pending
         | ExecutionState::Running
         | ExecutionState::AwaitingApproval

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::{
     Actor, Body, Control, Event, Execution, ExecutionEvent, ExecutionState, ExecutionTrigger, MAX_SIGNALS,
-    OperationKey, StepId, StepKey, StepState, StepTrigger, Timestamp,
+    OperationKey, PauseCause, StepId, StepKey, StepState, StepTrigger, Timestamp,
     state::{AttemptEnd, LimitState, PausedBy, Stop},
     steps,
     transitions::{execution_transition, step_transition},
@@ -114,7 +114,10 @@ impl Execution {
                 self.transition_execution(ExecutionTrigger::Started, None)?;
                 self.progress.started_at = Some(time);
             }
-            E::Paused { reason, discard_calls, resume_at, by_budget } => {
+            E::Paused { reason, discard_calls, resume_at, cause } => {
+                if *cause == PauseCause::Verification && self.verification_due.is_none() {
+                    return Err(Violation::NothingToVerify);
+                }
                 self.transition_execution(ExecutionTrigger::Paused, None)?;
                 let principal = actor.map(|actor| actor.principal.clone()).unwrap_or_default();
                 self.progress.paused = Some(PausedBy {
@@ -122,21 +125,25 @@ impl Execution {
                     since: time,
                     discard_calls: *discard_calls,
                     resume_at: *resume_at,
-                    by_budget: *by_budget,
-                    namespace_budget: resume_at.filter(|_| *by_budget).map(|_| reason.clone()),
+                    cause: *cause,
+                    verification: (*cause == PauseCause::Verification).then(|| reason.clone()),
+                    namespace_budget: resume_at.filter(|_| *cause == PauseCause::Budget).map(|_| reason.clone()),
                 });
                 // No execution waits behind one that is paused.
                 if matches!(self.limits, LimitState::Waiting(_)) {
                     self.progress.limits = LimitState::None;
                 }
                 self.progress.queued_until = None;
-                self.progress.is_escalated |= actor.is_none() && resume_at.is_none() && !by_budget;
+                if *cause == PauseCause::Verification {
+                    self.progress.verification_due = None;
+                }
+                self.progress.is_escalated |= actor.is_none() && resume_at.is_none() && *cause == PauseCause::Request;
                 steps::child::forget_pauses(self);
             }
             E::BudgetReported(report) => self.reported(report)?,
             E::Resumed => {
                 self.transition_execution(ExecutionTrigger::Resumed, Some(self.state_to_go_on_in()))?;
-                if let Some(paused) = self.progress.paused.take().filter(|paused| paused.by_budget) {
+                if let Some(paused) = self.progress.paused.take().filter(|paused| paused.cause != PauseCause::Request) {
                     self.forgive_wait(time.since(paused.since));
                 }
                 steps::child::forget_pauses(self);

@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    EscalationRetry, Execution, ExecutionState, ExecutionTrigger, Retried, StepKey, StepState, StepTrigger, Timestamp,
-    Violation,
+    EscalationRetry, Execution, ExecutionState, ExecutionTrigger, PauseCause, Retried, StepKey, StepState, StepTrigger,
+    Timestamp, Violation,
     state::{PausedBy, Stop},
 };
 
@@ -89,7 +89,8 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
             since: time,
             discard_calls: false,
             resume_at,
-            by_budget: false,
+            cause: PauseCause::Request,
+            verification: None,
             namespace_budget: None,
         });
     }

@@ -76,6 +76,12 @@ pub(super) fn apply(
         StepEvent::Completed { .. } => {
             check(execution, step, attempt, StepTrigger::Completed)?;
             execution.transition_step(step, StepTrigger::Completed, time)?;
+            let entries = execution.steps[step].items.current().iter().map(|&entry| &execution.steps[entry]);
+            // The one that was committed.
+            let completion = entries.rev().find(|entry| entry.is_completion() && entry.state == StepState::Completed);
+            if completion.is_some_and(crate::state::StepRecord::asks_for_verification) {
+                execution.progress.verification_due = Some(step);
+            }
             end(execution, step, time);
             execution.count(step, |totals| totals.completed += 1);
             let completed_by = execution.last_sequence + 1;

@@ -11,8 +11,8 @@ use thiserror::Error;
 
 use crate::{
     Actor, Body, Event, Execution, ExecutionEvent, ExecutionState, ForbiddenChange, IllegalEvent, Json, MAX_SIGNALS,
-    Resolution, RetryChange, RetryRequest, SignalReceived, StepEvent, StepId, StepKey, StepState, Timestamp, ToolFacts,
-    Violation, digest,
+    PauseCause, Resolution, RetryChange, RetryRequest, SignalReceived, StepEvent, StepId, StepKey, StepState,
+    Timestamp, ToolFacts, Violation, digest,
 };
 
 /// A request of a principal.
@@ -193,7 +193,7 @@ impl Control {
             Body::Operation { .. } => return None,
         };
         match event {
-            E::Paused { reason, discard_calls, resume_at, by_budget: _ } => {
+            E::Paused { reason, discard_calls, resume_at, cause: _ } => {
                 let (reason, discard_calls, resume_at) = (reason.clone(), *discard_calls, *resume_at);
                 Some(Self::Pause { reason, discard_calls, resume_at })
             }
@@ -333,7 +333,7 @@ impl Execution {
         let bodies: Vec<Body> = match control {
             Control::Pause { resume_at: Some(at), .. } if at <= now => return Err(Refused::ResumeTimePassed),
             Control::Pause { reason, discard_calls, resume_at } => {
-                vec![ExecutionEvent::Paused { reason, discard_calls, resume_at, by_budget: false }.into()]
+                vec![ExecutionEvent::Paused { reason, discard_calls, resume_at, cause: PauseCause::Request }.into()]
             }
             // A step ends its own pause alone: what a person has paused stays paused.
             Control::Resume

@@ -6,8 +6,8 @@ use belay_plan::{Escalation, Then};
 
 use super::{NewPlan, Refused};
 use crate::{
-    Actor, Body, EscalationRetry, Execution, ExecutionEvent, Retried, RetryRequest, SkipReason, StepEvent, StepId,
-    StepKey, StepState, StepView, Timestamp, state::Stop,
+    Actor, Body, EscalationRetry, Execution, ExecutionEvent, PauseCause, Retried, RetryRequest, SkipReason, StepEvent,
+    StepId, StepKey, StepState, StepView, Timestamp, state::Stop,
 };
 
 impl Execution {
@@ -56,7 +56,7 @@ impl Execution {
         let resumes = self.is_escalated && self.paused.is_some() && !request_pauses;
         events.extend(resumes.then(|| ExecutionEvent::Resumed.into()));
         events.extend(start_paused.then(|| {
-            ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, by_budget: false }.into()
+            ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, cause: PauseCause::Request }.into()
         }));
         Ok(events)
     }
@@ -92,7 +92,9 @@ impl Execution {
             1 => "steps have failed, also when they ran again".to_owned(),
             count => format!("steps have failed, also when they ran again, {count} times"),
         };
-        Some(vec![ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, by_budget: false }.into()])
+        Some(vec![
+            ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, cause: PauseCause::Request }.into(),
+        ])
     }
 
     /// Whether all its steps have ended and only a pause keeps it from what follows, so that a principal may have run again what has failed, also when that

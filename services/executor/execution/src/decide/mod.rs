@@ -7,7 +7,8 @@ use std::cell::Cell;
 
 use crate::{
     Action, Actor, Blobs, Body, DecideContext, ErrorClass, Event, Execution, ExecutionEvent, ExecutionState, Failure,
-    LimitRoom, LimitState, NoBlobs, OperationEvent, OperationKey, Progress, SkipReason, StepEvent, StepKey, Timestamp,
+    LimitRoom, LimitState, NoBlobs, OperationEvent, OperationKey, PauseCause, Progress, SkipReason, StepEvent, StepKey,
+    Timestamp,
     state::{StepRecord, Stop},
     steps,
     violation::IllegalEvent,
@@ -175,13 +176,26 @@ impl Execution {
                 let has_room = || paused.namespace_budget.is_some() && blobs.has_namespace_room();
                 (is_due || has_room()).then_some(ExecutionEvent::Resumed)
             }
-            None => self.queued_until.filter(|until| *until > now).map(|until| ExecutionEvent::Paused {
-                reason: "a rate limit: queued for later".to_owned(),
-                discard_calls: false,
-                resume_at: Some(until),
-                by_budget: false,
+            None => self.verification().or_else(|| {
+                self.queued_until.filter(|until| *until > now).map(|until| ExecutionEvent::Paused {
+                    reason: "a rate limit: queued for later".to_owned(),
+                    discard_calls: false,
+                    resume_at: Some(until),
+                    cause: PauseCause::Request,
+                })
             }),
         }
+    }
+
+    /// The pause for which the model of a step has asked that is done.
+    fn verification(&self) -> Option<ExecutionEvent> {
+        let step = &self.steps[self.verification_due?].id;
+        Some(ExecutionEvent::Paused {
+            reason: format!("step `{step}` is done, and its model asks for verification"),
+            discard_calls: false,
+            resume_at: None,
+            cause: PauseCause::Verification,
+        })
     }
 
     fn skip_next(&self) -> Option<Body> {

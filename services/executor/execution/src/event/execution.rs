@@ -9,6 +9,18 @@ use crate::{
     Allotment, Amounts, BudgetReport, ExecutionState, Failure, Json, OperationId, Payload, StepId, Timestamp, Totals,
 };
 
+/// What an execution was paused for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PauseCause {
+    /// A principal, the escalation of its plan, or a rate limit.
+    #[default]
+    Request,
+    /// A budget is used up, and no principal has paused it.
+    Budget,
+    /// A model asks for the verification of what its step has done.
+    Verification,
+}
+
 /// An event of an execution as a whole.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExecutionEvent {
@@ -28,8 +40,8 @@ pub enum ExecutionEvent {
         discard_calls: bool,
         /// When it resumes automatically; `None` until a principal resumes it.
         resume_at: Option<Timestamp>,
-        /// A budget is used up, and no principal has paused it.
-        by_budget: bool,
+        /// What it was paused for.
+        cause: PauseCause,
     },
     /// How far a budget is used.
     BudgetReported(BudgetReport),

@@ -13,8 +13,8 @@ pub use self::{
     budget::{Allotment, BudgetLevel, BudgetReport},
     child::{Child, ChildEnd},
     execution::{
-        ApprovalMode, Created, EscalationRetry, ExecutionEvent, Finished, PlanUpdated, RecoveryClass, Retried,
-        RetryRequest, SignalReceived, ToolFacts, Workspace,
+        ApprovalMode, Created, EscalationRetry, ExecutionEvent, Finished, PauseCause, PlanUpdated, RecoveryClass,
+        Retried, RetryRequest, SignalReceived, ToolFacts, Workspace,
     },
     operation::{OperationEnd, OperationEvent, OperationReport, StepOutput, Work},
     step::{CachedFrom, Progress, Resolution, RetryChange, SkipReason, StepEvent},

@@ -41,6 +41,9 @@ pub(crate) struct AgentItem {
     model: usize,
     call: Option<usize>,
     file: Option<usize>,
+    /// Whether the model asks for the verification of what it has done.
+    #[serde(default)]
+    verify: bool,
     listing: Option<usize>,
     found: Option<usize>,
     #[serde(default)]
@@ -78,6 +81,11 @@ impl AgentItem {
         serde_json::from_str(item.as_str()).ok()
     }
 
+    /// Whether the model that completes the step asks for the verification of what it has done.
+    pub(crate) fn asks_for_verification(&self) -> bool {
+        self.verify
+    }
+
     /// The place of the model that a turn asks among those of its step.
     pub(crate) fn model(&self) -> usize {
         self.model
@@ -92,7 +100,7 @@ impl AgentItem {
 impl AgentEntry {
     /// The kind of an entry of a step with this goal.
     pub(crate) fn of(item: &AgentItem, agent: &AgentStep) -> Option<Self> {
-        let AgentItem { turn, model: _, call, file, listing, found, ref tool } = *item;
+        let AgentItem { turn, model: _, verify: _, call, file, listing, found, ref tool } = *item;
         if let Some(place) = file {
             return (place < agent.files().len() && agent.pattern(place).is_none()).then_some(Self::File { place });
         }

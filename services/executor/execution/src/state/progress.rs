@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{Account, Requests, Signals, StepKey};
-use crate::{Created, Failure, Json, Payload, Timestamp, Totals};
+use crate::{Created, Failure, Json, PauseCause, Payload, Timestamp, Totals};
 
 /// The part of an execution that its events alone determine, besides its state, its steps and its operations: a snapshot has it as it
 /// is, in the order of these fields.
@@ -28,6 +28,8 @@ pub struct ExecutionProgress {
     pub(crate) paused: Option<PausedBy>,
     /// Until when a rate limit pauses it, unless it is paused already.
     pub(crate) queued_until: Option<Timestamp>,
+    /// The step whose model has asked for the verification of what it has done, until the execution is paused for that.
+    pub(crate) verification_due: Option<StepKey>,
     /// How often the plan's escalation has had what failed run again, since a principal did.
     pub(crate) escalations: u32,
     /// Whether the escalation has paused it for a person since.
@@ -70,6 +72,7 @@ impl ExecutionProgress {
             waited: Duration::ZERO,
             paused: None,
             queued_until: None,
+            verification_due: None,
             escalations: 0,
             is_escalated: false,
             stop: None,
@@ -110,10 +113,12 @@ pub(crate) struct PausedBy {
     pub(crate) discard_calls: bool,
     /// When it resumes automatically.
     pub(crate) resume_at: Option<Timestamp>,
-    /// A budget was used up.
-    pub(crate) by_budget: bool,
+    /// What it was paused for.
+    pub(crate) cause: PauseCause,
     /// The reason, when the budget of the namespace was: such a pause ends by itself.
     pub(crate) namespace_budget: Option<String>,
+    /// The reason, when a model has asked for verification.
+    pub(crate) verification: Option<String>,
 }
 
 /// The compensation of steps, in progress.

@@ -339,6 +339,16 @@ impl StepRecord {
         self.agent_item.as_ref()?.turn()
     }
 
+    /// Whether with it the model of a step says that the step is done.
+    pub(crate) fn is_completion(&self) -> bool {
+        matches!(self.agent_entry(), Some(AgentEntry::Completion { .. }))
+    }
+
+    /// The same, and asks for the verification of what it has done.
+    pub(crate) fn asks_for_verification(&self) -> bool {
+        self.is_completion() && self.agent_item.as_ref().is_some_and(|item| item.asks_for_verification())
+    }
+
     /// The place of the model that it asks among those of its step, and its name; `None` for a step that is no turn of one.
     pub(crate) fn asked_model(&self) -> Option<(usize, &str)> {
         let AgentEntry::Turn(_) = self.agent_entry()? else { return None };

@@ -83,7 +83,10 @@ pub(super) fn course(
             Wanted::Complete => Some((call, COMPLETION_TOOL)),
             Wanted::ReadResult | Wanted::Refused(_) => None,
         });
-        let listed: Vec<Json> = listed.map(|(call, tool)| call_item(record, turn, call, tool)).collect();
+        let asks = |call: usize| answered.calls[call].arguments.get("verify") == Some(&true.into());
+        let listed =
+            listed.map(|(call, tool)| call_item(record, turn, (call, tool), tool == COMPLETION_TOOL && asks(call)));
+        let listed: Vec<Json> = listed.collect();
         if !listed.is_empty() {
             return Some(Course::Entries(listed));
         }
@@ -234,8 +237,12 @@ fn turn_item(record: &StepRecord, turn: u32, model: usize) -> Json {
     Json::canonical(&item)
 }
 
-fn call_item(record: &StepRecord, turn: u32, call: usize, tool: &str) -> Json {
-    Json::canonical(&json!({"turn": turn, "call": call, "tool": tool, "run": record.attempt}))
+fn call_item(record: &StepRecord, turn: u32, (call, tool): (usize, &str), verify: bool) -> Json {
+    let mut item = json!({"turn": turn, "call": call, "tool": tool, "run": record.attempt});
+    if verify {
+        item["verify"] = json!(true);
+    }
+    Json::canonical(&item)
 }
 
 fn rebase_item(record: &StepRecord, turn: u32) -> Json {

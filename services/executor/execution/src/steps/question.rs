@@ -192,6 +192,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::PauseCause;
     use crate::{
         DecideContext, Event, ExecutionEvent, Form, Json, OperationEvent, Receipt, RequiredAction, StepState,
         ToolCallEnd, test_support::started,
@@ -331,8 +332,12 @@ mod tests {
     fn a_question_ends_while_the_execution_is_paused() {
         let mut execution = started("id: p\nsteps: [{id: a, tool: t}]", NOW);
         asks(&mut execution, 1, Some(LATER)).unwrap();
-        let pause =
-            ExecutionEvent::Paused { reason: String::new(), discard_calls: false, resume_at: None, by_budget: false };
+        let pause = ExecutionEvent::Paused {
+            reason: String::new(),
+            discard_calls: false,
+            resume_at: None,
+            cause: PauseCause::Request,
+        };
         execution.record(NOW, None, Body::from(pause)).unwrap();
         assert_eq!(execution.wake_at(), Some(LATER));
         assert!(advance(&mut execution, NOW).is_empty());

@@ -8,7 +8,8 @@ use belay_reasons as reasons;
 use super::{agent, layers};
 use crate::{
     Admission, Amounts, Blobs, Body, DecideContext, ErrorClass, Execution, ExecutionEvent, Failure, Json,
-    OperationEvent, StepKey, Timestamp, ToolCallRequest, Work, digest, event::OUTPUT_HELD, state::TurnSupply,
+    OperationEvent, PauseCause, StepKey, Timestamp, ToolCallRequest, Work, digest, event::OUTPUT_HELD,
+    state::TurnSupply,
 };
 
 /// The least time for which a namespace's budget pauses an execution.
@@ -110,5 +111,5 @@ pub(super) fn call(
 /// budget goes by: the next attempt is after a while, and not at once.
 fn paused_until(reason: String, until: Timestamp, now: Timestamp) -> Body {
     let resume_at = Some(until.max(now.saturating_add(RECHECK_AFTER)));
-    ExecutionEvent::Paused { reason, discard_calls: false, resume_at, by_budget: true }.into()
+    ExecutionEvent::Paused { reason, discard_calls: false, resume_at, cause: PauseCause::Budget }.into()
 }

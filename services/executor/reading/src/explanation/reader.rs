@@ -160,6 +160,7 @@ impl<'a> Reader<'a, '_> {
                     ..of(CauseKind::Budget, since, until)
                 },
                 None => Cause {
+                    reason: self.execution.paused_for_verification().unwrap_or_default().to_owned(),
                     principal: self.execution.paused_by().unwrap_or_default(),
                     actions: vec![self.action(Verb::Resume, None)],
                     ..of(CauseKind::Pause, since, until)

@@ -4,8 +4,8 @@ use belay_execution::{
     Allotment, Amounts, ApprovalRequirement, BlobRef, BudgetReport, BudgetUnit, CallIntent, ChangeKind, Child,
     ChildEnd, CommittedFile, CredentialUse, Decision, EffectSummary, ErrorClass, ExecutionState, Failure, FileType,
     Form, Json, LastOutput, NamespaceHold, NetworkConnection, NetworkRoute, NetworkUse, OperationEnd, OperationEvent,
-    OperationReport, PathChange, Payload, Period, PolicyDecision, QuotaState, Receipt, StepLayers, ToolCallEnd,
-    ToolCallRequest, Verdict, WaitCondition, WaitEnd, Work, WriteBound, WriteMechanism,
+    OperationReport, PathChange, PauseCause, Payload, Period, PolicyDecision, QuotaState, Receipt, StepLayers,
+    ToolCallEnd, ToolCallRequest, Verdict, WaitCondition, WaitEnd, Work, WriteBound, WriteMechanism,
 };
 
 use belay_plan::{CheckPlace, LimitBound, LimitClaim, StartRate, WhenFull};
@@ -240,13 +240,15 @@ fn events_come_back_as_they_were() {
             limit: 10,
         })
         .into(),
-        ExecutionEvent::Paused { reason: "b".into(), discard_calls: false, resume_at: None, by_budget: true }.into(),
-        ExecutionEvent::Paused { reason: "r".into(), discard_calls: true, resume_at: None, by_budget: false }.into(),
+        ExecutionEvent::Paused { reason: "b".into(), discard_calls: false, resume_at: None, cause: PauseCause::Budget }
+            .into(),
+        ExecutionEvent::Paused { reason: "r".into(), discard_calls: true, resume_at: None, cause: PauseCause::Request }
+            .into(),
         ExecutionEvent::Paused {
             reason: "r".into(),
             discard_calls: false,
             resume_at: Some(Timestamp::from_micros(7)),
-            by_budget: false,
+            cause: PauseCause::Request,
         }
         .into(),
         ExecutionEvent::Resumed.into(),

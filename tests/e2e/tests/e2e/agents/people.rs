@@ -195,6 +195,23 @@ fn a_model_goes_on_from_what_others_have_changed() {
     assert_eq!(scene.step("a")["output"], json!("second"));
 }
 
+/// A model can have what it has done verified before the plan goes on: the execution is paused, says why, and goes on when it is resumed.
+#[test]
+fn a_model_asks_for_verification() {
+    let scene = Scene::new(|ask| ask.calls("complete_step", json!({"result": "built", "verify": true})));
+    let steps = json!([{"id": "a", "agent": goal(&[])}, {"id": "b", "tool": "noop", "depends_on": ["a"]}]);
+    let plan = scene.home.file("plan.json", json!({"id": "p", "steps": steps}).to_string());
+    let mut run = scene.home.start(scene.words(&plan, &["-o", "text"]));
+    run.wait_for("paused: step `a` is done, and its model asks for verification");
+    let states = (scene.execution()["state"].clone(), scene.step("b")["state"].clone());
+    assert_eq!(states, (json!("STATE_PAUSED"), json!("STATE_READY")));
+    let why = scene.home.run(["why", "x"]);
+    assert!(why.out.contains("step `a` is done, and its model asks for verification"), "{why:?}");
+    assert!(why.out.contains("next: belay executions resume x"), "{why:?}");
+    assert_eq!(scene.home.run(["executions", "resume", "x"]).code, 0);
+    assert_eq!((run.end().code, scene.step("b")["state"].as_str()), (0, Some("STATE_COMPLETED")));
+}
+
 /// A model that has no turn left is not shown what conflicts: the step fails, and what others did is there.
 #[test]
 fn a_loop_without_turns_ends_at_a_conflict() {

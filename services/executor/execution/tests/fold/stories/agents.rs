@@ -270,6 +270,33 @@ fn the_next_model_goes_on_where_one_cannot_be_asked() {
     assert!(end.contains("fix~1 failed MODEL_UNAVAILABLE, fix failed MODEL_UNAVAILABLE"), "{end}");
 }
 
+// A model that asks for verification has the execution paused once its step is done, and committed: nothing that follows starts before somebody resumes it.
+#[test]
+fn a_model_asks_for_verification() {
+    let complete =
+        |turn: u32, verify: bool| calls(turn, &[("complete_step", json!({"result": turn, "verify": verify}))]);
+    let play = goal(10)
+        .one_effect("fix")
+        .output("fix~0", &calls(1, &[("work", json!({"n": 1}))]))
+        .output("fix~2", &complete(2, true))
+        .output("fix~3", &json!(2))
+        .acts("9s resume")
+        .play();
+    let picture = play.picture().join("\n");
+    assert!(picture.contains("paused, step `fix` is done, and its model asks for verification"), "{picture}");
+    let (before, after) = picture.split_once("asks for verification").unwrap();
+    assert!(before.contains("fix completed") && !before.contains("report"), "{picture}");
+    assert!(after.contains("9s resumed, report started") && after.ends_with("COMPLETED"), "{picture}");
+    // What counts is the completion that was accepted.
+    let play = goal(10)
+        .output("fix~0", &complete(1, true))
+        .outcomes("fix~1", [failed(ErrorClass::PreconditionFailed, "POSTCONDITION_FAILED", "no")])
+        .output("fix~2", &complete(2, false))
+        .output("fix~3", &json!(2))
+        .play();
+    assert!(!play.picture().join("\n").contains("paused"), "{:?}", play.picture());
+}
+
 // What a person has skipped is asked of no other model.
 #[test]
 fn a_turn_that_a_person_skips_is_not_asked_of_another_model() {

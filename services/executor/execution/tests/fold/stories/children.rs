@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use belay_execution::{
     Actor, Body, ChildEnd, Control, Created, Event, Execution, ExecutionEvent, ExecutionState, OperationEnd,
-    OperationEvent, OperationReport, RequiredAction, StepState, Waiting, Work,
+    OperationEvent, OperationReport, PauseCause, RequiredAction, StepState, Waiting, Work,
 };
 use belay_plan::{Backoff, Format, Plan, RetryPolicy};
 use serde_json::json;
@@ -146,7 +146,7 @@ fn a_plan_goes_on_after_a_pause_that_was_never_recorded() {
     let resumed = || Body::from(ExecutionEvent::Resumed);
     let paused = || {
         let reason = "lunch".to_owned();
-        Body::from(ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, by_budget: false })
+        Body::from(ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, cause: PauseCause::Request })
     };
     execution.record(now, by(), resumed()).unwrap();
     assert_eq!(action(&execution), (call("build", 1, 1), RequiredAction::Dispatch), "it may be paused");

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use belay_execution::{
     Actor, ApprovalMode, Body, DecideContext, Decision, ErrorClass, Execution, ExecutionEvent, ExecutionState, Failure,
-    Json, OperationEnd, OperationEvent, Payload, PendingApproval, Receipt, RecordedDecision, RequiredAction, Timestamp,
-    ToolCallEnd, WaitCondition, WaitEnd, Waiting, Work,
+    Json, OperationEnd, OperationEvent, PauseCause, Payload, PendingApproval, Receipt, RecordedDecision,
+    RequiredAction, Timestamp, ToolCallEnd, WaitCondition, WaitEnd, Waiting, Work,
 };
 
 use crate::support::{Outcome, START, call, is, requirement, story};
@@ -60,8 +60,12 @@ fn requests_are_remembered_by_their_id() {
     let mut play = story("a").rehearse();
     let request = |principal: &str, id: &str| Actor { request_id: id.to_owned(), ..Actor::new(principal) };
     let actor = request("person", "r-1");
-    let paused =
-        ExecutionEvent::Paused { reason: String::new(), discard_calls: false, resume_at: None, by_budget: false };
+    let paused = ExecutionEvent::Paused {
+        reason: String::new(),
+        discard_calls: false,
+        resume_at: None,
+        cause: PauseCause::Request,
+    };
     play.execution.record(after(0), Some(actor), paused).unwrap();
     assert!(play.execution.has_seen(&request("person", "r-1")));
     assert!(!play.execution.has_seen(&request("person", "r-2")));
@@ -200,7 +204,7 @@ fn a_form_is_asked_only_while_the_execution_goes_on() {
         reason: String::new(),
         discard_calls: false,
         resume_at: None,
-        by_budget: false
+        cause: PauseCause::Request
     })));
     assert!(!asks(&after_event(ExecutionEvent::CancelRequested { reason: String::new(), kill: false })));
     let of_mode = story_of_mode(ApprovalMode::Fail);

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use belay_execution::{
     ApprovalMode, Body, BudgetUnit, ChildEnd, Decision, ErrorClass, Event, ExecutionEvent, ExecutionState, Failure,
-    Finished, Json, OperationEvent, OperationId, Payload, PlanUpdated, Progress, Resolution, Retried, SkipReason,
-    StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, Totals, WaitCondition, WaitEnd,
+    Finished, Json, OperationEvent, OperationId, PauseCause, Payload, PlanUpdated, Progress, Resolution, Retried,
+    SkipReason, StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, Totals, WaitCondition, WaitEnd,
 };
 use belay_plan::{
     COMMIT_TOOL, COMPLETION_TOOL, CheckPlace, OnExhausted, Outcome, Plan, QUEUE_DELAY, REBASE_TOOL, RecoveryStrategy,
@@ -274,7 +274,10 @@ impl Audit {
                 self.started = true;
             }
             ExecutionEvent::BudgetReported(report) => self.about_budget(report),
-            ExecutionEvent::Paused { resume_at, by_budget, .. } => {
+            ExecutionEvent::Paused { resume_at, cause, .. } => {
+                let by_budget = *cause == PauseCause::Budget;
+                let by_model = *cause == PauseCause::Verification;
+                assert!(!by_model || self.asks_for_verification(), "no model has asked for verification");
                 if self.limits == Limits::Awaited {
                     self.limits = Limits::Needed;
                 }
@@ -284,7 +287,7 @@ impl Audit {
                     !by_budget || event.actor.is_none() && self.is_exhausted(OnExhausted::Pause),
                     "no budget is used up"
                 );
-                let by_plan = event.actor.is_none() && !by_rate_limit && !by_budget;
+                let by_plan = event.actor.is_none() && !by_rate_limit && !by_budget && !by_model;
                 assert!(
                     !by_plan || resume_at.is_none() && self.escalates_to() == Some(Then::Pause),
                     "nothing has paused it"

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use belay_execution::{
     Body, BudgetLevel, BudgetReport, ChildEnd, ExecutionEvent, ExecutionState, OperationEnd, OperationEvent,
-    OperationId, OperationReport, Resolution, SkipReason, StepEvent, SubjectKind, ToolCallEnd, WaitCondition, WaitEnd,
-    Work,
+    OperationId, OperationReport, PauseCause, Resolution, SkipReason, StepEvent, SubjectKind, ToolCallEnd,
+    WaitCondition, WaitEnd, Work,
 };
 
 use super::{Play, START};
@@ -112,7 +112,7 @@ fn execution_words(event: &ExecutionEvent) -> String {
         E::LimitsAcquired => "limits acquired".to_owned(),
         E::Started => "started".to_owned(),
         E::Paused { resume_at: Some(at), .. } => format!("paused until {}s", at.since(START).as_secs_f64()),
-        E::Paused { by_budget: true, reason, .. } => format!("paused, {reason}"),
+        E::Paused { cause: PauseCause::Budget | PauseCause::Verification, reason, .. } => format!("paused, {reason}"),
         E::Paused { discard_calls: false, .. } => "paused".to_owned(),
         E::Paused { discard_calls: true, .. } => "paused, discarding".to_owned(),
         E::Resumed => "resumed".to_owned(),

@@ -4,9 +4,9 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use belay_execution::{
     Actor, ApprovalMode, ApprovalRequirement, Body, Created, Decision, EffectSummary, ErrorClass, Execution,
-    ExecutionEvent, Failure, Json, LastOutput, OperationEnd, OperationEvent, OperationId, PlanUpdated, PolicyDecision,
-    RequiredAction, Resolution, Retried, RetryRequest, SignalReceived, StepEvent, SubjectKind, ToolCallRequest,
-    Verdict, WaitEnd, Work,
+    ExecutionEvent, Failure, Json, LastOutput, OperationEnd, OperationEvent, OperationId, PauseCause, PlanUpdated,
+    PolicyDecision, RequiredAction, Resolution, Retried, RetryRequest, SignalReceived, StepEvent, SubjectKind,
+    ToolCallRequest, Verdict, WaitEnd, Work,
 };
 use belay_plan::{
     AgentDraft, Backoff, Budget, CallDraft, Dependency, Effects, Escalation, FormDraft, Input, LimitBound, LimitClaim,
@@ -482,15 +482,17 @@ pub(crate) fn act_of(words: &str) -> Happening {
         (Some(Actor::new("person")), body)
     };
     let event = match words.split(' ').collect::<Vec<_>>()[..] {
-        ["pause"] => ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, by_budget: false },
+        ["pause"] => {
+            ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, cause: PauseCause::Request }
+        }
         ["pause", "until", at] => ExecutionEvent::Paused {
             reason,
             discard_calls: false,
             resume_at: Some(START.saturating_add(seconds(at))),
-            by_budget: false,
+            cause: PauseCause::Request,
         },
         ["pause", "discarding"] => {
-            ExecutionEvent::Paused { reason, discard_calls: true, resume_at: None, by_budget: false }
+            ExecutionEvent::Paused { reason, discard_calls: true, resume_at: None, cause: PauseCause::Request }
         }
         ["resume"] => ExecutionEvent::Resumed,
         ["cancel"] => ExecutionEvent::CancelRequested { reason, kill: false },

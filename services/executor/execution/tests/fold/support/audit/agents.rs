@@ -11,6 +11,13 @@ impl Audit {
         self.is_of_agent(step).then(|| self.values[&step].value())
     }
 
+    /// Whether the model of a step that is done has asked for verification.
+    pub(super) fn asks_for_verification(&self) -> bool {
+        let asks = |step: &usize| self.agent_item(*step).is_some_and(|item| item["verify"] == true);
+        let steps: Vec<usize> = self.completed.iter().copied().collect();
+        steps.iter().any(asks)
+    }
+
     /// The files that a model is shown are read before its first turn, all of them. A turn is alone, and no turn is asked for before the calls of the one before have ended; no more turns than
     /// there may be.
     pub(super) fn check_agent_items(&self, list: usize, first: usize, items: &[Json]) {
