@@ -20,7 +20,7 @@ use super::{
 };
 
 /// The version of the events' meaning that this version writes.
-pub(crate) const VERSION: u32 = 12;
+pub(crate) const VERSION: u32 = 13;
 
 /// The oldest version that this version reads. Those before it were never released, and had what only services need in the events themselves.
 pub(crate) const OLDEST_VERSION: u32 = 5;
@@ -106,7 +106,7 @@ fn execution_kind(event: &ExecutionEvent) -> Kind {
             discard_calls: *discard_calls,
             resume_time: resume_at.map(time),
             by_budget: *cause == PauseCause::Budget,
-            next_stage: (*cause == PauseCause::Verification).then(|| VERIFIER.to_owned()).unwrap_or_default(),
+            next_stage: if *cause == PauseCause::Verification { VERIFIER } else { "" }.to_owned(),
         }),
         E::BudgetReported(report) => {
             let message = budget_report(report);
