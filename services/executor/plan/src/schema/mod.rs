@@ -300,6 +300,12 @@ fn request() -> Value {
             "description": "The `timeout` of a step that has none of its own, in seconds.",
             "type": "integer", "minimum": 1, "maximum": MAX_DURATION.as_secs(),
         })),
+        "mode": optional(json!({
+            "description": format!(
+                "`burst` is for many short steps: as many run at once as there are, at most {MAX_IMPLIED_PARALLELISM}, and each has a `timeout` of 30 s, where nothing else is said."
+            ),
+            "enum": ["normal", "burst"],
+        })),
         "workspace_only": {
             "description": "The tools of a plan are confined to its workspace in any case.",
             "enum": [true, null],
@@ -314,7 +320,7 @@ fn request() -> Value {
             "type": "integer", "minimum": 1, "maximum": MAX_TURNS,
         })),
         "token_budget_percent": optional(json!({
-            "description": "Checked, and binds nothing: a conversation is trimmed where it does not fit into the window of its model.",
+            "description": "How many percent of its model's window a prompt may have before older results are archived, of steps that do not say so.",
             "type": "integer", "minimum": 1, "maximum": 100,
         })),
     });

@@ -156,12 +156,18 @@ fn a_model_is_shown_files_with_its_task() {
 #[test]
 fn an_answer_is_shown_while_it_comes() {
     let secret = "ghp_FAKE0fake1Belay2Not3Real4FAKE0fake1B";
+    let (seen, looks) = std::sync::mpsc::channel::<()>();
+    let looks = std::sync::Mutex::new(looks);
     let scene = Scene::with("messages", "", "", move |ask| {
+        // What nobody watches is shown to nobody.
+        looks.lock().unwrap().recv().unwrap();
         let said = format!("I look at the key {secret} first.\nThen I go on.\nAnd then {}", "x".repeat(2_000));
         held(ask.says(&said, &[]), 60)
     });
     let plan = scene.plan(&goal(&[]), &json!({}));
     let mut run = scene.home.start(scene.words(&plan, &["-o", "text", "--verbose"]));
+    run.wait_for("asks m: turn 1");
+    seen.send(()).unwrap();
     run.wait_for("a~0 │ I look at the key [REDACTED] first.");
     run.wait_for("a~0 │ Then I go on.");
     run.signal(Signal::INT);

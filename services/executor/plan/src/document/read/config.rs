@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::{
     Backoff, PlanDraft, RetryPolicy, StepDraft, StepKindDraft,
     limits::{MAX_ATTEMPTS, MAX_DURATION, MAX_IMPLIED_PARALLELISM, MAX_TURNS},
+    path::shown,
 };
 
 use super::{
@@ -15,6 +16,9 @@ use super::{
     Reader, Value, read_audit_level, read_names,
     values::milliseconds,
 };
+
+/// The time limit of a step in burst mode, whose work is many short steps at once, where neither it nor the settings have one.
+const BURST_STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl<'n> Reader<'n> {
     /// The settings next to a plan. `given` tells which of them the plan itself has.
@@ -34,10 +38,23 @@ impl<'n> Reader<'n> {
             once(&value, stop_on_error_given, "stop_on_error", report);
             draft.stop_on_error = value.flag(report);
         }
-        if let Some(value) = config.take_exactly("parallel") {
-            once(&value, parallelism_given, "parallelism", report);
-            let all = u32::try_from(draft.steps.len()).unwrap_or(u32::MAX).clamp(1, MAX_IMPLIED_PARALLELISM);
-            draft.parallelism = if value.flag(report) { all } else { 1 };
+        let is_burst = config.take_exactly("mode").is_some_and(|value| match value.text(report).as_str() {
+            "burst" => true,
+            "normal" => false,
+            other => {
+                let other = shown(other);
+                value.refuse(report, || format!("is `{other}`; it must be one of: normal, burst"));
+                false
+            }
+        });
+        let all = u32::try_from(draft.steps.len()).unwrap_or(u32::MAX).clamp(1, MAX_IMPLIED_PARALLELISM);
+        match config.take_exactly("parallel") {
+            Some(value) => {
+                once(&value, parallelism_given, "parallelism", report);
+                draft.parallelism = if value.flag(report) { all } else { 1 };
+            }
+            None if is_burst && !parallelism_given => draft.parallelism = all,
+            None => {}
         }
         if let Some(value) = config.take_exactly("dryRun") {
             draft.dry_run = value.flag(report);
@@ -50,12 +67,12 @@ impl<'n> Reader<'n> {
             once(&value, allowed_commands_given, "allowed_commands", report);
             draft.allowed_commands = Some(read_names(&value, report));
         }
-        self.executor_config(config, &mut draft.steps);
+        self.executor_config(config, &mut draft.steps, is_burst.then_some(BURST_STEP_TIMEOUT));
     }
 
     /// The settings that another planner has for its executor, in that planner's units: what they say of steps holds for those that say nothing of it
     /// themselves.
-    fn executor_config(&mut self, config: &mut Fields<'n>, steps: &mut [StepDraft]) {
+    fn executor_config(&mut self, config: &mut Fields<'n>, steps: &mut [StepDraft], step_timeout: Option<Duration>) {
         let report = &mut self.report;
         let retry_count = config.take_exactly("retry_count").map(|value| {
             let most = MAX_ATTEMPTS - 1;
@@ -113,7 +130,7 @@ impl<'n> Reader<'n> {
             }
         }
         for step in steps.iter_mut().filter(|step| step.kind.retried_as().is_some()) {
-            step.timeout = step.timeout.or(timeout);
+            step.timeout = step.timeout.or(timeout).or(step_timeout);
             step.retry = step.retry.take().or_else(|| retry.clone());
         }
     }

@@ -134,6 +134,23 @@ fn a_task_plan_has_the_defaults_of_its_planner() {
     assert_eq!(plan.allowed_commands().unwrap(), ["npm"]);
 }
 
+/// S2-X-28: burst mode has time limits and a parallelism of its own, below what a step, the plan or another setting says.
+#[test]
+fn burst_mode_is_for_many_short_steps() {
+    let of = |config: &str| {
+        let plan = read(&format!(r#"{{"plan": {TASK_PLAN}, "config": {config}}}"#));
+        (plan.parallelism(), plan.steps().iter().map(|step| step.timeout().unwrap().as_secs()).collect::<Vec<_>>())
+    };
+    let (parallelism, limits) = of(r#"{"mode": "burst"}"#);
+    assert!(
+        parallelism as usize == limits.len() && limits.len() > 1 && limits.iter().all(|limit| *limit == 30),
+        "{limits:?}"
+    );
+    assert_eq!(of(r#"{"mode": "normal"}"#), of("{}"));
+    let (parallelism, limits) = of(r#"{"mode": "burst", "parallel": false, "step_timeout_seconds": 7}"#);
+    assert!(parallelism == 1 && limits.iter().all(|limit| *limit == 7), "{limits:?}");
+}
+
 /// S2-FR-026, X31: a step with an action alone is carried out by the model that the settings beside the plan name: what the step says is its task, and its action and the tools that read
 /// are offered.
 #[test]
