@@ -55,6 +55,11 @@ pub trait View: Any + Send {
         &[]
     }
 
+    /// How many more such changes there are.
+    fn unlisted_dropped_changes(&self) -> usize {
+        0
+    }
+
     /// How to mount this view for a command; `None` if it cannot be mounted. Blocks for some milliseconds at most.
     fn mount(&self) -> Option<Mount>;
 }

@@ -154,9 +154,13 @@ pub fn conflict_text(turn: u32, outcome: &Outcome<'_>) -> String {
                 done still holds, and call complete_step."
             .to_owned();
     }
+    let unlisted = match value["unlisted"].as_u64() {
+        Some(unlisted) => format!(" {unlisted} such paths are not listed: look at what else you have changed."),
+        None => String::new(),
+    };
     format!(
         "Others have changed the workspace at paths that your changes touch. What they did stays, and your changes of these paths are dropped; all your other changes are \
-         kept. Both versions follow, yours and theirs. Make your changes again on top of theirs where they are still needed, then call complete_step.\n\n{}",
+         kept. Both versions follow, yours and theirs. Make your changes again on top of theirs where they are still needed, then call complete_step.{unlisted}\n\n{}",
         result_part(&conflict_id(turn), &outcome.text(), 0)
     )
 }

@@ -54,9 +54,11 @@ fn read(turns: &[Turn]) -> usize {
     turns.iter().map(|turn| turn.asked.results.len()).sum()
 }
 
-/// The turns of whose prompts the server has counted the tokens, with these, the last first. None is what servers say that have counted nothing.
+/// The turns of whose prompts the server of the last turn's model has counted the tokens, with these, the last first: other models count otherwise. None is what servers
+/// say that have counted nothing.
 fn counts(turns: &[Turn]) -> impl Iterator<Item = (usize, u64)> + '_ {
-    let counted = turns.iter().enumerate().rev();
+    let model = turns.last().map(|turn| turn.asked.model.as_str());
+    let counted = turns.iter().enumerate().rev().filter(move |(_, turn)| Some(&*turn.asked.model) == model);
     counted
         .filter_map(|(place, turn)| Some((place, turn.answered.as_ref()?.usage?.input)))
         .filter(|&(_, input)| input > 0)

@@ -122,6 +122,10 @@ impl Execution {
                 if !is_used {
                     continue;
                 }
+                // What the next turn costs depends on its model, and may be nothing.
+                if left == 0 && unit == BudgetUnit::CostMicros && self.exhaustion_falls_back(account, unit) {
+                    continue;
+                }
                 if left == 0 {
                     return Supply::Exhausted { account, unit };
                 }
@@ -186,10 +190,9 @@ impl Execution {
         self.accounts_of(step).any(|account| self.limit(account, BudgetUnit::CostMicros).is_some())
     }
 
-    /// Whether a budget of a step says that the next of its models is asked where one may use more than is left.
-    pub(crate) fn exhaustion_falls_back(&self, step: StepKey) -> bool {
-        let budgets = [self.plan().budget(), self.steps[step].spec.budget()];
-        budgets.into_iter().flatten().any(|budget| budget.on_exhausted == OnExhausted::NextFallback)
+    /// Whether a budget says that the next model of a step is asked where one may use more than is left of it.
+    pub(crate) fn exhaustion_falls_back(&self, account: AccountKey, unit: BudgetUnit) -> bool {
+        self.limit(account, unit).is_some_and(|(_, follows)| follows == OnExhausted::NextFallback)
     }
 
     /// Whether any budget of a step has something that others hold.

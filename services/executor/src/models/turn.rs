@@ -70,6 +70,7 @@ impl ModelTurn {
                 failed(Failure::new(ErrorClass::Timeout, reasons::TIMEOUT, message))
             }
         };
+        self.output.end(self.registry.now());
         // An error means that the driver has ended.
         let _ = self.updates.send(Update::Ended { operation: self.key, end, is_copied: false });
     }
@@ -97,7 +98,6 @@ impl ModelTurn {
         let began = now();
         let streams = Streams { output: &self.output, written: Mutex::default(), now: &|| self.registry.now() };
         let answered = model.ask(&prompt, began.div_euclid(1_000_000), &|delta| streams.show(delta)).await;
-        self.output.end(self.registry.now());
         let took = Duration::from_micros(u64::try_from(now() - began).unwrap_or_default());
         match answered {
             Ok(asked) => {

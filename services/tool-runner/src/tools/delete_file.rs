@@ -28,14 +28,14 @@ impl Tool for DeleteFile {
         ToolSpec {
             name: "delete_file",
             aliases: &["DELETE_FILE", "DeleteFile"],
-            description: "Removes a file or a symbolic link from the workspace, or several of them, all or none; with `recursive` also directories and their content.",
+            description: "Removes a file or a symbolic link, or several, all or none; with `recursive` also directories.",
             parameters: r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
   "additionalProperties": false,
   "oneOf": [{"required": ["path"]}, {"required": ["paths"]}],
   "properties": {
-    "path": {"type": "string", "format": "workspace-path", "description": "The path to remove, relative to the workspace.", "examples": ["build/old.log"]},
+    "path": {"type": "string", "format": "workspace-path", "description": "The path to remove.", "examples": ["build/old.log"]},
     "paths": {
       "type": "array",
       "minItems": 1,
@@ -44,7 +44,7 @@ impl Tool for DeleteFile {
       "description": "The same of several, instead of `path`: when one of them is not there, none is removed.",
       "examples": [["build/old.log", "build/older.log"]]
     },
-    "recursive": {"type": "boolean", "default": false, "description": "Remove a directory with its content."}
+    "recursive": {"type": "boolean", "default": false, "description": "Remove directories with their content."}
   }
 }"#,
             result: r#"{

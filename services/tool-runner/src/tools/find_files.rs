@@ -33,7 +33,7 @@ impl Tool for FindFiles {
         ToolSpec {
             name: "find_files",
             aliases: &["FIND_FILES", "FindFiles"],
-            description: "Finds the files of the workspace whose paths match a glob, sorted. `.git` directories and symbolic links are skipped.",
+            description: "Finds the files whose paths match a glob, sorted. `.git` and symbolic links are skipped.",
             parameters: r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
@@ -44,10 +44,10 @@ impl Tool for FindFiles {
       "type": "string",
       "minLength": 1,
       "maxLength": 1000,
-      "description": "A glob for the whole path below `path`: `*` and `?` match no `/`, `**` matches any folders, `{a,b}` either, `[xy]` one of the characters, `\\*` the character itself.",
+      "description": "A glob for the whole path below `path`: `*` and `?` match no `/`, `**` any folders; `{a,b}`, `[xy]` and `\\*` as in shells.",
       "examples": ["src/**/*.rs"]
     },
-    "path": {"type": "string", "format": "workspace-path", "default": ".", "description": "The directory to look in, relative to the workspace.", "examples": ["docs"]},
+    "path": {"type": "string", "format": "workspace-path", "default": ".", "description": "The directory.", "examples": ["docs"]},
     "limit": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 200, "description": "The maximum number of files."}
   }
 }"#,

@@ -29,14 +29,13 @@ impl Tool for ListDirectory {
         ToolSpec {
             name: "list_directory",
             aliases: &["LIST_DIRECTORY", "ListDirectory"],
-            description: "Lists a directory of the workspace, sorted; with `depth` also its subdirectories. Symbolic links are listed but not \
-                          followed.",
+            description: "Lists a directory, sorted; with `depth` also its subdirectories. Symbolic links are listed and not followed.",
             parameters: r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
   "additionalProperties": false,
   "properties": {
-    "path": {"type": "string", "format": "workspace-path", "default": ".", "description": "The directory, relative to the workspace.", "examples": ["src"]},
+    "path": {"type": "string", "format": "workspace-path", "default": ".", "description": "The directory.", "examples": ["src"]},
     "depth": {"type": "integer", "minimum": 1, "maximum": 16, "default": 1, "description": "The maximum depth; 1 lists the directory itself."},
     "limit": {"type": "integer", "minimum": 1, "maximum": 10000, "default": 1000, "description": "The maximum number of entries."}
   }

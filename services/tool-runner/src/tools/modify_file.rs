@@ -31,21 +31,20 @@ impl Tool for ModifyFile {
         ToolSpec {
             name: "modify_file",
             aliases: &["MODIFY_FILE", "ModifyFile"],
-            description: "Edits a UTF-8 text file of the workspace. Each edit quotes a part of the file (`search`) and gives its replacement; \
-                          the part has to occur exactly once unless `all` is set. The edits are applied in order, all or none. Line \
-                          endings of the file are kept.",
+            description: "Edits a UTF-8 text file. Each edit quotes a part of it (`search`) and gives its replacement; the part has to occur exactly \
+                          once unless `all` is set. The edits are applied in order, all or none. Line endings are kept.",
             parameters: r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
   "additionalProperties": false,
   "required": ["path", "edits"],
   "properties": {
-    "path": {"type": "string", "format": "workspace-path", "description": "The file, relative to the workspace.", "examples": ["src/main.rs"]},
+    "path": {"type": "string", "format": "workspace-path", "description": "The file.", "examples": ["src/main.rs"]},
     "edits": {
       "type": "array",
       "minItems": 1,
       "maxItems": 1000,
-      "description": "The edits, applied in order; each sees the result of those before it.",
+      "description": "The edits; each sees the result of those before it.",
       "examples": [[{"search": "old text", "replace": "new text"}]],
       "items": {
         "type": "object",
@@ -54,14 +53,14 @@ impl Tool for ModifyFile {
         "properties": {
           "search": {"type": "string", "minLength": 1, "description": "A part of the file, quoted exactly."},
           "replace": {"type": "string", "description": "The replacement."},
-          "all": {"type": "boolean", "default": false, "description": "Replace every occurrence, however many there are."}
+          "all": {"type": "boolean", "default": false, "description": "Replace every occurrence."}
         }
       }
     },
     "allow_redacted_mark": {
       "type": "boolean",
       "default": false,
-      "description": "Allow writing `[REDACTED]` where the file does not contain it. Rejected by default, because it stands for a redacted secret."
+      "description": "Allow to write `[REDACTED]`, which stands for a hidden secret, where the file does not have it."
     }
   }
 }"#,

@@ -80,15 +80,14 @@ impl Tool for ReadFile {
         ToolSpec {
             name: "read_file",
             aliases: &["READ_FILE", "ReadFile", "FILESYSTEM.read"],
-            description: "Reads a file of the workspace: all of it, or a part selected by lines or by bytes. One call returns at most 1 MiB. \
-                          Use `encoding: base64` for a file that is not UTF-8.",
+            description: "Reads a file: all of it, or a part selected by lines or by bytes, at most 1 MiB. Use `encoding: base64` for a file that is not UTF-8.",
             parameters: r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
   "additionalProperties": false,
   "required": ["path"],
   "properties": {
-    "path": {"type": "string", "format": "workspace-path", "description": "The file, relative to the workspace.", "examples": ["src/main.rs"]},
+    "path": {"type": "string", "format": "workspace-path", "description": "The file.", "examples": ["src/main.rs"]},
     "start_line": {"type": "integer", "minimum": 1, "description": "The first line, counted from 1."},
     "end_line": {"type": "integer", "minimum": 1, "description": "The last line, inclusive."},
     "offset": {"type": "integer", "minimum": 0, "description": "The first byte, counted from 0."},

@@ -16,6 +16,9 @@ const MAX_BYTES: u64 = 64 * 1024;
 /// How many paths are returned with their versions: the two of each may have 128 KiB, and all of it is read by a model.
 const MAX_FILES: usize = 32;
 
+/// How many paths are returned without them.
+const MAX_MORE: usize = 1_000;
+
 /// The tool.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RebaseChanges;
@@ -47,7 +50,8 @@ impl Tool for RebaseChanges {
         }
       }
     },
-    "more": {"type": "array", "description": "Further such paths, without their versions.", "items": {"type": "string"}}
+    "more": {"type": "array", "description": "Further such paths, without their versions, at most 1,000.", "items": {"type": "string"}},
+    "unlisted": {"type": "integer", "description": "How many there are beyond these."}
   },
   "$defs": {
     "version": {
@@ -85,18 +89,25 @@ impl Tool for RebaseChanges {
 /// Both versions of each dropped change.
 fn versions(view: &mut dyn View, may_read: &MayRead) -> Value {
     let dropped = view.dropped_changes();
+    // What a call has written is not all that a file of its layer holds: a policy's rules about reading hold for both versions.
     let version = |DroppedChange { path, was }: &DroppedChange| {
-        let theirs = if may_read.allows(path) {
-            theirs(view, path)
+        let (yours, theirs) = if may_read.allows(path) {
+            (yours(was), theirs(view, path))
         } else {
-            json!({"kind": "not_shown", "why": "The policy does not let a call read it unasked."})
+            let not_shown = || json!({"kind": "not_shown", "why": "The policy does not let a call read it unasked."});
+            (not_shown(), not_shown())
         };
-        json!({"path": path.written(), "yours": yours(was), "theirs": theirs})
+        json!({"path": path.written(), "yours": yours, "theirs": theirs})
     };
     let mut found = json!({"files": dropped.iter().take(MAX_FILES).map(version).collect::<Vec<_>>()});
-    let more: Vec<String> = dropped.iter().skip(MAX_FILES).map(|dropped| dropped.path.written()).collect();
+    let more: Vec<String> =
+        dropped.iter().skip(MAX_FILES).take(MAX_MORE).map(|dropped| dropped.path.written()).collect();
+    let unlisted = view.unlisted_dropped_changes() + dropped.len().saturating_sub(MAX_FILES + MAX_MORE);
     if !more.is_empty() {
         found["more"] = json!(more);
+    }
+    if unlisted > 0 {
+        found["unlisted"] = json!(unlisted);
     }
     found
 }

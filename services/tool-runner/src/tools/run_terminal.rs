@@ -83,8 +83,8 @@ impl Tool for RunTerminal {
         ToolSpec {
             name: "run_terminal",
             aliases: &["run_command", "RUN_TERMINAL", "RUN_COMMAND", "RunTerminal", "RunCommand"],
-            description: "Runs a program with arguments in the workspace, in a sandbox whose network is that of the step's `network` profile, or none. There is no shell: `|`, `>`, `$` and \
-                          the like have no special meaning. Its changes are kept only if it succeeds.",
+            description: "Runs a program in the workspace, in a sandbox with the network of the step's `network` profile, or none. There is no shell: `|`, `>` and `$` have no \
+                          special meaning. Its changes are kept only if it succeeds.",
             parameters: r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
@@ -96,10 +96,10 @@ impl Tool for RunTerminal {
       "minItems": 1,
       "maxItems": 10000,
       "items": {"type": "string"},
-      "description": "The program and its arguments, one string each. No shell interprets them.",
+      "description": "The program and its arguments, one string each.",
       "examples": [["git", "status", "--short"]]
     },
-    "cwd": {"type": "string", "format": "workspace-path", "default": ".", "description": "The working directory, relative to the workspace.", "examples": ["src"]},
+    "cwd": {"type": "string", "format": "workspace-path", "default": ".", "description": "The working directory.", "examples": ["src"]},
     "env": {
       "type": "object",
       "additionalProperties": {"type": "string"},

@@ -48,8 +48,7 @@ impl Tool for SearchCode {
         ToolSpec {
             name: "search_code",
             aliases: &["SEARCH_CODE", "SearchCode"],
-            description: "Finds the lines of text files in the workspace that match a regular expression. Binary files, `.git` directories and \
-                          symbolic links are skipped.",
+            description: "Finds the lines of text files that match a regular expression. Binary files, `.git` and symbolic links are skipped.",
             parameters: r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
@@ -63,12 +62,12 @@ impl Tool for SearchCode {
       "description": "A regular expression in Rust's syntax (no look-around, no back-references), matched line by line.",
       "examples": ["fn \\w+_test"]
     },
-    "path": {"type": "string", "format": "workspace-path", "default": ".", "description": "A directory or a file, relative to the workspace.", "examples": ["src"]},
+    "path": {"type": "string", "format": "workspace-path", "default": ".", "description": "A directory or a file.", "examples": ["src"]},
     "glob": {
       "type": "string",
       "minLength": 1,
       "maxLength": 1000,
-      "description": "Only search files whose path relative to the workspace matches; a pattern without `/` matches the file name.",
+      "description": "Only files whose path matches; a pattern without `/` matches the name.",
       "examples": ["*.rs"]
     },
     "case_sensitive": {"type": "boolean", "default": true, "description": "Whether the match is case-sensitive."},

@@ -49,7 +49,7 @@ impl Tool for WriteFile {
   "additionalProperties": false,
   "required": ["path", "content"],
   "properties": {
-    "path": {"type": "string", "format": "workspace-path", "description": "The file, relative to the workspace.", "examples": ["docs/notes.md"]},
+    "path": {"type": "string", "format": "workspace-path", "description": "The file.", "examples": ["docs/notes.md"]},
     "content": {"type": "string", "description": "The complete content of the file."},
     "encoding": {"enum": ["utf-8", "base64"], "default": "utf-8", "description": "The encoding of `content`."},
     "mode": {
@@ -62,7 +62,7 @@ impl Tool for WriteFile {
     "allow_redacted_mark": {
       "type": "boolean",
       "default": false,
-      "description": "Allow writing `[REDACTED]` where the file does not contain it. Rejected by default, because it stands for a redacted secret."
+      "description": "Allow to write `[REDACTED]`, which stands for a hidden secret, where the file does not have it."
     }
   }
 }"#,

@@ -34,6 +34,10 @@ impl View for belay_workspace::View {
         self.dropped_changes()
     }
 
+    fn unlisted_dropped_changes(&self) -> usize {
+        self.unlisted_dropped_changes()
+    }
+
     fn mount(&self) -> Option<Mount> {
         Some(Mount { lower: self.lower(), staging: self.directory(), hidden: self.hidden() })
     }

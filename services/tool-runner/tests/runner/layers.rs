@@ -249,7 +249,7 @@ async fn a_step_goes_on_without_what_conflicts() {
         serde_json::from_str::<Value>(&crate::secrets::result(&rebased)).unwrap(),
         json!({"files": [
             {"path": "f", "yours": file("01"), "theirs": file("0other")},
-            {"path": "hidden", "yours": file("01"), "theirs": not_shown},
+            {"path": "hidden", "yours": not_shown, "theirs": not_shown},
         ]})
     );
     let layers = [first, layer_of(&rebased)];

@@ -21,14 +21,18 @@ use crate::{
     overlay_format::open_for_reading,
     path::RelPath,
     stat::FileKind,
+    tree::Stop,
     view_error::ViewError,
 };
 
 /// How many bytes of a file are kept of a change.
 pub(crate) const MAX_BYTES: u64 = 64 * 1024;
 
-/// How many changes are kept, each file of a directory being one: more would not fit into what anyone reads of them.
-pub(crate) const MAX_CHANGES: usize = 256;
+/// Of how many changes the content is kept, each file of a directory being one: more would not fit into what anyone reads of them.
+pub(crate) const MAX_CONTENTS: usize = 256;
+
+/// How many changes are kept by their paths. Those beyond are counted.
+pub(crate) const MAX_CHANGES: usize = 10_000;
 
 /// Why layers could not be compared with the workspace.
 pub(crate) fn not_compared(error: CommitError) -> ViewError {
@@ -40,9 +44,16 @@ pub(crate) fn not_compared(error: CommitError) -> ViewError {
 }
 
 /// Takes out of the operations of these layers those at whose paths the workspace has changed, and all inside of such paths.
-pub(crate) fn drop_conflicts(inner: &Inner, layers: &[Layer], ops: &mut [Vec<&Op>]) -> Result<Dropped, ViewError> {
+pub(crate) fn drop_conflicts(
+    inner: &Inner,
+    layers: &[Layer],
+    ops: &mut [Vec<&Op>],
+    stop: Stop<'_>,
+) -> Result<Dropped, ViewError> {
+    let check = || if stop() { Err(ViewError::Stopped) } else { Ok(()) };
     let mut conflicting = Vec::new();
     for ops in &*ops {
+        check()?;
         conflicting.extend(commit::conflicting(inner, ops.iter().copied()).map_err(not_compared)?);
     }
     if conflicting.is_empty() {
@@ -52,14 +63,25 @@ pub(crate) fn drop_conflicts(inner: &Inner, layers: &[Layer], ops: &mut [Vec<&Op
     let whole = Paths::of(conflicting.iter().filter(|op| !is_mode(op)).map(|op| (op.path(), true)));
     let modes = Paths::of(conflicting.iter().filter(|op| is_mode(op)).map(|op| (op.path(), false)));
     let is_dropped = |op: &Op| whole.cover(op.path()) || is_mode(op) && modes.cover(op.path());
-    // The last layer that has something at a path, or around it, says what the set has there.
-    let mut last: BTreeMap<RelPath, (&Layer, &Op)> = BTreeMap::new();
+    // The last layer that has something at a path, or around it, says what the set has there. In the order of their bytes, all that is inside of a path stands together.
+    let mut last: BTreeMap<Vec<u8>, (&Layer, &Op)> = BTreeMap::new();
     for (layer, ops) in layers.iter().zip(&mut *ops) {
+        check()?;
         for &op in ops.iter().filter(|op| is_dropped(op)) {
+            let path = op.path().as_bytes().to_vec();
             if !is_mode(op) {
-                last.retain(|path, _| !path.is_inside(op.path()));
+                let inside = [&*path, b"/"].concat();
+                let covered: Vec<Vec<u8>> = last
+                    .range(inside.clone()..)
+                    .map(|(path, _)| path)
+                    .take_while(|path| path.starts_with(&inside))
+                    .cloned()
+                    .collect();
+                for path in covered {
+                    last.remove(&path);
+                }
             }
-            last.insert(op.path().clone(), (layer, op));
+            last.insert(path, (layer, op));
         }
         ops.retain(|op| !is_dropped(op));
     }
@@ -69,7 +91,9 @@ pub(crate) fn drop_conflicts(inner: &Inner, layers: &[Layer], ops: &mut [Vec<&Op
     }
     let mut dropped = Dropped::default();
     dropped.paths.extend(paths.into_iter().map(|(path, is_mode)| RevertedPath { path: path.clone(), is_mode }));
-    for (path, (layer, op)) in &last {
+    for (layer, op) in last.values() {
+        check()?;
+        let path = op.path();
         match op {
             Op::Put { slot, .. } => {
                 let slots = slots_of(inner, layer)?;
@@ -88,14 +112,13 @@ impl Dropped {
     fn push(&mut self, path: &RelPath, was: DroppedContent) {
         if self.changes.len() < MAX_CHANGES {
             self.changes.push(DroppedChange { path: path.clone(), was });
+        } else {
+            self.unlisted += 1;
         }
     }
 
     /// Keeps what is at a name: a file, or all that is in a directory.
     fn add(&mut self, inner: &Inner, folder: BorrowedFd<'_>, name: &OsStr, path: &RelPath) -> io::Result<()> {
-        if self.changes.len() >= MAX_CHANGES {
-            return Ok(());
-        }
         let found = stat_entry(folder, name)?.ok_or(Errno::NOENT)?;
         let was = match found.kind {
             FileKind::Symlink => DroppedContent::Link { target: readlinkat(folder, name, Vec::new())?.into_bytes() },
@@ -112,6 +135,10 @@ impl Dropped {
                 DroppedContent::Directory
             }
             FileKind::File => {
+                if self.changes.len() >= MAX_CONTENTS {
+                    self.push(path, DroppedContent::File { bytes: Vec::new(), size: found.size });
+                    return Ok(());
+                }
                 let (file, mode) = open_for_reading(&inner.disk, folder, name, &found)?;
                 mode.map_or(Ok(()), |mode| inner.disk.set_mode(&file, mode))?;
                 let mut bytes = Vec::new();

@@ -27,7 +27,7 @@ pub struct DroppedChange {
 pub enum DroppedContent {
     /// A file.
     File {
-        /// Its first 64 KiB.
+        /// Its first 64 KiB; none of the files after the first 256.
         bytes: Vec<u8>,
         /// Its size in bytes.
         size: u64,
@@ -50,6 +50,8 @@ pub enum DroppedContent {
 pub(crate) struct Dropped {
     /// The changes, as far as they are kept, by path.
     pub(crate) changes: Vec<DroppedChange>,
+    /// How many more there are.
+    pub(crate) unlisted: usize,
     /// The paths at which the view has what the workspace has.
     pub(crate) paths: Vec<RevertedPath>,
 }

@@ -73,7 +73,7 @@ impl Workspace {
         layers: &[String],
         stop: Stop<'_>,
     ) -> Result<View, ViewError> {
-        self.begin_over(id, (set, layers), stop, &|layers, ops| drop_conflicts(&self.inner, layers, ops))
+        self.begin_over(id, (set, layers), stop, &|layers, ops| drop_conflicts(&self.inner, layers, ops, stop))
     }
 
     /// Creates a view that begins with layers, without those of their changes that `compared` takes out.

@@ -113,6 +113,12 @@ impl View {
         &self.dropped.changes
     }
 
+    /// How many more such changes there are than [`View::dropped_changes`] lists.
+    #[must_use]
+    pub fn unlisted_dropped_changes(&self) -> usize {
+        self.dropped.unlisted
+    }
+
     /// Its id, which is also the id of its commit.
     #[must_use]
     pub fn id(&self) -> &str {

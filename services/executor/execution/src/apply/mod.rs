@@ -115,7 +115,7 @@ impl Execution {
                 self.progress.started_at = Some(time);
             }
             E::Paused { reason, discard_calls, resume_at, cause } => {
-                if *cause == PauseCause::Verification && self.verification_due.is_none() {
+                if *cause == PauseCause::Verification && self.verification_due.is_empty() {
                     return Err(Violation::NothingToVerify);
                 }
                 self.transition_execution(ExecutionTrigger::Paused, None)?;
@@ -135,7 +135,7 @@ impl Execution {
                 }
                 self.progress.queued_until = None;
                 if *cause == PauseCause::Verification {
-                    self.progress.verification_due = None;
+                    self.progress.verification_due.clear();
                 }
                 self.progress.is_escalated |= actor.is_none() && resume_at.is_none() && *cause == PauseCause::Request;
                 steps::child::forget_pauses(self);
@@ -190,6 +190,7 @@ impl Execution {
             }
             E::Finished(finished) => {
                 self.transition_execution(ExecutionTrigger::Finished, Some(finished.state))?;
+                self.progress.verification_due.clear();
                 if !self.has_nothing_left() || finished.totals != self.totals {
                     return Err(Violation::OtherTotals { totals: self.totals });
                 }

@@ -79,8 +79,10 @@ pub(super) fn apply(
             let entries = execution.steps[step].items.current().iter().map(|&entry| &execution.steps[entry]);
             // The one that was committed.
             let completion = entries.rev().find(|entry| entry.is_completion() && entry.state == StepState::Completed);
-            if completion.is_some_and(crate::state::StepRecord::asks_for_verification) {
-                execution.progress.verification_due = Some(step);
+            let asks = completion.is_some_and(crate::state::StepRecord::asks_for_verification);
+            execution.progress.verification_due.retain(|due| *due != step);
+            if asks {
+                execution.progress.verification_due.push(step);
             }
             end(execution, step, time);
             execution.count(step, |totals| totals.completed += 1);

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use crate::{
     Action, Actor, Blobs, Body, DecideContext, ErrorClass, Event, Execution, ExecutionEvent, ExecutionState, Failure,
     LimitRoom, LimitState, NoBlobs, OperationEvent, OperationKey, PauseCause, Progress, SkipReason, StepEvent, StepKey,
-    Timestamp,
+    StepState, Timestamp,
     state::{StepRecord, Stop},
     steps,
     violation::IllegalEvent,
@@ -153,6 +153,10 @@ impl Execution {
         if !self.has_nothing_left() || !has_begun {
             return Vec::new();
         }
+        // Also the last step of a plan can be verified before that has its end.
+        if self.stop.is_none() && self.paused_for_verification().is_some() {
+            return Vec::new();
+        }
         if let Some(escalated) = self.escalated(now) {
             return escalated;
         }
@@ -189,13 +193,16 @@ impl Execution {
 
     /// The pause for which the model of a step has asked that is done.
     fn verification(&self) -> Option<ExecutionEvent> {
-        let step = &self.steps[self.verification_due?].id;
-        Some(ExecutionEvent::Paused {
-            reason: format!("step `{step}` is done, and its model asks for verification"),
-            discard_calls: false,
-            resume_at: None,
-            cause: PauseCause::Verification,
-        })
+        // One that was made to run again since has nothing to be verified yet.
+        let due = self.verification_due.iter().map(|&step| &self.steps[step]);
+        let due: Vec<String> =
+            due.filter(|step| step.state == StepState::Completed).map(|step| format!("`{}`", step.id)).collect();
+        let reason = match due.as_slice() {
+            [] => return None,
+            [step] => format!("step {step} is done, and its model asks for verification"),
+            steps => format!("steps {} are done, and their models ask for verification", steps.join(", ")),
+        };
+        Some(ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, cause: PauseCause::Verification })
     }
 
     fn skip_next(&self) -> Option<Body> {

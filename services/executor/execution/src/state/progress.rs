@@ -28,8 +28,8 @@ pub struct ExecutionProgress {
     pub(crate) paused: Option<PausedBy>,
     /// Until when a rate limit pauses it, unless it is paused already.
     pub(crate) queued_until: Option<Timestamp>,
-    /// The step whose model has asked for the verification of what it has done, until the execution is paused for that.
-    pub(crate) verification_due: Option<StepKey>,
+    /// The steps whose models have asked for the verification of what they have done, until the execution is paused for that.
+    pub(crate) verification_due: Vec<StepKey>,
     /// How often the plan's escalation has had what failed run again, since a principal did.
     pub(crate) escalations: u32,
     /// Whether the escalation has paused it for a person since.
@@ -72,7 +72,7 @@ impl ExecutionProgress {
             waited: Duration::ZERO,
             paused: None,
             queued_until: None,
-            verification_due: None,
+            verification_due: Vec::new(),
             escalations: 0,
             is_escalated: false,
             stop: None,

@@ -18,7 +18,7 @@ use self::conversation::{answered_of, offered_names, with_planned};
 use super::{entries::not_started, layers};
 use crate::{
     Blobs, ErrorClass, Execution, Failure, Json, Payload, StepKey, StepState,
-    state::{AgentEntry, AgentItem, StepRecord},
+    state::{AgentEntry, AgentItem, StepRecord, TurnSupply},
 };
 
 pub(crate) use self::conversation::turn_waits;
@@ -63,7 +63,7 @@ pub(super) fn course(
     let model = asked.asked_model().map(|(place, _)| place).unwrap_or_default();
     if asked.state != StepState::Completed {
         let has_next = model + 1 < agent.models().len();
-        return Some(if has_next && gives_way(execution, record, asked) {
+        return Some(if has_next && gives_way(execution, entries[place], blobs)? {
             Course::Entries(vec![turn_item(record, turn, model + 1)])
         } else {
             Course::Failed(unanswered(asked, turn))
@@ -111,7 +111,7 @@ pub(super) fn course(
             .map(|(turn, failure)| format!(" What it said to be done in turn {turn} was refused: {}", failure.message));
         let message = format!(
             "Turn limit reached ({turn} turns): the model `{}` has not completed the step. Raise `agent.max_turns`, or make the task smaller.{}",
-            agent.model(),
+            asked.asked_model().map_or_else(|| agent.model(), |(_, model)| model),
             missing.unwrap_or_default()
         );
         return Some(Course::Failed(Failure::new(ErrorClass::BudgetExhausted, reasons::TURN_LIMIT, message)));
@@ -249,9 +249,16 @@ fn rebase_item(record: &StepRecord, turn: u32) -> Json {
     Json::canonical(&json!({"tool": REBASE_TOOL, "after_turn": turn, "run": record.attempt}))
 }
 
-/// Whether the model of a turn that has no answer gives way to the next one of its step. What a person has skipped or cancelled is asked of no other model.
-fn gives_way(execution: &Execution, record: &StepRecord, asked: &StepRecord) -> bool {
-    let Some(failure) = asked.failure.as_deref().filter(|_| asked.state == StepState::Failed) else { return false };
+/// Whether the model of a turn that has no answer gives way to the next one of its step; `None` while a value is not at hand. What a person has skipped or cancelled is asked
+/// of no other model.
+fn gives_way(execution: &Execution, turn: StepKey, blobs: &dyn Blobs) -> Option<bool> {
+    let asked = &execution.steps[turn];
+    let Some(failure) = asked.failure.as_deref().filter(|_| asked.state == StepState::Failed) else {
+        return Some(false);
+    };
+    if failure.reason == reasons::BUDGET_EXHAUSTED {
+        return budget_gives_way(execution, turn, blobs);
+    }
     let of_model = [
         reasons::CONTEXT_EXHAUSTED,
         reasons::CONTEXT_TRUNCATED_BY_SERVER,
@@ -263,10 +270,17 @@ fn gives_way(execution: &Execution, record: &StepRecord, asked: &StepRecord) -> 
         reasons::MODEL_UNAVAILABLE,
         reasons::TIMEOUT,
     ];
-    let is_out_of_budget = failure.reason == reasons::BUDGET_EXHAUSTED;
-    let step = execution.step_key(record.id.as_str());
-    of_model.iter().any(|reason| failure.reason == *reason)
-        || is_out_of_budget && step.is_some_and(|step| execution.exhaustion_falls_back(step))
+    Some(of_model.iter().any(|reason| failure.reason == *reason))
+}
+
+/// Whether the budget of which a turn may use more than is left says that the next model is asked.
+fn budget_gives_way(execution: &Execution, turn: StepKey, blobs: &dyn Blobs) -> Option<bool> {
+    let Ok(asked) = arguments(execution, turn, blobs)? else { return Some(false) };
+    let needed = may_use(execution, turn, &Json::canonical(&asked), blobs)?;
+    Some(match execution.turn_supply(turn, needed) {
+        TurnSupply::TooLittle { account, unit, .. } => execution.exhaustion_falls_back(account, unit),
+        TurnSupply::Enough | TurnSupply::Held => false,
+    })
 }
 
 /// The failure of a step whose model has not answered.

@@ -178,7 +178,7 @@ fn an_answer_is_shown_while_it_comes() {
     assert!(recorded.contains("ask_model") && !recorded.contains("Then I go on."), "{recorded}");
 }
 
-/// The instructions and the tools of a task are at most 2,000 tokens: 7,900 bytes were 1,910 of the tokenizer tekken, of which other models' differ by a tenth.
+/// The instructions and the tools of a task are at most 2,000 tokens: 8,100 bytes were 1,990 of the tokenizer tekken, of which other models' differ by a tenth.
 #[test]
 fn the_fixed_part_of_a_prompt_is_small() {
     let scene = Scene::new(|ask| ask.completes(json!(1)));
@@ -188,7 +188,7 @@ fn the_fixed_part_of_a_prompt_is_small() {
     let body = &scene.asks()[0].body;
     let (tools, instructions) = (body["tools"].to_string(), body["messages"][0]["content"].to_string());
     let bytes = tools.len() + instructions.len();
-    assert!(tools.contains("modify_file") && bytes <= 7_900, "{bytes} bytes: {tools}");
+    assert!(tools.contains("modify_file") && bytes <= 8_100, "{bytes} bytes: {tools}");
 }
 
 /// S2-X-25: the log has the turn of each call of a model, and the tokens that its server has counted.

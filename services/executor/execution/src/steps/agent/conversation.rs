@@ -273,7 +273,9 @@ fn later(
     if reading.is_wanted {
         return None;
     }
-    if let Some((now, then)) = belay_agent::shortened(&turns) {
+    // What another server did says nothing about the one that is asked now.
+    let is_of_model = turns.last().is_some_and(|turn| turn.asked.model == model);
+    if let Some((now, then)) = belay_agent::shortened(&turns).filter(|_| is_of_model) {
         let message = format!(
             "The server of the model `{model}` counted {now} tokens in a prompt that begins with one in which it counted {then}: it shortens prompts \
              without saying so. Raise its window (`num_ctx` of Ollama), or lower `models.{model}.window`."
@@ -333,10 +335,12 @@ fn call_at<'a>(execution: &'a Execution, entries: &[StepKey], turn: u32, place: 
 
 /// The step that has dropped changes of this turn, and of those before it, that conflicted with what others had done.
 fn rebase_after<'a>(execution: &'a Execution, entries: &[StepKey], turn: u32) -> Option<&'a StepRecord> {
-    let entries = entries.iter().map(|&key| &execution.steps[key]);
-    let mut later = entries.skip_while(|record| record.agent_entry() != Some(AgentEntry::Turn(turn))).skip(1);
-    let is_turn = |record: &&StepRecord| matches!(record.agent_entry(), Some(AgentEntry::Turn(_)));
-    later.by_ref().take_while(|record| !is_turn(record)).find(|record| record.agent_entry() == Some(AgentEntry::Rebase))
+    let entry = |key: &StepKey| execution.steps[*key].agent_entry();
+    // Several models may have been asked for it, and the last one has answered.
+    let asked = entries.iter().rposition(|key| entry(key) == Some(AgentEntry::Turn(turn)))?;
+    let later = entries[asked + 1..].iter().take_while(|key| !matches!(entry(key), Some(AgentEntry::Turn(_))));
+    let mut rebases = later.filter(|key| entry(key) == Some(AgentEntry::Rebase));
+    rebases.next().map(|&key| &execution.steps[key])
 }
 
 impl Reading<'_> {

@@ -297,6 +297,84 @@ fn a_model_asks_for_verification() {
     assert!(!play.picture().join("\n").contains("paused"), "{:?}", play.picture());
 }
 
+// A conflict is told to the model that took over as well, though two were asked for the turn before it.
+#[test]
+fn the_next_model_is_told_of_a_conflict() {
+    let versions = json!({"files": [{"path": "f", "yours": {"kind": "nothing"}, "theirs": {"kind": "nothing"}}]});
+    let play = goal(10)
+        .one_effect("fix")
+        .fallback_models("fix", &["second"])
+        .output("fix~0", &calls(1, &[("work", json!({"n": 1}))]))
+        .outcomes("fix~2", [failed(ErrorClass::InvalidArguments, "MODEL_REFUSED", "no such key")])
+        .output("fix~3", &completion(2, &json!(1)))
+        .output("fix~4", &json!(1))
+        .outcomes("fix~5", [conflict()])
+        .output("fix~6", &versions)
+        .output("fix~7", &completion(3, &json!(2)))
+        .output("fix~8", &json!(2))
+        .play();
+    let told = asked(&play, "fix~7");
+    assert!(told["results"][0]["text"].as_str().unwrap().starts_with("The step is not completed"), "{told}");
+    assert!(told["message"].as_str().unwrap().contains(r#"{"path":"f","#), "{told}");
+    assert!(play.picture().last().unwrap().ends_with("COMPLETED"), "{:?}", play.picture());
+}
+
+// A server that shortens prompts gives way to the next model's, whose counts are its own.
+#[test]
+fn the_counts_of_one_model_say_nothing_about_another() {
+    let counted = |answer: Value, input: u64| {
+        let mut answer = answer;
+        answer["usage"] = json!({"input": input, "cached_input": 0, "output": 1, "reasoning": 0});
+        answer
+    };
+    let play = goal(10)
+        .fallback_models("fix", &["second"])
+        .output("fix~0", &counted(calls(1, &[("look", json!({"n": 1}))]), 9_000))
+        .output("fix~2", &counted(calls(2, &[("look", json!({"n": 2}))]), 4_000))
+        .output("fix~5", &counted(completion(3, &json!(1)), 11_000))
+        .output("fix~6", &json!(1))
+        .play();
+    let end = play.picture().join("\n");
+    assert!(end.contains("fix~4 failed CONTEXT_TRUNCATED_BY_SERVER") && end.ends_with("COMPLETED"), "{end}");
+    assert_eq!(asked(&play, "fix~5")["model"], "second");
+}
+
+// B-35: the budget of which a model may use more than is left decides what follows, and no other one.
+#[test]
+fn the_budget_that_is_too_small_says_whether_the_next_model_is_asked() {
+    let costs = |micros: u64, on_exhausted| Budget { cost_micros: Some(micros), on_exhausted, ..Budget::default() };
+    let of = |plan: Budget, step: Budget| {
+        let play = goal(10)
+            .fallback_models("fix", &["free"])
+            .budget(plan)
+            .step_budget("fix", step)
+            .output("fix~1", &completion(1, &json!(1)))
+            .output("fix~2", &json!(1))
+            .play();
+        play.picture().last().unwrap().clone()
+    };
+    let (little, enough) = (|follows| costs(5, follows), |follows| costs(1_000_000_000, follows));
+    let step_falls_back = of(enough(OnExhausted::Fail), little(OnExhausted::NextFallback));
+    assert!(step_falls_back.ends_with("COMPLETED"), "{step_falls_back}");
+    let plan_fails = of(little(OnExhausted::Fail), enough(OnExhausted::NextFallback));
+    assert!(plan_fails.contains("fix failed BUDGET_EXHAUSTED"), "{plan_fails}");
+}
+
+// The last step of a plan is verified before that ends as well; a cancellation ends it all the same.
+#[test]
+fn a_plan_does_not_end_before_its_last_step_is_verified() {
+    let verify = |story: Story| {
+        let complete = calls(1, &[("complete_step", json!({"result": 1, "verify": true}))]);
+        story.output("fix~0", &complete).output("fix~1", &json!(1))
+    };
+    let alone = || verify(story("fix").agent("fix", "m", &["work"], 10));
+    let play = alone().acts("9s resume").play();
+    let picture = play.picture().join("\n");
+    assert!(picture.contains("asks for verification\n9s resumed, COMPLETED"), "{picture}");
+    let cancelled = alone().acts("9s cancel").play().picture().join("\n");
+    assert!(cancelled.contains("asks for verification\n9s") && !cancelled.ends_with("verification"), "{cancelled}");
+}
+
 // What a person has skipped is asked of no other model.
 #[test]
 fn a_turn_that_a_person_skips_is_not_asked_of_another_model() {

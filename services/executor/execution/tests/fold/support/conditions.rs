@@ -44,7 +44,11 @@ impl Blobs for Conditions {
         Some(ModelFacts {
             window,
             max_output: 1_000,
-            price: (name != "unpriced").then_some(Price { input: 1_000_000, cached_input: 0, output: 2_000_000 }),
+            price: match name {
+                "unpriced" => None,
+                "free" => Some(Price { input: 0, cached_input: 0, output: 0 }),
+                _ => Some(Price { input: 1_000_000, cached_input: 0, output: 2_000_000 }),
+            },
         })
     }
 

@@ -142,10 +142,7 @@ fn burst_mode_is_for_many_short_steps() {
         (plan.parallelism(), plan.steps().iter().map(|step| step.timeout().unwrap().as_secs()).collect::<Vec<_>>())
     };
     let (parallelism, limits) = of(r#"{"mode": "burst"}"#);
-    assert!(
-        parallelism as usize == limits.len() && limits.len() > 1 && limits.iter().all(|limit| *limit == 30),
-        "{limits:?}"
-    );
+    assert!(parallelism == limits.len() && limits.len() > 1 && limits.iter().all(|limit| *limit == 30), "{limits:?}");
     assert_eq!(of(r#"{"mode": "normal"}"#), of("{}"));
     let (parallelism, limits) = of(r#"{"mode": "burst", "parallel": false, "step_timeout_seconds": 7}"#);
     assert!(parallelism == 1 && limits.iter().all(|limit| *limit == 7), "{limits:?}");

@@ -1,6 +1,6 @@
 //! Steps with a goal.
 
-use belay_execution::Json;
+use belay_execution::{Json, OperationId};
 use belay_plan::{COMMIT_TOOL, COMPLETION_TOOL, REBASE_TOOL, limits::MAX_FOUND_FILES};
 
 use super::Audit;
@@ -9,6 +9,14 @@ impl Audit {
     /// The entry of a step with a goal, as it was listed.
     pub(super) fn agent_item(&self, step: usize) -> Option<serde_json::Value> {
         self.is_of_agent(step).then(|| self.values[&step].value())
+    }
+
+    /// The model that a turn asks.
+    pub(super) fn asked_model(&self, id: &OperationId) -> String {
+        let step = self.step_of(id);
+        let place = self.agent_item(step).expect("it is a turn")["model"].as_u64().unwrap_or(0);
+        let agent = self.spec(step).agent().expect("a model works in it");
+        agent.models().nth(usize::try_from(place).expect("a small number")).expect("it has such a model").to_owned()
     }
 
     /// Whether the model of a step that is done has asked for verification.

@@ -76,6 +76,8 @@ impl Audit {
     pub(super) fn hold_call(&mut self, id: &OperationId, held: Amounts) {
         let all = UNITS.map(|unit| Some(held.of(unit)).filter(|held| *held > 0));
         match self.own_call(id) {
+            // What costs nothing holds nothing.
+            Some(OwnCall::Turn) if self.asked_model(id) == "free" => self.hold(id, &[2], [None, None, all[2], None]),
             Some(OwnCall::Turn) => self.hold(id, &[2, 3], [None, None, all[2], all[3]]),
             Some(OwnCall::Completion) => self.hold(id, &[], [None; 4]),
             None => {
