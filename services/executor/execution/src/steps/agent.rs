@@ -17,7 +17,7 @@ use serde_json::json;
 use self::conversation::{answered_of, offered_names, with_planned};
 use super::{entries::not_started, layers};
 use crate::{
-    Blobs, ErrorClass, Execution, Failure, Json, Payload, StepKey, StepState,
+    Blobs, BudgetUnit, ErrorClass, Execution, Failure, Json, Payload, StepKey, StepState,
     state::{AgentEntry, AgentItem, StepRecord, TurnSupply},
 };
 
@@ -91,6 +91,9 @@ pub(super) fn course(
             return Some(Course::Entries(listed));
         }
     }
+    if let Some(gone) = layer_gone(execution, record, calls) {
+        return Some(Course::Failed(gone));
+    }
     if let Some(conflict) = conflict(execution, calls) {
         return Some(after_conflict(execution, record, agent, (turn, model, calls), conflict));
     }
@@ -117,6 +120,23 @@ pub(super) fn course(
         return Some(Course::Failed(Failure::new(ErrorClass::BudgetExhausted, reasons::TURN_LIMIT, message)));
     }
     Some(Course::Entries(vec![turn_item(record, turn + 1, model)]))
+}
+
+/// The failure of a step of which one of these calls could not begin with what the calls before it have changed, because that is gone: no later call can either. It says what
+/// was used for it, since only a person or the plan's escalation begins the step again, and that is used once more.
+fn layer_gone(execution: &Execution, record: &StepRecord, calls: &[StepKey]) -> Option<Failure> {
+    let failures = calls.iter().filter_map(|&key| execution.steps[key].failure.as_deref());
+    let of = |failure: &Failure| failure.reason == reasons::LAYER_GONE;
+    let gone = failures.into_iter().find(|failure| of(failure) || failure.cause.as_deref().is_some_and(of))?;
+    let spent = record.account.spent;
+    let used = [BudgetUnit::Tokens, BudgetUnit::CostMicros].map(|unit| (unit, spent.of(unit)));
+    let used = used.into_iter().filter(|(_, amount)| *amount > 0).map(|(unit, amount)| unit.amount_in_words(amount));
+    let used = used.collect::<Vec<_>>().join(", ");
+    let message = match used.as_str() {
+        "" => gone.message.clone(),
+        used => format!("{} Its model has used {used} for this, which stays counted.", gone.message),
+    };
+    Some(Failure { message, ..gone.clone() })
 }
 
 /// The failure of one of these calls of a turn that could not begin with what the calls before it have changed, because others have changed the same. No later call can either, and

@@ -212,6 +212,29 @@ fn a_model_asks_for_verification() {
     assert_eq!((run.end().code, scene.step("b")["state"].as_str()), (0, Some("STATE_COMPLETED")));
 }
 
+/// Where somebody removes what the calls have changed before it is committed, the step fails at once: its model is not asked in vain.
+#[test]
+fn a_loop_ends_whose_layers_are_gone() {
+    let (removed, waits) = channel::<()>();
+    let waits = Mutex::new(waits);
+    let scene = Scene::new(move |ask| {
+        if ask.turn == 2 {
+            waits.lock().unwrap().recv().unwrap();
+        }
+        ask.runs(&format!("echo {} >> f", ask.turn))
+    });
+    let plan = scene.plan(&goal(&["run_terminal"]), &json!({"effects": "per_step"}));
+    let run = scene.home.start(scene.words(&plan, &["-o", "text"]));
+    until_asked(&scene.server, 2);
+    fs::remove_dir_all(scene.home.path("w/.belay/layers")).unwrap();
+    fs::create_dir(scene.home.path("w/.belay/layers")).unwrap();
+    removed.send(()).unwrap();
+    assert_eq!(run.end().code, 30);
+    let failure = scene.step("a")["failure"].clone();
+    assert_eq!((failure["code"].clone(), scene.asks().len()), (json!("LAYER_GONE"), 2), "{failure}");
+    assert!(failure["message"].as_str().unwrap().contains("Its model has used "), "{failure}");
+}
+
 /// A model that has no turn left is not shown what conflicts: the step fails, and what others did is there.
 #[test]
 fn a_loop_without_turns_ends_at_a_conflict() {

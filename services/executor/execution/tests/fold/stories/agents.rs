@@ -453,6 +453,23 @@ fn a_model_is_shown_what_others_have_changed() {
     assert!(end.contains("fix collects 2"), "the completion that was committed counts: {end}");
 }
 
+// Once what the calls have changed is gone, no call can continue from it: the step fails at once, and says what was used for it.
+#[test]
+fn a_step_whose_layers_are_gone_asks_its_model_no_more() {
+    let mut first = calls(1, &[("work", json!({"n": 1}))]);
+    first["usage"] = json!({"input": 1_000, "cached_input": 0, "output": 10, "reasoning": 0});
+    let play = goal(10)
+        .one_effect("fix")
+        .output("fix~0", &first)
+        .output("fix~2", &calls(2, &[("work", json!({"n": 2}))]))
+        .outcomes("fix~3", [failed(ErrorClass::PreconditionFailed, "LAYER_GONE", "The layer is gone.")])
+        .play();
+    let end = play.picture().last().unwrap().clone();
+    assert!(end.contains("fix~3 failed LAYER_GONE, fix failed LAYER_GONE"), "{end}");
+    let failure = play.execution.step(play.execution.step_key("fix").unwrap()).failure().unwrap();
+    assert!(failure.message.contains("tokens") && failure.message.contains("stays counted"), "{}", failure.message);
+}
+
 // A model without a turn left is not shown anything any more: the step fails with the conflict.
 #[test]
 fn a_conflict_in_the_last_turn_fails_the_step() {
