@@ -78,7 +78,7 @@ impl ShownFile {
         Self { name: path, is_pattern: false, part, is_error: outcome.is_error() }
     }
 
-    /// What is to be said of a pattern after the files that it has found and that are shown, by what came of the search: that it has failed, has found nothing, or more than is shown. `found`:
+    /// Words about a pattern, after the files that it has found and that are shown: that it has failed, has found nothing, or more than is shown. `found`:
     /// how many files it has found; `rest`: the paths of those that are not shown; `is_cut`: more match than were looked for.
     pub fn pattern(pattern: &str, outcome: &Outcome<'_>, found: usize, rest: &[String], is_cut: bool) -> Option<Self> {
         let part = match outcome {
@@ -136,11 +136,11 @@ pub fn file_text(outcome: &Outcome<'_>) -> String {
     }
 }
 
-/// What the model reads of its completion when what the step has changed could not be committed.
+/// The result of a completion, for the model, when the changes of the step could not be committed.
 pub const NOT_COMMITTED: &str =
     "The step is not completed: its changes could not be committed, and the message that follows says why.";
 
-/// What the model reads when others have changed what its calls have changed, after this turn: `outcome` is that of dropping the changes in conflict.
+/// The message to the model when others have changed what its calls have changed, after this turn: `outcome` is that of dropping the changes in conflict.
 pub fn conflict_text(turn: u32, outcome: &Outcome<'_>) -> String {
     let Outcome::Returned(value) = outcome else {
         return format!(

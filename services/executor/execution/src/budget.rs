@@ -259,14 +259,14 @@ impl Execution {
 
     /// The reason for which it is paused when the model of a step has asked for the verification of what it has done.
     pub fn paused_for_verification(&self) -> Option<&str> {
-        self.paused.as_ref()?.verification.as_deref()
+        self.paused.as_ref()?.verification()
     }
 
     /// The budget for which it is paused and that is still used up; `None` when it is paused for something else, or not at all.
     pub fn exhausted_budget(&self) -> Option<BudgetReport> {
         self.paused
             .as_ref()
-            .filter(|paused| paused.cause == PauseCause::Budget && paused.namespace_budget.is_none())?;
+            .filter(|paused| paused.cause == PauseCause::Budget && paused.namespace_budget().is_none())?;
         let with_own = self.steps.iter().filter(|(_, record)| record.spec.budget().is_some());
         let accounts = std::iter::once(None).chain(with_own.map(|(step, _)| Some(step)));
         accounts.flat_map(|account| BudgetUnit::ALL.map(|unit| (account, unit))).find_map(|(account, unit)| {

@@ -218,7 +218,7 @@ fn facts(facts: &ToolFacts) -> runner_v1::ToolFacts {
     }
 }
 
-/// Who looks next at what an execution has done.
+/// The stage after the executor's.
 const VERIFIER: &str = "verifier";
 
 fn finished_message(finished: &Finished) -> v1::ExecutionFinished {

@@ -94,7 +94,7 @@ fn versions(view: &mut dyn View, may_read: &MayRead) -> Value {
         let (yours, theirs) = if may_read.allows(path) {
             (yours(was), theirs(view, path))
         } else {
-            let not_shown = || json!({"kind": "not_shown", "why": "The policy does not let a call read it unasked."});
+            let not_shown = || json!({"kind": "not_shown", "why": "The policy does not allow the call to read it without asking a person."});
             (not_shown(), not_shown())
         };
         json!({"path": path.written(), "yours": yours, "theirs": theirs})

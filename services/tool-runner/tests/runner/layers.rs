@@ -244,7 +244,8 @@ async fn a_step_goes_on_without_what_conflicts() {
     let rebased = runner.call(rebase).await.unwrap();
     assert_eq!(state(&rebased), State::Completed, "{rebased:?}");
     let file = |content: &str| json!({"kind": "file", "content": content, "size_bytes": content.len()});
-    let not_shown = json!({"kind": "not_shown", "why": "The policy does not let a call read it unasked."});
+    let not_shown =
+        json!({"kind": "not_shown", "why": "The policy does not allow the call to read it without asking a person."});
     assert_eq!(
         serde_json::from_str::<Value>(&crate::secrets::result(&rebased)).unwrap(),
         json!({"files": [

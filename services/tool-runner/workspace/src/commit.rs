@@ -368,7 +368,7 @@ pub(crate) fn check<'a>(inner: &Inner, ops: impl IntoIterator<Item = &'a Op> + C
     if paths.is_empty() { Ok(()) } else { Err(CommitError::Conflict { paths }) }
 }
 
-/// Those of these operations at whose paths the workspace has changed since.
+/// The operations at whose paths the workspace has changed since.
 pub(crate) fn conflicting<'a>(
     inner: &Inner,
     ops: impl IntoIterator<Item = &'a Op> + Clone,

@@ -26,13 +26,13 @@ use crate::{
 };
 
 /// How many bytes of a file are kept of a change.
-pub(crate) const MAX_BYTES: u64 = 64 * 1024;
+const MAX_BYTES: u64 = 64 * 1024;
 
-/// Of how many changes the content is kept, each file of a directory being one: more would not fit into what anyone reads of them.
-pub(crate) const MAX_CONTENTS: usize = 256;
+/// The number of changes whose content is kept, each file of a directory being one: more would not fit into what is read of them.
+const MAX_CONTENTS: usize = 256;
 
-/// How many changes are kept by their paths. Those beyond are counted.
-pub(crate) const MAX_CHANGES: usize = 10_000;
+/// The number of changes whose paths are kept. Those beyond are counted.
+const MAX_CHANGES: usize = 10_000;
 
 /// Why layers could not be compared with the workspace.
 pub(crate) fn not_compared(error: CommitError) -> ViewError {

@@ -18,11 +18,11 @@ pub struct RevertedPath {
 pub struct DroppedChange {
     /// The path.
     pub path: RelPath,
-    /// What the layer has there.
+    /// The content of the layer there.
     pub was: DroppedContent,
 }
 
-/// What a layer has at a path.
+/// The content of a layer at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DroppedContent {
     /// A file.

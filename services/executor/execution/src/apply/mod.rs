@@ -126,8 +126,7 @@ impl Execution {
                     discard_calls: *discard_calls,
                     resume_at: *resume_at,
                     cause: *cause,
-                    verification: (*cause == PauseCause::Verification).then(|| reason.clone()),
-                    namespace_budget: resume_at.filter(|_| *cause == PauseCause::Budget).map(|_| reason.clone()),
+                    reason: reason.clone(),
                 });
                 // No execution waits behind one that is paused.
                 if matches!(self.limits, LimitState::Waiting(_)) {

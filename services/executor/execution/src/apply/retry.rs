@@ -90,8 +90,7 @@ pub(super) fn apply(execution: &mut Execution, retried: &Retried, time: Timestam
             discard_calls: false,
             resume_at,
             cause: PauseCause::Request,
-            verification: None,
-            namespace_budget: None,
+            reason: String::new(),
         });
     }
     if has_ended {

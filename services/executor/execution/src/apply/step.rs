@@ -76,12 +76,8 @@ pub(super) fn apply(
         StepEvent::Completed { .. } => {
             check(execution, step, attempt, StepTrigger::Completed)?;
             execution.transition_step(step, StepTrigger::Completed, time)?;
-            let entries = execution.steps[step].items.current().iter().map(|&entry| &execution.steps[entry]);
-            // The one that was committed.
-            let completion = entries.rev().find(|entry| entry.is_completion() && entry.state == StepState::Completed);
-            let asks = completion.is_some_and(crate::state::StepRecord::asks_for_verification);
             execution.progress.verification_due.retain(|due| *due != step);
-            if asks {
+            if steps::agent::asks_for_verification(execution, step) {
                 execution.progress.verification_due.push(step);
             }
             end(execution, step, time);

@@ -177,7 +177,7 @@ impl Execution {
         match &self.paused {
             Some(paused) => {
                 let is_due = paused.resume_at.is_some_and(|at| at <= now);
-                let has_room = || paused.namespace_budget.is_some() && blobs.has_namespace_room();
+                let has_room = || paused.namespace_budget().is_some() && blobs.has_namespace_room();
                 (is_due || has_room()).then_some(ExecutionEvent::Resumed)
             }
             None => self.verification().or_else(|| {

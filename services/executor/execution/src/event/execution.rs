@@ -9,7 +9,7 @@ use crate::{
     Allotment, Amounts, BudgetReport, ExecutionState, Failure, Json, OperationId, Payload, StepId, Timestamp, Totals,
 };
 
-/// What an execution was paused for.
+/// The cause of a pause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PauseCause {
     /// A principal, the escalation of its plan, or a rate limit.
@@ -40,7 +40,7 @@ pub enum ExecutionEvent {
         discard_calls: bool,
         /// When it resumes automatically; `None` until a principal resumes it.
         resume_at: Option<Timestamp>,
-        /// What it was paused for.
+        /// The cause.
         cause: PauseCause,
     },
     /// How far a budget is used.

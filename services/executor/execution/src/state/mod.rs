@@ -293,7 +293,7 @@ impl Execution {
 
     /// The reason in words, when it is paused because its namespace has used up its budget.
     pub fn exhausted_namespace_budget(&self) -> Option<&str> {
-        self.paused.as_ref()?.namespace_budget.as_deref()
+        self.paused.as_ref()?.namespace_budget()
     }
 
     /// Whether it is paused so that running calls are discarded.

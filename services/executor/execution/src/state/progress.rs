@@ -113,12 +113,22 @@ pub(crate) struct PausedBy {
     pub(crate) discard_calls: bool,
     /// When it resumes automatically.
     pub(crate) resume_at: Option<Timestamp>,
-    /// What it was paused for.
+    /// The cause.
     pub(crate) cause: PauseCause,
-    /// The reason, when the budget of the namespace was: such a pause ends by itself.
-    pub(crate) namespace_budget: Option<String>,
+    /// The reason, in words.
+    pub(crate) reason: String,
+}
+
+impl PausedBy {
+    /// The reason, when the budget of the namespace is used up: such a pause ends with the budget's window.
+    pub(crate) fn namespace_budget(&self) -> Option<&str> {
+        (self.cause == PauseCause::Budget && self.resume_at.is_some()).then_some(&*self.reason)
+    }
+
     /// The reason, when a model has asked for verification.
-    pub(crate) verification: Option<String>,
+    pub(crate) fn verification(&self) -> Option<&str> {
+        (self.cause == PauseCause::Verification).then_some(&*self.reason)
+    }
 }
 
 /// The compensation of steps, in progress.

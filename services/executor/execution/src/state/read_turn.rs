@@ -16,11 +16,11 @@ struct Parts {
     answered: Part<Answered>,
 }
 
-/// What was read, with the text from which.
+/// A part as it was read, with the text from which.
 type Part<T> = OnceLock<(Json, Arc<T>)>;
 
 impl ReadTurn {
-    /// What the turn adds to the conversation, of which this is recorded. `read` reads it where that was not done before.
+    /// The addition of the turn to the conversation, of which this is recorded. `read` reads it where that was not done before.
     pub(crate) fn asked(&self, recorded: &Payload, read: impl FnOnce() -> Asked) -> Arc<Asked> {
         part(&self.0.get_or_init(Box::default).asked, recorded, read)
     }
@@ -31,7 +31,7 @@ impl ReadTurn {
     }
 }
 
-/// What is in a blob is not kept: it is there because it is too large to be in memory all the time.
+/// Reads a part once. One in a blob is not kept: it is there because it is too large to be in memory all the time.
 fn part<T>(known: &Part<T>, recorded: &Payload, read: impl FnOnce() -> T) -> Arc<T> {
     let Some(json) = recorded.inline() else { return Arc::new(read()) };
     match known.get() {

@@ -349,7 +349,7 @@ impl StepRecord {
         self.is_completion() && self.agent_item.as_ref().is_some_and(|item| item.asks_for_verification())
     }
 
-    /// The place of the model that it asks among those of its step, and its name; `None` for a step that is no turn of one.
+    /// The place of the model that it asks among those of its step, and its name; `None` for any other step than a turn.
     pub(crate) fn asked_model(&self) -> Option<(usize, &str)> {
         let AgentEntry::Turn(_) = self.agent_entry()? else { return None };
         let place = self.agent_item.as_ref()?.model();

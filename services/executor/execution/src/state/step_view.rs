@@ -181,7 +181,7 @@ impl<'a> StepView<'a> {
         asked.or_else(|| self.record.spec.agent().map(belay_plan::AgentStep::model)).unwrap_or_default()
     }
 
-    /// The model that it asks, by its name in the settings; `None` for a step that is no turn of one.
+    /// The model that it asks, by its name in the settings; `None` for any other step than a turn.
     pub fn asked_model(&self) -> Option<&str> {
         self.record.asked_model().map(|(_, model)| model)
     }

@@ -93,7 +93,7 @@ impl Execution {
         }
         if let Some(paused) = &self.paused {
             let (since, until) = (paused.since, paused.resume_at);
-            return vec![match (&paused.namespace_budget, until) {
+            return vec![match (paused.namespace_budget(), until) {
                 (Some(_), Some(until)) => Waiting::NamespaceBudget { since, until },
                 _ => Waiting::Resume { since, until },
             }];

@@ -151,7 +151,7 @@ fn is_conflict(failure: &Failure) -> bool {
     of(failure) || failure.cause.as_deref().is_some_and(of)
 }
 
-/// What follows a conflict with what others have changed: the changes in conflict are dropped, and the model is shown both versions, as long as it has a turn left.
+/// The course after a conflict with what others have changed: the changes in conflict are dropped, and the model is shown both versions, as long as it has a turn left.
 fn after_conflict(
     execution: &Execution,
     record: &StepRecord,
@@ -169,6 +169,13 @@ fn after_conflict(
         Some((_, Some(failure))) if is_conflict(failure) => Course::Entries(vec![turn_item(record, turn + 1, model)]),
         Some((_, failure)) => Course::Failed(failure.unwrap_or(conflict).clone()),
     }
+}
+
+/// Whether the model of a step that has completed asks for the verification of what it has done: with the completion that was accepted last.
+pub(crate) fn asks_for_verification(execution: &Execution, step: StepKey) -> bool {
+    let entries = execution.steps[step].items.current().iter().rev().map(|&entry| &execution.steps[entry]);
+    let mut accepted = entries.filter(|entry| entry.is_completion() && entry.state == StepState::Completed);
+    accepted.next().is_some_and(StepRecord::asks_for_verification)
 }
 
 /// The last time that the model said that the step is done and was refused: the turn, and what was missing.

@@ -159,7 +159,7 @@ fn an_answer_is_shown_while_it_comes() {
     let (seen, looks) = std::sync::mpsc::channel::<()>();
     let looks = std::sync::Mutex::new(looks);
     let scene = Scene::with("messages", "", "", move |ask| {
-        // What nobody watches is shown to nobody.
+        // Output without a watcher is dropped.
         looks.lock().unwrap().recv().unwrap();
         let said = format!("I look at the key {secret} first.\nThen I go on.\nAnd then {}", "x".repeat(2_000));
         held(ask.says(&said, &[]), 60)

@@ -212,7 +212,7 @@ fn a_model_asks_for_verification() {
     assert_eq!((run.end().code, scene.step("b")["state"].as_str()), (0, Some("STATE_COMPLETED")));
 }
 
-/// Where somebody removes what the calls have changed before it is committed, the step fails at once: its model is not asked in vain.
+/// Where the changes of the calls are removed before they are committed, the step fails at once: its model is not asked in vain.
 #[test]
 fn a_loop_ends_whose_layers_are_gone() {
     let (removed, waits) = channel::<()>();

@@ -180,11 +180,11 @@ fn path_of_named(
     }
 }
 
-/// What the patterns of a step have found and the plan does not name itself, each file once.
+/// The files that the patterns of a step have found and the plan does not name itself, each once.
 struct Findings {
-    /// What the model is shown: the place of the pattern in the plan, and that of the file in what it has found.
+    /// The files that the model is shown: the place of the pattern in the plan, and that of the file in what it has found.
     shown: Vec<(usize, usize)>,
-    /// What it is not shown, since there is too much, by the place of the pattern.
+    /// The paths that it is not shown, since there are too many, by the place of the pattern.
     rest: BTreeMap<usize, Vec<String>>,
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::super::outputs::{value_of, values};
 use crate::{Blobs, ErrorClass, Execution, Failure, Payload, StepKey, StepState, state::StepRecord};
 
-/// What the templates of a step with a goal make of this.
+/// Fills in the templates of a step with a goal.
 pub(super) fn resolved(
     execution: &Execution,
     step: StepKey,
@@ -24,7 +24,7 @@ pub(super) fn resolved(
     }))
 }
 
-/// What the model reads of what came of a call.
+/// The outcome of a call, for the model.
 pub(super) fn outcome<'a>(record: &'a StepRecord, returned: Option<&'a Value>) -> Outcome<'a> {
     match (record.state, record.failure.as_deref()) {
         (StepState::Completed, _) => Outcome::Returned(returned.unwrap_or(&Value::Null)),
@@ -49,7 +49,7 @@ impl<'a> Reading<'a> {
         Self { blobs, is_wanted: false, damaged: None }
     }
 
-    /// What was made of the values, if all could be read; `None` while one is not at hand.
+    /// The result made of the values, if all could be read; `None` while one is not at hand.
     pub(super) fn done<T>(self, made: T) -> Option<Result<T, Failure>> {
         match (self.damaged, self.is_wanted) {
             (Some(failure), _) => Some(Err(failure)),
@@ -67,7 +67,7 @@ impl<'a> Reading<'a> {
         Value::Null
     }
 
-    /// What the call of a step has returned.
+    /// The value that the call of a step has returned.
     pub(super) fn returned(&mut self, record: &StepRecord) -> Option<Value> {
         let output = record.output.as_ref().filter(|_| record.state == StepState::Completed);
         output.map(|output| self.value(record, output))

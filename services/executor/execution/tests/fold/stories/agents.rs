@@ -270,7 +270,7 @@ fn the_next_model_goes_on_where_one_cannot_be_asked() {
     assert!(end.contains("fix~1 failed MODEL_UNAVAILABLE, fix failed MODEL_UNAVAILABLE"), "{end}");
 }
 
-// A model that asks for verification has the execution paused once its step is done, and committed: nothing that follows starts before somebody resumes it.
+// A model that asks for verification has the execution paused once its step is done, and committed: nothing that follows starts before it is resumed.
 #[test]
 fn a_model_asks_for_verification() {
     let complete =

@@ -15,8 +15,8 @@ use belay_execution::{
     SkipReason, StepEvent, StepId, SubjectKind, Timestamp, ToolCallEnd, Totals, WaitCondition, WaitEnd,
 };
 use belay_plan::{
-    COMMIT_TOOL, COMPLETION_TOOL, CheckPlace, OnExhausted, Outcome, Plan, QUEUE_DELAY, REBASE_TOOL, RecoveryStrategy,
-    RunWhen, StepDraft, StepKind, StepSpec, Then,
+    COMMIT_TOOL, COMPLETION_TOOL, CheckPlace, OnExhausted, Outcome, Plan, QUEUE_DELAY, RecoveryStrategy, RunWhen,
+    StepDraft, StepKind, StepSpec, Then,
 };
 
 use super::conditions::{EARLIER, EARLIER_RESULT};
@@ -675,43 +675,6 @@ impl Audit {
             self.values.insert(step, item.clone());
         }
         self.listed.insert(list, first + items.len());
-    }
-
-    /// How many calls a step makes that have one effect; `None` for any other step.
-    fn calls_with_one_effect(&self, step: usize) -> Option<usize> {
-        let several = self.spec(step).several()?;
-        several.commit().map(|_| several.calls().len())
-    }
-
-    /// Whether it commits what the calls of a step have changed.
-    fn commits_step(&self, step: usize) -> bool {
-        if let Some(item) = self.agent_item(step) {
-            return item["tool"] == COMMIT_TOOL;
-        }
-        let list = self.lists.get(&step).filter(|list| self.calls_with_one_effect(**list).is_some());
-        list.is_some_and(|list| {
-            self.items[list].iter().position(|item| *item == step) == self.calls_with_one_effect(*list)
-        })
-    }
-
-    /// Whether it drops what of the changes of a step conflicts with what others have done.
-    fn rebases(&self, step: usize) -> bool {
-        self.agent_item(step).is_some_and(|item| item["tool"] == REBASE_TOOL)
-    }
-
-    /// A step whose calls have one effect is skipped with the call that commits it.
-    fn commit_skipped(&mut self, step: usize, reason: SkipReason) {
-        // A call that a new version of the plan has removed commits nothing, and its step is in no plan any more.
-        let by_a_person = [SkipReason::Requested, SkipReason::ApprovalSkipped, SkipReason::NonInteractive];
-        if self.stop.is_some() || !by_a_person.contains(&reason) || !self.commits_step(step) {
-            return;
-        }
-        let whole = self.lists[&step];
-        if reason == SkipReason::Requested {
-            self.to_skip.insert(whole);
-        } else {
-            self.left_out.insert(whole);
-        }
     }
 
     /// How many attempts a step had made before those of its current call.

@@ -175,7 +175,7 @@ impl Checker<'_> {
         is_name
     }
 
-    /// Which of the models that take over are named by a name.
+    /// Checks the models that take over, and says of each whether its name is one.
     fn other_models(&mut self, at: &FieldPath, first: &str, others: &[String]) -> Vec<bool> {
         if others.len() > MAX_FALLBACK_MODELS {
             self.rule(at, || format!("names {} models and the limit is {MAX_FALLBACK_MODELS}", others.len()));
@@ -201,7 +201,7 @@ fn is_pattern(path: &Template) -> bool {
     path.is_constant() && written.contains(['*', '?', '[', '{'])
 }
 
-/// What the tool that finds files would refuse about a pattern.
+/// The problem that the tool that finds files would have with a pattern.
 fn problem_of_pattern(pattern: &str) -> Option<String> {
     let why = if pattern.starts_with('/') {
         "must be relative to the workspace: remove the `/` at its beginning".to_owned()

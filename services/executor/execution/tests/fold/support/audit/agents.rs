@@ -11,6 +11,11 @@ impl Audit {
         self.is_of_agent(step).then(|| self.values[&step].value())
     }
 
+    /// Whether it drops what of the changes of a step conflicts with what others have done.
+    pub(super) fn rebases(&self, step: usize) -> bool {
+        self.agent_item(step).is_some_and(|item| item["tool"] == REBASE_TOOL)
+    }
+
     /// The model that a turn asks.
     pub(super) fn asked_model(&self, id: &OperationId) -> String {
         let step = self.step_of(id);

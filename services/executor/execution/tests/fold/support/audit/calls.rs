@@ -244,4 +244,36 @@ impl Audit {
         let has_some = !spec.postconditions().is_empty() || spec.output_schema().is_some();
         has_some && self.checked(step)[1] && !self.commits_step(step)
     }
+
+    /// How many calls a step makes that have one effect; `None` for any other step.
+    pub(super) fn calls_with_one_effect(&self, step: usize) -> Option<usize> {
+        let several = self.spec(step).several()?;
+        several.commit().map(|_| several.calls().len())
+    }
+
+    /// Whether it commits what the calls of a step have changed.
+    pub(super) fn commits_step(&self, step: usize) -> bool {
+        if let Some(item) = self.agent_item(step) {
+            return item["tool"] == COMMIT_TOOL;
+        }
+        let list = self.lists.get(&step).filter(|list| self.calls_with_one_effect(**list).is_some());
+        list.is_some_and(|list| {
+            self.items[list].iter().position(|item| *item == step) == self.calls_with_one_effect(*list)
+        })
+    }
+
+    /// A step whose calls have one effect is skipped with the call that commits it.
+    pub(super) fn commit_skipped(&mut self, step: usize, reason: SkipReason) {
+        // A call that a new version of the plan has removed commits nothing, and its step is in no plan any more.
+        let by_a_person = [SkipReason::Requested, SkipReason::ApprovalSkipped, SkipReason::NonInteractive];
+        if self.stop.is_some() || !by_a_person.contains(&reason) || !self.commits_step(step) {
+            return;
+        }
+        let whole = self.lists[&step];
+        if reason == SkipReason::Requested {
+            self.to_skip.insert(whole);
+        } else {
+            self.left_out.insert(whole);
+        }
+    }
 }
