@@ -12,7 +12,8 @@ use std::{
 };
 
 use belay_workspace::{
-    CacheChanges, CommitError, EffectError, IoFailure, LayerPlace, Manifest, OpenError, OwnChanges, Stop, ViewError,
+    CacheChanges, CommitError, EffectError, IoFailure, LayerOwner, LayerPlace, Manifest, OpenError, OwnChanges, Stop,
+    ViewError,
 };
 use serde::{Deserialize, Serialize};
 
@@ -103,6 +104,7 @@ pub trait WorkspaceDirectory: Send + Sync {
         id: &str,
         set: &str,
         layers: &[String],
+        owner: LayerOwner,
         stop: Stop<'_>,
     ) -> Result<Box<dyn View>, ViewError>;
 

@@ -217,6 +217,14 @@ fn what(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<(Style, St
             let output = set.output.as_ref().map(words::payload).unwrap_or_default();
             (Style::Plain, format!("output set to {output}{}{}", by(event), why(&set.reason)))
         }
+        Kind::StepConversationCarriedOver(carried) => {
+            let turns = carried.turns;
+            let s = if turns == 1 { "" } else { "s" };
+            (
+                Style::Plain,
+                format!("begins with {turns} turn{s} of another execution{}{}", by(event), why(&carried.reason)),
+            )
+        }
         Kind::StepRetryAdvanced(now) => {
             (Style::Plain, format!("next attempt starts now{}{}", by(event), why(&now.reason)))
         }

@@ -235,7 +235,8 @@ pub(crate) fn describe(event: &ExecutionEvent) -> EventDescription<'_> {
         }
         Kind::StepCachedResultUsed(used) => step(StepChange::CachedResult(used)).with(used.result.as_ref()),
         Kind::StepItemsListed(listed) => milestone(EventChange::Execution(ExecutionChange::ItemsListed(listed))),
-        Kind::StepSkipRequested(_)
+        Kind::StepConversationCarriedOver(_)
+        | Kind::StepSkipRequested(_)
         | Kind::StepRetryAdvanced(_)
         | Kind::StepRetryCancelled(_)
         | Kind::ChildCreated(_) => step(StepChange::None),

@@ -6,6 +6,7 @@
 
 mod answered;
 mod asked;
+mod carried;
 mod offer;
 mod outcome;
 mod prompt;
@@ -16,6 +17,7 @@ pub use answered::{
     Answered, Calls, Counted, Wanted, WantedCall, call_id, call_place, conflict_id, conflict_turn, file_id, file_place,
 };
 pub use asked::{Asked, Beginning, ResultText};
+pub use carried::{CarriedConversation, CarriedTurn};
 pub use offer::{INSTRUCTIONS, Offer, READ_RESULT, beginning, offered_name};
 pub use outcome::{
     NOT_COMMITTED, Outcome, RESULT_TOKENS, ShownFile, conflict_text, file_text, result_part, shown_files,

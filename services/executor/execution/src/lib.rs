@@ -51,8 +51,8 @@ pub use classify::classify;
 pub use control::{CarriedOver, Control, NewPlan, Refused};
 pub use decision::Decision;
 pub use event::{
-    Actor, Allotment, ApprovalMode, Body, BudgetLevel, BudgetReport, CachedFrom, CallIntent, Child, ChildEnd,
-    CommittedFile, Created, CredentialUse, EscalationRetry, Event, ExecutionEvent, FileType, Finished, Form,
+    Actor, Allotment, ApprovalMode, Body, BudgetLevel, BudgetReport, CachedFrom, CallIntent, CarriedLayers, Child,
+    ChildEnd, CommittedFile, Created, CredentialUse, EscalationRetry, Event, ExecutionEvent, FileType, Finished, Form,
     MAX_HELD_ANSWERS, MAX_OPEN_QUESTIONS, MAX_QUESTIONS, ModelUsage, NetworkConnection, NetworkRoute, NetworkUse,
     OperationEnd, OperationEvent, OperationId, OperationReport, PauseCause, PlanUpdated, Progress, QuestionReply,
     Receipt, RecoveryClass, Resolution, Retried, RetryChange, RetryRequest, SignalReceived, SkipReason, StepEvent,
@@ -70,6 +70,7 @@ pub use state::{
     Authorization, ChildPause, Execution, FailedAttempt, LimitState, MAX_SIGNALS, NotRestored, Operation, OperationKey,
     OperationKind, Phase, SNAPSHOT_VERSION, StepKey, StepRole, StepView, Wait, Waiting,
 };
+pub use steps::agent::{CarriedOverTurns, NotCarriedOver};
 pub use time::Timestamp;
 pub use totals::Totals;
 pub use transitions::{

@@ -82,6 +82,7 @@ pub enum Violation {
     #[error("step `{step}`, which is {state:?} in attempt {attempt}, does not run for each entry of a list now")] NotListing { step: StepId, state: StepState, attempt: u32 },
     #[error("step `{0}` has read its list")] ListedBefore(StepId),
     #[error("step `{0}` has not read its list")] NotListed(StepId),
+    #[error("step `{0}` is not one of a fork that can begin with a conversation")] NoConversation(StepId),
     #[error("step `{step}` makes another number of calls than {listed}")] OtherCalls { step: StepId, listed: usize },
 
     // Operations.

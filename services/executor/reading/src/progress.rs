@@ -253,6 +253,7 @@ impl Progress {
             | StepEvent::Resolved { .. }
             | StepEvent::SkipRequested { .. }
             | StepEvent::OutputSet { .. }
+            | StepEvent::ConversationCarriedOver { .. }
             | StepEvent::RetryAdvanced { .. }
             | StepEvent::RetryCancelled { .. } => None,
         }
@@ -288,6 +289,7 @@ impl Progress {
             | StepEvent::Resolved { .. }
             | StepEvent::SkipRequested { .. }
             | StepEvent::OutputSet { .. }
+            | StepEvent::ConversationCarriedOver { .. }
             | StepEvent::RetryAdvanced { .. }
             | StepEvent::RetryCancelled { .. } => return None,
         };

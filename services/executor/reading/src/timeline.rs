@@ -144,6 +144,7 @@ fn of_step(event: &StepEvent) -> Option<Change> {
         | StepEvent::ItemsCollected { .. }
         | StepEvent::SkipRequested { .. }
         | StepEvent::OutputSet { .. }
+        | StepEvent::ConversationCarriedOver { .. }
         | StepEvent::RetryAdvanced { .. }
         | StepEvent::RetryCancelled { .. } => return None,
     })

@@ -291,7 +291,7 @@ impl ChildOperation {
         let then = if is_held_back { vec![(Actor::new(self.parent_step.clone()), paused.into())] } else { Vec::new() };
         // A task of its own: what is stored must have a driver, also when this operation is replaced meanwhile.
         let ledger_id = catalogue.ledger_id.as_str().into();
-        let create = Driver::create(Arc::clone(registry), row, folder, first, then, ledger_id, steps);
+        let create = Driver::create(Arc::clone(registry), row, folder, (first, then).into(), ledger_id, steps);
         let stopping =
             || Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping."));
         match tokio::spawn(create).await.map_err(|_| stopping())?? {

@@ -8,8 +8,9 @@ use std::{cell::Cell, panic::AssertUnwindSafe, sync::Arc};
 
 use belay_execution::{
     Actor, Admission, Amounts, BlobRef, BlobValue, Blobs, Body, ConditionResult, DecideContext, Event, Execution,
-    ExecutionEvent, Json, LimitRoom, LimitState, NoBlobs, Payload, Room, limit_moves,
+    ExecutionEvent, Json, LimitRoom, LimitState, NoBlobs, Payload, Room, StepEvent, limit_moves,
 };
+use belay_group_commit::CommitError;
 use belay_journal::{
     ExecutionKey, ExecutionRow, Folder, InboxChanges, InboxContent, InboxMessage, NewExecution, Refused, StoreWrite,
     StoreWriteOutcome,
@@ -35,7 +36,13 @@ use crate::{
         registry::{ExecutionRegistry, unwritable},
         steps_in_memory::StepShare,
     },
-    store::{commits::Write, journal_reads::unreadable, marks, secrets::SealedEvents},
+    store::{
+        blobs::{owner, unwritten},
+        commits::Write,
+        journal_reads::unreadable,
+        marks,
+        secrets::SealedEvents,
+    },
     upkeep::webhooks::{self, About},
     wire,
 };
@@ -52,6 +59,23 @@ enum First {
     Stored,
 }
 
+/// The events with which an execution begins.
+#[derive(Clone)]
+pub(crate) struct FirstEvents {
+    /// Its acceptance.
+    pub(crate) created: Event,
+    /// Those that follow at once.
+    pub(crate) then: Vec<(Actor, Body)>,
+    /// Values in them that are known to be secrets, though no schema in this execution says so: another execution has found that out.
+    pub(crate) secrets: Vec<String>,
+}
+
+impl From<(Event, Vec<(Actor, Body)>)> for FirstEvents {
+    fn from((created, then): (Event, Vec<(Actor, Body)>)) -> Self {
+        Self { created, then, secrets: Vec::new() }
+    }
+}
+
 impl Driver {
     /// Creates an execution: stores it with its first events, and starts its driver. `folder`: the folder of its workspace, if that is one; `steps`: the room
     /// for its steps in memory.
@@ -59,16 +83,28 @@ impl Driver {
         registry: Arc<ExecutionRegistry>,
         mut row: NewExecution,
         folder: Option<Folder>,
-        first: Event,
-        then: Vec<(Actor, Body)>,
+        begin: FirstEvents,
         ledger_id: Arc<str>,
         mut steps: StepShare,
     ) -> Result<Result<Box<v1::Execution>, Refused>, Status> {
         let illegal = |error| Status::internal(format!("a new execution cannot begin: {error}"));
-        let mut execution = Execution::create(first.clone()).map_err(illegal)?;
-        let mut events = vec![first];
+        let FirstEvents { created, then, secrets: known } = begin;
+        let mut execution = Execution::create(created.clone()).map_err(illegal)?;
+        let mut events = vec![created];
         let now = registry.now();
-        for (actor, body) in then {
+        let mut secrets = registry.reading.sealer.secrets();
+        secrets.mark(known);
+        secrets.mark(marks::of_created(execution.created()));
+        let (mut blobs, uid) = (Vec::new(), execution.created().uid.clone());
+        for (actor, mut body) in then {
+            if let Body::Step { event: StepEvent::ConversationCarriedOver { conversation, .. }, .. } = &mut body
+                && let Some(json) =
+                    conversation.inline().filter(|json| json.as_str().len() > registry.reading.thresholds.max_inline)
+            {
+                let blob = secrets.blob(&uid, json, &|| registry.ids.next_key());
+                *conversation = Payload::Blob(blob.reference.clone());
+                blobs.push(blob);
+            }
             events.push(execution.record(now, Some(actor), body).map_err(illegal)?);
         }
         // What templates make of inputs may be large, which is the driver's.
@@ -88,7 +124,8 @@ impl Driver {
                 events.push(execution.record(now, None, event).map_err(illegal)?);
             }
         }
-        if execution.plan().inputs().is_empty() {
+        // So may what a conversation adds to the next turn be.
+        if execution.plan().inputs().is_empty() && !has_conversation(&execution) {
             let conditions = UnevaluatedBlobs {
                 has_budget: registry.budgets.of(&row.namespace).is_some(),
                 ..UnevaluatedBlobs::default()
@@ -100,8 +137,6 @@ impl Driver {
         let name = ExecutionName { namespace: row.namespace.clone(), id: row.id.clone() };
         let trace = Trace::of(&registry.reading.telemetry, &name, &execution);
         let mut messages = messages_of(&events);
-        let mut secrets = registry.reading.sealer.secrets();
-        secrets.mark(marks::of_created(execution.created()));
         events.iter().for_each(|event| secrets.mark(marks::of_event(&execution, event, &|_| None)));
         let SealedEvents { mut transition, new_key: seal_key } =
             registry
@@ -135,6 +170,10 @@ impl Driver {
         let limit_changes = limits::changes_of(&claims, &limit_moves(LimitState::None, &events), registry.now());
         let limited = limits::gives_turns(&limit_changes).then(|| claims.into_iter().map(|claim| claim.key));
         let namespace = name.namespace.clone();
+        if !blobs.is_empty() {
+            let written = registry.reading.blobs.write(owner(&name), blobs).await;
+            written.map_err(|error| unwritable(&CommitError::Failed(Arc::new(unwritten(&error)))))?;
+        }
         let create = StoreWrite::Create {
             execution: row,
             transition,
@@ -186,6 +225,11 @@ impl Driver {
         let name = ExecutionName { namespace: row.execution.namespace.clone(), id: row.execution.id.clone() };
         tokio::spawn(supervise(registry, row.key, name, First::Stored, commands));
     }
+}
+
+/// Whether a step begins with a conversation of another execution.
+fn has_conversation(execution: &Execution) -> bool {
+    execution.steps().any(|step| step.carried_turns() > 0)
 }
 
 /// Whether an execution is not to be started when one of its limits is full.

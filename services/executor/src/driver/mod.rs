@@ -11,7 +11,7 @@ mod earlier_results;
 mod exit;
 mod forms;
 mod handlers;
-mod life;
+pub(crate) mod life;
 mod limit_turn;
 mod limits;
 mod log;

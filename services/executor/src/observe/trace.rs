@@ -154,6 +154,7 @@ impl Trace {
                     | StepEvent::ItemsCollected { .. }
                     | StepEvent::SkipRequested { .. }
                     | StepEvent::OutputSet { .. }
+                    | StepEvent::ConversationCarriedOver { .. }
                     | StepEvent::RetryAdvanced { .. }
                     | StepEvent::RetryCancelled { .. } => return,
                 };

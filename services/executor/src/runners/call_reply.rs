@@ -367,6 +367,7 @@ mod tests {
         reasons::TOO_MANY_SCHEDULES,
         reasons::LIMIT_FULL,
         reasons::EXECUTION_SET_ASIDE,
+        reasons::FILES_NOT_KEPT,
         reasons::STEP_NOT_FOUND,
         reasons::EXECUTION_ENDED,
         reasons::EXECUTION_NOT_ENDED,

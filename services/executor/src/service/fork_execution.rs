@@ -16,14 +16,17 @@ use prost::Message as _;
 use tonic::{Code, Request, Status};
 
 use super::{
+    fork_turn::{self as turn, OfTurn},
     requests::{check, check_may_control},
     start_execution::{check_id, create, described, or_started_before, room},
 };
 use crate::{
     ExecutionRegistry,
+    driver::life::FirstEvents,
     intake::submitted::{Source, accepted, limits_of, shared_folder},
     names::{ExecutionName, shard_of},
     observe::trace,
+    store::secrets::Secrets,
     wire,
 };
 
@@ -58,11 +61,13 @@ async fn fork(
     let trace = trace::initial_trace(&registry.reading.telemetry, request.metadata(), &uid);
     let request = request.into_inner();
     let v1::ForkExecutionRequest { execution_id, from_step, workspace, start_paused, reason, request_id, .. } = request;
+    let v1::ForkExecutionRequest { after_turn, model, on_current_files, .. } = request;
     registry.check_capacity()?;
     check_id(&execution_id)?;
     for (field, text) in [("from_step", &from_step), ("reason", &reason), ("request_id", &request_id)] {
         check(field, text)?;
     }
+    let turn = turn::of_request(&from_step, after_turn, &model, on_current_files)?;
     let row = registry.reading.follower.find(origin).await?;
     check_may_control(caller, &row.execution.principal)?;
     let from = Some(from_step).filter(|step| !step.is_empty()).map(StepId::from);
@@ -70,18 +75,29 @@ async fn fork(
         "" => format!("taken over from `{origin}`"),
         reason => format!("taken over from `{origin}`: {reason}"),
     };
-    let begun =
-        registry.reading.follower.look(origin, |seen| begun(origin, seen.execution, from.as_ref(), &why)).await??;
+    let of_origin = registry.reads.replay(row.key).await?;
+    let mut begun = begun(origin, &of_origin.execution, from.as_ref(), &why)?;
     if begun.approval_mode == ApprovalMode::Auto {
         check_decides(caller, "A fork of an execution whose approvals are decided by the policy (approval_mode AUTO)")?;
     }
     let catalogue = registry.runner.catalogue(false).await?;
     // The tools may be others by now.
-    let (plan, tools) = accepted(registry, &Source::Message(wire::plan_message(&begun.plan))).await?;
+    let mut plan = wire::plan_message(&begun.plan);
+    if let Some(step) = from.as_ref().filter(|_| !model.is_empty()) {
+        turn::ask(&mut plan, step, model)?;
+    }
+    let (plan, tools) = accepted(registry, &Source::Message(plan)).await?;
     let workspace = match workspace.as_str() {
-        "" => begun.workspace,
+        "" => begun.workspace.clone(),
         _ => Workspace::Directory(registry.runner.check_workspace(workspace).await?),
     };
+    if let Some((step, turn)) = from.as_ref().zip(turn) {
+        let is_same_folder = workspace == begun.workspace;
+        let of_turn = OfTurn { step, turn, origin, key: row.key, is_same_folder, on_current_files };
+        let carried = of_turn.carried(registry, &of_origin, &plan, &why).await?;
+        begun.taken_over.push(carried);
+    }
+    let secrets = begun.taken_over.iter().flat_map(|taken| known(&of_origin.secrets, taken)).collect();
     let folder = shared_folder(&workspace);
 
     let now = registry.now();
@@ -132,7 +148,8 @@ async fn fork(
         ExecutionEvent::Paused { reason, discard_calls: false, resume_at: None, cause: PauseCause::Request }.into()
     });
     let then = begun.taken_over.into_iter().chain(paused).map(|body| (by.clone(), body)).collect();
-    let created = create(registry, row, folder, first, then, catalogue.ledger_id.as_str().into(), steps).await?;
+    let begin = FirstEvents { created: first, then, secrets };
+    let created = create(registry, row, folder, begin, catalogue.ledger_id.as_str().into(), steps).await?;
     if let Err(NotStored::FolderGone(_)) = created {
         let message =
             format!("Execution `{}` was deleted meanwhile, and its folder with it; nothing was started.", origin.id);
@@ -140,6 +157,17 @@ async fn fork(
         return Err(gone.with("name", origin).into());
     }
     described(registry, created).await
+}
+
+/// The known secrets of an execution in what another one takes over: no schema of that says so.
+fn known(secrets: &Secrets, taken_over: &Body) -> Vec<String> {
+    match taken_over {
+        Body::Step { event: StepEvent::OutputSet { output, .. }, .. } => secrets.found_in(output.as_str()),
+        Body::Step { event: StepEvent::ConversationCarriedOver { conversation, .. }, .. } => {
+            conversation.inline().map_or_else(Vec::new, |conversation| secrets.found_in(conversation.as_str()))
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// With what a fork begins.

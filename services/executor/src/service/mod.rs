@@ -6,6 +6,7 @@ mod delete_execution;
 mod explain_execution;
 mod filter;
 mod fork_execution;
+mod fork_turn;
 mod get_artifact;
 mod get_execution;
 mod get_provenance;

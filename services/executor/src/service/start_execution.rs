@@ -5,7 +5,7 @@ use std::{
 };
 
 use belay_defects::{Defect, is_planted};
-use belay_execution::{Actor, Body, Created, Event, ExecutionEvent, PauseCause, Timestamp, Workspace, digest};
+use belay_execution::{Actor, Created, Event, ExecutionEvent, PauseCause, Timestamp, Workspace, digest};
 use belay_journal::{Folder, NewExecution, Refused, StartRequest};
 use belay_plan::{
     CallPlace, Plan, PlanPart, StepProblem, label_problem,
@@ -28,6 +28,7 @@ use super::{
 use crate::{
     ExecutionRegistry,
     driver::Driver,
+    driver::life::FirstEvents,
     intake::submitted::{
         CallKey, Source, accepted, checked, inputs_of, key_of, limits_of, located, plan_with, violations,
         with_labels_of,
@@ -266,7 +267,7 @@ async fn start(
     let ledger_id: Arc<str> = catalogue.ledger_id.as_str().into();
     let Workspace::MadeFolder(folder) = &created.workspace else {
         let steps = room(registry, &row, &created.plan)?;
-        let created = create(registry, row, None, first(created), then, ledger_id, steps).await?;
+        let created = create(registry, row, None, (first(created), then).into(), ledger_id, steps).await?;
         return described(registry, created).await;
     };
     // A fork of a deleted execution with this id may work in the folder with this id.
@@ -275,11 +276,11 @@ async fn start(
     let folder = Some(Folder::New(folder.clone()));
     let steps = room(registry, &row, &created.plan)?;
     let (created, ledger) = (first(created), Arc::clone(&ledger_id));
-    let created = create(registry, row.clone(), folder, created, then.clone(), ledger, steps).await?;
+    let created = create(registry, row.clone(), folder, (created, then.clone()).into(), ledger, steps).await?;
     let created = match created {
         Err(Refused::FolderInUse(_)) => {
             let (folder, steps) = (Some(Folder::New(other_folder)), room(registry, &row, &elsewhere.plan)?);
-            create(registry, row, folder, first(elsewhere), then, ledger_id, steps).await?
+            create(registry, row, folder, (first(elsewhere), then).into(), ledger_id, steps).await?
         }
         created => created,
     };
@@ -315,13 +316,12 @@ pub(super) async fn create(
     registry: &Arc<ExecutionRegistry>,
     row: NewExecution,
     folder: Option<Folder>,
-    first: Event,
-    then: Vec<(Actor, Body)>,
+    begin: FirstEvents,
     ledger_id: Arc<str>,
     steps: StepShare,
 ) -> Result<Result<Box<v1::Execution>, Refused>, Status> {
     // A task of its own: a caller that disconnects between the commit and the registration must not leave an execution without a driver.
-    let create = Driver::create(Arc::clone(registry), row, folder, first, then, ledger_id, steps);
+    let create = Driver::create(Arc::clone(registry), row, folder, begin, ledger_id, steps);
     tokio::spawn(create).await.map_err(|_| {
         Status::from(status::error(Code::Unavailable, reasons::STOPPING, "The executor is stopping; retry."))
     })?

@@ -1,9 +1,9 @@
 //! Approvals, policy decisions, effects and receipts.
 
 use belay_execution::{
-    ApprovalRequirement, CallIntent, ChangeKind, CommittedFile, CredentialUse, Decision, EffectSummary, FileType,
-    ModelUsage, NetworkConnection, NetworkRoute, NetworkUse, PathChange, PolicyDecision, Receipt, Risk, StepLayers,
-    SubjectKind, Verdict, WriteBound, WriteMechanism,
+    ApprovalRequirement, CallIntent, CarriedLayers, ChangeKind, CommittedFile, CredentialUse, Decision, EffectSummary,
+    FileType, ModelUsage, NetworkConnection, NetworkRoute, NetworkUse, PathChange, PolicyDecision, Receipt, Risk,
+    StepLayers, SubjectKind, Verdict, WriteBound, WriteMechanism,
 };
 use belay_proto::v1::{
     self, approval::State, approval_need::Kind, committed_file::Type, network_connection::Route,
@@ -301,6 +301,7 @@ pub(crate) fn layers_to(layers: &StepLayers) -> v1::StepLayers {
         round: i32::try_from(layers.round).unwrap_or(i32::MAX),
         layers: layers.begin_with.clone(),
         entry: layers.entry.map(|entry| entry.to_string()).unwrap_or_default(),
+        carried: layers.carried.as_ref().map(carried_to),
     }
 }
 
@@ -309,12 +310,28 @@ pub(crate) fn layers_to(layers: &StepLayers) -> v1::StepLayers {
 /// # Errors
 /// When the entry is no position.
 pub(crate) fn layers_from(layers: v1::StepLayers) -> Result<StepLayers, NotUnderstood> {
-    let v1::StepLayers { step, round, layers: begin_with, entry } = layers;
+    let v1::StepLayers { step, round, layers: begin_with, entry, carried } = layers;
     let entry = match entry.as_str() {
         "" => None,
         entry => Some(entry.parse().map_err(|_| NotUnderstood::Missing("the entry of a step's layers"))?),
     };
-    Ok(StepLayers { step: step.into(), round: u32::try_from(round).unwrap_or(0), begin_with, entry })
+    let carried = carried.map(carried_from);
+    Ok(StepLayers { step: step.into(), round: u32::try_from(round).unwrap_or(0), begin_with, entry, carried })
+}
+
+/// What the calls of a step have changed in another execution.
+pub(super) fn carried_to(carried: &CarriedLayers) -> v1::CarriedLayers {
+    v1::CarriedLayers {
+        execution: carried.execution.clone(),
+        round: i32::try_from(carried.round).unwrap_or(i32::MAX),
+        layers: carried.layers.clone(),
+    }
+}
+
+/// Reads it.
+pub(super) fn carried_from(carried: v1::CarriedLayers) -> CarriedLayers {
+    let v1::CarriedLayers { execution, round, layers } = carried;
+    CarriedLayers { execution, round: u32::try_from(round).unwrap_or(0), layers }
 }
 
 pub(crate) fn receipt_from(receipt: v1::Receipt) -> Result<Receipt, NotUnderstood> {

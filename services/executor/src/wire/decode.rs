@@ -459,6 +459,13 @@ fn decode_kind(
             let output = json(set.output, "the output of a step").map_err(unknown)?;
             step(subject, StepEvent::OutputSet { output, reason: set.reason })
         }
+        Kind::StepConversationCarriedOver(carried) => {
+            let v1::StepConversationCarriedOver { conversation, turns, layers, reason } = carried;
+            let conversation = payload_from(conversation, "a conversation").map_err(unknown)?;
+            let turns = u32::try_from(turns).unwrap_or(0);
+            let layers = layers.map(super::approval::carried_from);
+            step(subject, StepEvent::ConversationCarriedOver { conversation, turns, layers, reason })
+        }
         Kind::StepRetryAdvanced(advanced) => step(subject, StepEvent::RetryAdvanced { reason: advanced.reason }),
         Kind::StepRetryCancelled(cancelled) => step(subject, StepEvent::RetryCancelled { reason: cancelled.reason }),
         Kind::ToolCallRequested(request) => requested(subject, call::requested_from(request).map(Work::ToolCall)),

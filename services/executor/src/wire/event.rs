@@ -11,6 +11,7 @@ use belay_proto::{
 use prost::Message as _;
 
 use super::{
+    approval::carried_to,
     budget::{allotment_message, amounts, budget_report},
     cached_result,
     execution::{approval_mode_to, skip_reason, state, totals, workspace_fields},
@@ -20,7 +21,7 @@ use super::{
 };
 
 /// The version of the events' meaning that this version writes.
-pub(crate) const VERSION: u32 = 13;
+pub(crate) const VERSION: u32 = 14;
 
 /// The oldest version that this version reads. Those before it were never released, and had what only services need in the events themselves.
 pub(crate) const OLDEST_VERSION: u32 = 5;
@@ -310,6 +311,14 @@ fn step_kind(attempt: u32, event: &StepEvent) -> Kind {
         }
         StepEvent::OutputSet { output, reason } => {
             Kind::StepOutputSet(v1::StepOutputSet { output: Some(inline(output)), reason: reason.clone() })
+        }
+        StepEvent::ConversationCarriedOver { conversation, turns, layers, reason } => {
+            Kind::StepConversationCarriedOver(v1::StepConversationCarriedOver {
+                conversation: Some(payload(conversation)),
+                turns: i32::try_from(*turns).unwrap_or(i32::MAX),
+                layers: layers.as_ref().map(carried_to),
+                reason: reason.clone(),
+            })
         }
         StepEvent::RetryAdvanced { reason } => {
             Kind::StepRetryAdvanced(v1::StepRetryAdvanced { reason: reason.clone() })

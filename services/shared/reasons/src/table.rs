@@ -110,6 +110,10 @@ table! {
     "A fault in the executor stopped the execution several times in a row, so it is driven no more until the executor is restarted. Nothing of it is lost."
     "Restart the executor, and report the fault that its log names. `belay executions get` shows how far it is."
 
+    FILES_NOT_KEPT Executions 2 false [] [FailedPrecondition]
+    "The files as they were after that turn of a model are not kept: each of its calls has committed its own changes, or those of the step were committed. Nothing was started."
+    "Look at the files that the message names. To continue with the files as they are now, add `--on-current-files` (`on_current_files`)."
+
     STEP_NOT_FOUND Executions 2 false [] [NotFound]
     "The execution's plan has no step with this id."
     "`belay executions get` shows the ids of its steps."

@@ -154,7 +154,7 @@ impl Calls {
             step: String::new(),
             basis: pending.basis,
         };
-        let noted = pending.of_step.as_ref().and_then(|effect| NotedJudge::of(effect, &policy.policy).judge());
+        let noted = pending.of_step.as_ref().and_then(|effect| NotedJudge::of(&effect.notes, &policy.policy).judge());
         let decision = noted.unwrap_or_else(|| judge.judge(&pending.changes));
         if decide::decide_effect(decision.verdict, true) == EffectDecision::Refuse {
             receipt.grant_nonce.clear();

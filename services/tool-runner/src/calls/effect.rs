@@ -8,7 +8,7 @@ use belay_workspace::{CommitError, EffectError, LayerPlace, Manifest, RelPath, S
 
 use super::{
     decide::{self, EffectDecision},
-    judge::{Judge, NotedJudge, note},
+    judge::{Judge, NotedJudge, note, written},
     record::{self, Unsuccessful},
 };
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     commit_log::{self, Overlap},
     contents::{self, Content},
     facts,
-    ledger::{SealedSecrets, StepEffect},
+    ledger::{LayerNote, SealedSecrets, StepEffect},
     repository,
     secrets::CallSecrets,
     subject::{self, ObservedEffect},
@@ -90,6 +90,8 @@ pub(super) struct LayerTarget {
     pub(super) over: Vec<String>,
     /// The secrets that the call knew, for the one that commits.
     pub(super) secrets: SealedSecrets,
+    /// The notes of the calls of another execution whose changes it takes over: the policy judges these by the tools that have made them.
+    pub(super) taken_over: Vec<LayerNote>,
 }
 
 /// The inputs of an examination.
@@ -158,7 +160,7 @@ impl Examination<'_> {
             Layering::Commits(effect) => Some(effect),
             Layering::None | Layering::Leaves(..) => None,
         };
-        let noted = of_step.map(|effect| NotedJudge::of(effect, &judge.policy));
+        let noted = of_step.map(|effect| NotedJudge::of(&effect.notes, &judge.policy));
         let decision =
             noted.as_ref().and_then(NotedJudge::judge).unwrap_or_else(|| judge.judge(&observed.changes.list));
         let allowing = || noted.as_ref().map_or_else(|| judge.allowing(&observed.changes.list), NotedJudge::allowing);
@@ -197,7 +199,7 @@ impl Examination<'_> {
         &self,
         view: Box<dyn View>,
         manifest: &Manifest,
-        LayerTarget { place, over, secrets }: &LayerTarget,
+        LayerTarget { place, over, secrets, taken_over }: &LayerTarget,
     ) -> Result<EffectOutcome, ExaminationStopped> {
         let Self { directory, judge, window, stop, .. } = *self;
         let own = directory.own_changes(&*view, manifest);
@@ -209,12 +211,19 @@ impl Examination<'_> {
             Ok(Observation { observed, .. }) => observed,
             Err(failed) => return Ok(EffectOutcome::Failed(failed)),
         };
-        let decision = judge.judge(&observed.changes.list);
+        let noted = NotedJudge::of(taken_over, &judge.policy);
+        let decision = noted.judge().unwrap_or_else(|| judge.judge(&observed.changes.list));
         if decide::decide_effect(decision.verdict, false) == EffectDecision::Refuse {
-            let allowing = judge.allowing(&observed.changes.list);
+            let allowing = match taken_over.as_slice() {
+                [] => judge.allowing(&observed.changes.list),
+                [..] => noted.allowing(),
+            };
             return Ok(EffectOutcome::Refused { decision, allowing });
         }
-        let note = note(judge, observed.changes.list.clone(), secrets.clone());
+        let note = match taken_over.as_slice() {
+            [] => written(&[note(judge, observed.changes.list.clone(), secrets.clone())]),
+            notes => written(notes),
+        };
         match directory.stage_layer(view, own, (place.clone(), over.clone(), note), stop) {
             Ok((staged, reference)) => Ok(EffectOutcome::Layer(Box::new(NewLayer { staged, reference, observed }))),
             Err(error) => not_staged(&error, window),

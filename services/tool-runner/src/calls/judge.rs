@@ -5,7 +5,7 @@ use belay_policy::{ChangeFact, Decision, Effect, Policy, ToolKind};
 
 use crate::{
     changes::{judged, kind_for_policy},
-    ledger::{JudgementInput, LayerNote, SealedSecrets, StepEffect},
+    ledger::{JudgementInput, LayerNote, SealedSecrets},
 };
 
 /// Evaluates the policy on a call's effect.
@@ -47,11 +47,15 @@ impl Judge {
     }
 }
 
-/// A call's note of these changes, as JSON.
-pub(super) fn note(judge: &Judge, changes: Vec<Change>, secrets: SealedSecrets) -> String {
+/// A call's note of these changes.
+pub(super) fn note(judge: &Judge, changes: Vec<Change>, secrets: SealedSecrets) -> LayerNote {
     let Judge { tool, kind, step, basis, .. } = judge.clone();
-    let note = LayerNote { tool, kind, step, basis, changes, secrets };
-    serde_json::to_string(&note).expect("texts and numbers are always JSON")
+    LayerNote { tool, kind, step, basis, changes, secrets }
+}
+
+/// The notes of a layer, as JSON.
+pub(super) fn written(notes: &[LayerNote]) -> String {
+    serde_json::to_string(notes).expect("texts and numbers are always JSON")
 }
 
 fn judge_of(note: &LayerNote, policy: &Policy) -> Judge {
@@ -66,8 +70,8 @@ pub(super) struct NotedJudge<'a> {
 }
 
 impl<'a> NotedJudge<'a> {
-    pub(super) fn of(effect: &'a StepEffect, policy: &'a Policy) -> Self {
-        Self { policy, notes: &effect.notes }
+    pub(super) fn of(notes: &'a [LayerNote], policy: &'a Policy) -> Self {
+        Self { policy, notes }
     }
 
     /// The strictest decision about what one of the calls has changed; the first of several.
@@ -89,6 +93,8 @@ impl<'a> NotedJudge<'a> {
 }
 
 /// Reads what the calls of layers have noted.
-pub(super) fn read_notes(notes: &[String]) -> Result<Vec<LayerNote>, serde_json::Error> {
-    notes.iter().map(|note| serde_json::from_str(note)).collect()
+pub(super) fn read_notes(layers: &[String]) -> Result<Vec<LayerNote>, serde_json::Error> {
+    let notes: Vec<Vec<LayerNote>> =
+        layers.iter().map(|notes| serde_json::from_str(notes)).collect::<Result<_, _>>()?;
+    Ok(notes.into_iter().flatten().collect())
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use belay_proto::v1::{ErrorClass, tool_call::State};
 use belay_reasons as reasons;
-use belay_workspace::{LayerPlace, ViewError};
+use belay_workspace::{LayerOwner, LayerPlace, ViewError};
 use tokio::{sync::watch, time::Instant};
 use tonic::Status;
 
@@ -55,26 +55,32 @@ impl Calls {
         deadline: Instant,
     ) -> Result<(Box<dyn View>, Layering), Unsuccessful> {
         let set = self.layer_set(&request.name, layers);
-        let (guard, id, begin_with) = (Arc::clone(guard), id.to_owned(), layers.begin_with.clone());
-        let (entry, call) = (layers.entry.clone(), request.name.clone());
+        let (from, begin_with) = layers.begins_with(self.workspaces.tag(), parts(&request.name).0);
+        let (guard, id, begin_with) = (Arc::clone(guard), id.to_owned(), begin_with.to_vec());
+        let (entry, call, takes_over) = (layers.entry.clone(), request.name.clone(), layers.carried.is_some());
         let drops_conflicts = request.tool.spec.name == belay_policy::REBASE_CHANGES;
         let begin = move |stop: belay_workspace::Stop<'_>| {
             let directory = guard.directory();
+            let owner = if takes_over { LayerOwner::View } else { LayerOwner::Calls };
             let view = if drops_conflicts {
-                directory.view_without_conflicts(&id, &set, &begin_with, stop)?
+                directory.view_without_conflicts(&id, &from, &begin_with, owner, stop)?
             } else {
-                directory.view_over(&id, &set, &begin_with, stop)?
+                directory.view_over(&id, &from, &begin_with, stop)?
+            };
+            let notes_of = |set: &str| {
+                let notes = read_notes(&directory.layer_notes(set, &begin_with)?);
+                notes.map_err(|error| ViewError::Layers { why: error.to_string() })
             };
             let layering = match entry {
                 Some(entry) => {
                     let secrets = SealedSecrets { call, sealed: String::new() };
-                    Layering::Leaves(LayerTarget { place: LayerPlace { set, entry }, over: begin_with, secrets })
+                    let place = LayerPlace { set, entry };
+                    // Its layer stands without those that it takes over.
+                    let (over, taken_over) =
+                        if takes_over { (Vec::new(), notes_of(&from)?) } else { (begin_with.clone(), Vec::new()) };
+                    Layering::Leaves(LayerTarget { place, over, secrets, taken_over })
                 }
-                None => {
-                    let notes = read_notes(&directory.layer_notes(&set, &begin_with)?);
-                    let notes = notes.map_err(|error| ViewError::Layers { why: error.to_string() })?;
-                    Layering::Commits(StepEffect { set, notes })
-                }
+                None => Layering::Commits(StepEffect { notes: notes_of(&set)?, set }),
             };
             Ok((view, layering))
         };

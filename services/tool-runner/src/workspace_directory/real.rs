@@ -10,8 +10,8 @@ use std::{
 };
 
 use belay_workspace::{
-    CacheChanges, Commit, CommitError, Digest, EffectError, IoFailure, Layer, LayerPlace, Limits, Manifest, OpenError,
-    OwnChanges, Stop, ViewError, Workspace,
+    CacheChanges, Commit, CommitError, Digest, EffectError, IoFailure, Layer, LayerOwner, LayerPlace, Limits, Manifest,
+    OpenError, OwnChanges, Stop, ViewError, Workspace,
 };
 
 use serde::{Deserialize, Serialize};
@@ -82,9 +82,10 @@ impl WorkspaceDirectory for Workspace {
         id: &str,
         set: &str,
         layers: &[String],
+        owner: LayerOwner,
         stop: Stop<'_>,
     ) -> Result<Box<dyn View>, ViewError> {
-        Ok(Box::new(Self::view_without_conflicts(self, id, set, layers, stop)?))
+        Ok(Box::new(Self::view_without_conflicts(self, id, set, layers, owner, stop)?))
     }
 
     fn own_changes(&self, view: &dyn View, manifest: &Manifest) -> OwnChanges {

@@ -7,7 +7,8 @@ use std::{
 
 use belay_tool_runner::{HostDirectories, StagedEffect, View, WorkspaceDirectories, WorkspaceDirectory};
 use belay_workspace::{
-    CommitError, EffectError, IoFailure, LayerPlace, Manifest, OpenError, OwnChanges, Seam, Stop, ViewError, Workspace,
+    CommitError, EffectError, IoFailure, LayerOwner, LayerPlace, Manifest, OpenError, OwnChanges, Seam, Stop,
+    ViewError, Workspace,
 };
 
 /// Hooks that replace operations of a workspace directory; the defaults forward.
@@ -106,9 +107,10 @@ impl<H: Hooks> WorkspaceDirectory for HookedDirectory<H> {
         id: &str,
         set: &str,
         layers: &[String],
+        owner: LayerOwner,
         stop: Stop<'_>,
     ) -> Result<Box<dyn View>, ViewError> {
-        self.1.view_without_conflicts(id, set, layers, stop)
+        self.1.view_without_conflicts(id, set, layers, owner, stop)
     }
 
     fn own_changes(&self, view: &dyn View, manifest: &Manifest) -> OwnChanges {

@@ -26,13 +26,13 @@ use crate::{
 /// A call of the step `s` in its first run.
 fn of_step(runner: &Runner, number: usize, layers: &[String], todo: Value) -> runner_v1::CallToolRequest {
     let entry = number.to_string();
-    let layers = v1::StepLayers { step: "s".into(), round: 1, layers: layers.to_vec(), entry };
+    let layers = v1::StepLayers { step: "s".into(), round: 1, layers: layers.to_vec(), entry, carried: None };
     runner_v1::CallToolRequest { layers: Some(layers), ..runner.request(&format!("s~{number}"), CHANGE, todo) }
 }
 
 /// The call that commits the step.
 fn commit_of(runner: &Runner, call: &str, round: i32, layers: &[String]) -> runner_v1::CallToolRequest {
-    let layers = v1::StepLayers { step: "s".into(), round, layers: layers.to_vec(), entry: String::new() };
+    let layers = v1::StepLayers { step: "s".into(), round, layers: layers.to_vec(), ..v1::StepLayers::default() };
     runner_v1::CallToolRequest {
         tool: "commit_changes".into(),
         arguments: Some(v1::Payload::of_json("{}")),
@@ -499,4 +499,95 @@ async fn each_call_is_judged_by_what_it_did_itself() {
         let end = runner.call(commit_of(&runner, "s~3", 1, &layers)).await.unwrap();
         assert_eq!((state(&end), bench.text("new/first")), (State::Completed, "x".into()), "{end:?}");
     }
+}
+
+/// A call of the step `s` of another execution, which takes over what the calls of this one have changed.
+fn takeover(runner: &Runner, layers: &[String]) -> runner_v1::CallToolRequest {
+    let carried =
+        v1::CarriedLayers { execution: "namespaces/default/executions/e".into(), round: 1, layers: layers.to_vec() };
+    let layers =
+        v1::StepLayers { step: "s".into(), round: 1, entry: "0".into(), carried: Some(carried), ..Default::default() };
+    runner_v1::CallToolRequest {
+        tool: "rebase_changes".into(),
+        arguments: Some(v1::Payload::of_json("{}")),
+        layers: Some(layers),
+        ..of_fork(runner, "s~0")
+    }
+}
+
+/// A call of another execution.
+fn of_fork(runner: &Runner, call: &str) -> runner_v1::CallToolRequest {
+    let request = commit_of(runner, call, 1, &[]);
+    let name = request.name.replace("/executions/e/", "/executions/fork/");
+    runner_v1::CallToolRequest { name, ..request }
+}
+
+/// S4-30: an execution takes over what the calls of another one have changed: without what conflicts, as a layer of its own, which stays when those of the other go.
+#[tokio::test]
+async fn the_layers_of_another_execution_are_taken_over() {
+    let bench = Bench::new();
+    bench.put("f", "0");
+    bench.put("g", "0");
+    let runner = bench.start(FREE).await;
+    let todo = json!([["append", "f", "1"], ["append", "g", "1"], ["write", "h", "h"]]);
+    let first = layer_of(&runner.call(of_step(&runner, 0, &[], todo)).await.unwrap());
+    let over = std::slice::from_ref(&first);
+    let second = of_step(&runner, 1, over, json!([["append", "h", "+"], ["write", "i", "i"]]));
+    let both = [first.clone(), layer_of(&runner.call(second).await.unwrap())];
+    assert_eq!(state(&runner.run("other", CHANGE, json!([["append", "g", "other"]])).await), State::Completed);
+
+    let taken = runner.call(takeover(&runner, &both)).await.unwrap();
+    let result = serde_json::from_str::<Value>(&crate::secrets::result(&taken)).unwrap();
+    let paths: Vec<&str> =
+        result["files"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["g"], "{taken:?}");
+    let layer = layer_of(&taken);
+    assert_eq!(sets(&bench), 2, "each execution has its own");
+    let name = "namespaces/default/executions/e".into();
+    let executions = vec![runner_v1::DeletedExecution { name, ..Default::default() }];
+    runner.client.clone().forget_executions(runner_v1::ForgetExecutionsRequest { executions }).await.unwrap();
+    runner.lose().await;
+
+    let runner = bench.start(FREE).await;
+    let mut later = runner_v1::CallToolRequest {
+        name: of_fork(&runner, "s~1").name,
+        ..of_step(&runner, 1, std::slice::from_ref(&layer), json!([["append", "f", "2"]]))
+    };
+    let layers = [layer, layer_of(&runner.call(later.clone()).await.unwrap())];
+    later.name = of_fork(&runner, "s~2").name;
+    later.layers.as_mut().unwrap().carried = takeover(&runner, &both).layers.unwrap().carried;
+    assert_eq!(runner.call(later).await.unwrap_err().code(), tonic::Code::InvalidArgument);
+    let end =
+        runner_v1::CallToolRequest { layers: commit_of(&runner, "s", 1, &layers).layers, ..of_fork(&runner, "s~3") };
+    let end = runner.call(end).await.unwrap();
+    assert_eq!(state(&end), State::Completed, "{end:?}");
+    let texts = ["f", "g", "h", "i"].map(|path| bench.text(path));
+    assert_eq!(texts, ["012", "0other", "h+", "i"]);
+    removed(&bench).await;
+    let gone =
+        runner.call(runner_v1::CallToolRequest { name: of_fork(&runner, "s~4").name, ..takeover(&runner, &both) });
+    assert_eq!(reason(&gone.await.unwrap()), "LAYER_GONE");
+}
+
+/// B-05: what is taken over is judged by the tools that have made it, when it is taken over and when it is committed, and by the policy of that time.
+#[tokio::test]
+async fn what_is_taken_over_is_judged_by_the_tools_that_have_made_it() {
+    let rule = |tool: &str| {
+        let rule = format!("rules: [{{id: no-keep, on: effect, tools: [{tool}], paths: [made], decide: deny}}, ");
+        FREE.replace("rules: [", &rule)
+    };
+    let bench = Bench::new();
+    let runner = bench.start(FREE).await;
+    let made = layer_of(&runner.call(of_step(&runner, 0, &[], json!([["write", "made", "x"]]))).await.unwrap());
+    let made = std::slice::from_ref(&made);
+    runner.offer(&bench, 2, &rule("rebase_changes")).await;
+    let layer = layer_of(&runner.call(takeover(&runner, made)).await.unwrap());
+    runner.offer(&bench, 3, &rule(CHANGE)).await;
+    let again = runner_v1::CallToolRequest { name: of_fork(&runner, "s~1").name, ..takeover(&runner, made) };
+    let denied = runner.call(again).await.unwrap();
+    assert_eq!((state(&denied), reason(&denied)), (State::Denied, "POLICY_DENIED"), "{denied:?}");
+    let layers = commit_of(&runner, "s", 1, std::slice::from_ref(&layer)).layers;
+    let end = runner.call(runner_v1::CallToolRequest { layers, ..of_fork(&runner, "s~2") }).await.unwrap();
+    assert_eq!((state(&end), reason(&end)), (State::Denied, "POLICY_DENIED"), "{end:?}");
+    assert_eq!(bench.tree().len(), 0);
 }

@@ -31,6 +31,15 @@ use crate::{
     workspace::Workspace,
 };
 
+/// Whose the changes of the layers are that a view begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayerOwner {
+    /// Those of the calls that have left them: [`View::own_changes`] has what is changed beyond them.
+    Calls,
+    /// The view's own: the layers are those of another set, and what comes of the view stands without them.
+    View,
+}
+
 /// Compares the operations of layers with the workspace, and takes some of them out.
 type Compare<'a> = &'a dyn Fn(&[Layer], &mut [Vec<&Op>]) -> Result<Dropped, ViewError>;
 
@@ -71,9 +80,15 @@ impl Workspace {
         id: &str,
         set: &str,
         layers: &[String],
+        owner: LayerOwner,
         stop: Stop<'_>,
     ) -> Result<View, ViewError> {
-        self.begin_over(id, (set, layers), stop, &|layers, ops| drop_conflicts(&self.inner, layers, ops, stop))
+        let dropping = |layers: &[Layer], ops: &mut [Vec<&Op>]| drop_conflicts(&self.inner, layers, ops, stop);
+        let mut view = self.begin_over(id, (set, layers), stop, &dropping)?;
+        if owner == LayerOwner::View {
+            view.before = Manifest::default();
+        }
+        Ok(view)
     }
 
     /// Creates a view that begins with layers, without those of their changes that `compared` takes out.

@@ -72,6 +72,7 @@ pub use effect::EffectError;
 pub use folder::{Folder, FolderEntry};
 pub use kept_cache::prepare_cache;
 pub use layer::{Layer, LayerPlace, OwnChanges};
+pub use layers::LayerOwner;
 pub use manifest::{Act, Change, Flag, FlaggedPath, Manifest};
 pub use open_error::OpenError;
 pub use order::Order;

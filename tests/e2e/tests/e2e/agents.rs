@@ -9,3 +9,4 @@ mod misbehaviour;
 mod people;
 mod requests;
 mod script;
+mod turns;

@@ -1,8 +1,9 @@
 //! `belay executions fork`.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, str::FromStr};
 
 use belay_proto::v1::ForkExecutionRequest;
+use belay_reasons as reasons;
 
 use super::super::run::workspace;
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
     connect::{Requirement, Session},
     context::Context,
     exit::Exit,
-    failure::Failure,
+    failure::{Failure, Report},
     lookup, names,
     refused::refused,
     render::{
@@ -29,14 +30,26 @@ use crate::{
 ///
 /// It has the plan, inputs, labels and approval mode of the first, which stays as it is. What has completed there is taken over, with its output; the steps that
 /// have not, and all that depend on them, run. It works in the same folder as it is now, unless --workspace names another.
+///
+/// With --at, a step that a model carries out begins with the conversation as it was after one of its turns. What its calls had changed then is taken over where it
+/// is kept: with `effects: per_step`, until it is committed.
 #[derive(clap::Args, Debug)]
-#[command(after_help = execution_help!("belay executions fork @last --from build"))]
+#[command(after_help = execution_help!("belay executions fork @last --at fix:3 --model large"))]
 pub(crate) struct Fork {
     #[command(flatten)]
     which: ExecutionArg,
     /// Also run this step, and all that depend on it, though they have completed
-    #[arg(long, value_name = "STEP", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "STEP", default_value = "", hide_default_value = true, conflicts_with = "at")]
     from: String,
+    /// The same, but its model continues after this turn, and does not begin anew
+    #[arg(long, value_name = "STEP:TURN")]
+    at: Option<StepTurn>,
+    /// The model that carries out the step, in place of the one that the plan names
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// Continue with the files as they are now, where those after the turn are not kept
+    #[arg(long, requires = "at")]
+    on_current_files: bool,
     /// The id of the new execution [default: one that is chosen]
     #[arg(long = "id", value_name = "ID", default_value = "", hide_default_value = true)]
     new_id: String,
@@ -57,9 +70,51 @@ pub(crate) struct Fork {
     request_id: String,
 }
 
+/// A turn of a step's model, as it is typed.
+#[derive(Clone, Debug)]
+struct StepTurn {
+    step: String,
+    turn: i32,
+}
+
+impl FromStr for StepTurn {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parts = text.rsplit_once(':').and_then(|(step, turn)| Some((step, turn.parse().ok()?)));
+        match parts {
+            Some((step, turn @ 1..)) if !step.is_empty() => Ok(Self { step: step.to_owned(), turn }),
+            _ => Err("write the step, a colon and the number of a turn from 1 on, as in `fix:3`".to_owned()),
+        }
+    }
+}
+
 /// Starts the execution, and watches it.
 pub(crate) async fn fork(context: &Context, verb: Fork, signals: &mut Signals) -> Result<Exit, Failure> {
-    let Fork { which, from, new_id, workspace: folder, paused, detach, reason, request_id } = verb;
+    let Fork {
+        which,
+        from,
+        at,
+        model,
+        on_current_files,
+        new_id,
+        workspace: folder,
+        paused,
+        detach,
+        reason,
+        request_id,
+    } = verb;
+    let (from_step, after_turn) = match at {
+        None => (from, None),
+        Some(StepTurn { step, turn }) => (step, Some(turn)),
+    };
+    if model.is_some() && from_step.is_empty() {
+        return Err(Report::new(
+            reasons::INVALID_USAGE,
+            "--model is for one step: name it with --from STEP or --at STEP:TURN",
+        )
+        .into());
+    }
     let workspace = folder.as_deref().map(|folder| workspace(folder, context.target.is_local())).transpose()?;
     let (session, execution) = unless_stopped(signals, async {
         let mut session = Session::open(&context.target, Requirement::Records).await?;
@@ -68,7 +123,10 @@ pub(crate) async fn fork(context: &Context, verb: Fork, signals: &mut Signals) -
             let request = ForkExecutionRequest {
                 name: name.clone(),
                 execution_id: new_id,
-                from_step: from,
+                from_step,
+                after_turn,
+                model: model.unwrap_or_default(),
+                on_current_files,
                 workspace: workspace.unwrap_or_default(),
                 start_paused: paused,
                 reason,

@@ -8,7 +8,7 @@ use belay_reasons as reasons;
 use crate::{
     ErrorClass, Execution, ExecutionState, ExecutionTrigger, Failure, Resolution, SkipReason, StepEvent, StepId,
     StepKey, StepState, StepTrigger, Timestamp, Violation,
-    state::{AttemptEnd, Stop},
+    state::{AttemptEnd, CarriedTurns, Stop},
     steps,
 };
 
@@ -170,6 +170,18 @@ pub(super) fn apply(
             execution.update_step(step, |record| {
                 (record.end, record.output) = (Some(AttemptEnd::Completed), Some(output.clone().into()));
             });
+        }
+        StepEvent::ConversationCarriedOver { conversation, turns, layers, reason: _ } => {
+            check_not_running(execution, step, attempt)?;
+            let record = &execution.steps[step];
+            let is_of_fork = !execution.created.forked_from.is_empty() && execution.started_at.is_none();
+            let is_new = record.attempt == 0 && record.carried.is_none() && *turns > 0;
+            let has_goal = record.has_entries() && record.spec.agent().is_some();
+            if !(is_of_fork && is_new && has_goal && (layers.is_none() || record.has_one_effect())) {
+                return Err(Violation::NoConversation(id.clone()));
+            }
+            let carried = CarriedTurns { conversation: conversation.clone(), turns: *turns, layers: layers.clone() };
+            execution.update_step(step, |record| record.carried = Some(Box::new(carried)));
         }
         StepEvent::RetryAdvanced { .. } => {
             check_backs_off(execution, step, attempt)?;

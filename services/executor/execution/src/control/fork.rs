@@ -42,7 +42,7 @@ impl Execution {
     }
 
     /// Whether it is a step of the plan, and not one for an entry of a list or one that undoes another.
-    fn is_planned(&self, step: StepKey) -> bool {
+    pub(crate) fn is_planned(&self, step: StepKey) -> bool {
         let record = &self.steps[step];
         !record.is_removed() && record.compensates().is_none() && record.runs_for().is_none()
     }

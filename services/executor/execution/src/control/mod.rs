@@ -245,6 +245,7 @@ impl Control {
             | StepEvent::CachedResultUsed { .. }
             | StepEvent::ItemsListed { .. }
             | StepEvent::ItemsCollected { .. }
+            | StepEvent::ConversationCarriedOver { .. }
             | StepEvent::Completed { .. }
             | StepEvent::Failed { .. }
             | StepEvent::Skipped { .. }

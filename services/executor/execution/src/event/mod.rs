@@ -19,8 +19,8 @@ pub use self::{
     operation::{OperationEnd, OperationEvent, OperationReport, StepOutput, Work},
     step::{CachedFrom, Progress, Resolution, RetryChange, SkipReason, StepEvent},
     tool_call::{
-        CallIntent, CommittedFile, CredentialUse, FileType, ModelUsage, NetworkConnection, NetworkRoute, NetworkUse,
-        Receipt, StepLayers, ToolCallEnd, ToolCallRequest, WriteBound, WriteMechanism,
+        CallIntent, CarriedLayers, CommittedFile, CredentialUse, FileType, ModelUsage, NetworkConnection, NetworkRoute,
+        NetworkUse, Receipt, StepLayers, ToolCallEnd, ToolCallRequest, WriteBound, WriteMechanism,
     },
     wait::{Form, MAX_HELD_ANSWERS, MAX_OPEN_QUESTIONS, MAX_QUESTIONS, QuestionReply, WaitCondition, WaitEnd},
 };
@@ -128,6 +128,7 @@ impl Body {
             Self::Operation { event, .. } => event.blob(),
             Self::Step { event: StepEvent::ItemsCollected { output }, .. } => output.blob(),
             Self::Step { event: StepEvent::CachedResultUsed { result, .. }, .. } => result.blob(),
+            Self::Step { event: StepEvent::ConversationCarriedOver { conversation, .. }, .. } => conversation.blob(),
             Self::Execution(ExecutionEvent::Finished(finished)) => finished.outputs.as_ref()?.as_ref().ok()?.blob(),
             Self::Execution(_) | Self::Step { .. } => None,
         }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-use crate::{Failure, Json, Payload, StepId, Timestamp};
+use crate::{CarriedLayers, Failure, Json, Payload, StepId, Timestamp};
 
 /// An event of a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,6 +104,17 @@ pub enum StepEvent {
     OutputSet {
         /// The output.
         output: Json,
+        /// The principal's reason.
+        reason: String,
+    },
+    /// A principal has it begin with a conversation that a model has had in another execution, as it was after one of its turns.
+    ConversationCarriedOver {
+        /// The conversation: `belay_agent::CarriedConversation` as JSON.
+        conversation: Payload,
+        /// How many turns it has.
+        turns: u32,
+        /// The layers of what the calls of these turns have changed, when that was not committed: the step begins with them.
+        layers: Option<CarriedLayers>,
         /// The principal's reason.
         reason: String,
     },

@@ -154,6 +154,19 @@ pub struct StepLayers {
     pub begin_with: Vec<String>,
     /// Whose layer it leaves, by its position among the calls; `None` for the call that commits.
     pub entry: Option<u32>,
+    /// The layers of another execution that it takes over: it begins with them, and all that they change is part of its own layer.
+    pub carried: Option<CarriedLayers>,
+}
+
+/// What the calls of a step have changed in another execution, where it was not committed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CarriedLayers {
+    /// The name of that execution.
+    pub execution: String,
+    /// The attempt at the step there.
+    pub round: u32,
+    /// The layers ([`Receipt::layer`]), in the order in which they were kept.
+    pub layers: Vec<String>,
 }
 
 /// A runner's receipt for a finished call.

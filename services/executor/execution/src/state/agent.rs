@@ -45,6 +45,9 @@ pub(crate) struct AgentItem {
     #[serde(default)]
     verify: bool,
     listing: Option<usize>,
+    /// Whether it takes over what the calls of the step have changed in another execution.
+    #[serde(default)]
+    carried: bool,
     found: Option<usize>,
     #[serde(default)]
     tool: Box<str>,
@@ -86,6 +89,11 @@ impl AgentItem {
         self.verify
     }
 
+    /// Whether it takes over what the calls of the step have changed in another execution.
+    pub(crate) fn takes_over_layers(&self) -> bool {
+        self.carried
+    }
+
     /// The place of the model that a turn asks among those of its step.
     pub(crate) fn model(&self) -> usize {
         self.model
@@ -100,7 +108,7 @@ impl AgentItem {
 impl AgentEntry {
     /// The kind of an entry of a step with this goal.
     pub(crate) fn of(item: &AgentItem, agent: &AgentStep) -> Option<Self> {
-        let AgentItem { turn, model: _, verify: _, call, file, listing, found, ref tool } = *item;
+        let AgentItem { turn, model: _, verify: _, carried: _, call, file, listing, found, ref tool } = *item;
         if let Some(place) = file {
             return (place < agent.files().len() && agent.pattern(place).is_none()).then_some(Self::File { place });
         }

@@ -26,7 +26,9 @@ pub(crate) use self::{
     index::Index,
     operation::Operations,
     progress::{Compensation, ExecutionProgress, PausedBy, Stop},
-    record::{AccountKey, AttemptEnd, DueReports, OpenOperations, StepProgress, StepRecord, Steps, TurnSupply},
+    record::{
+        AccountKey, AttemptEnd, CarriedTurns, DueReports, OpenOperations, StepProgress, StepRecord, Steps, TurnSupply,
+    },
     requests::Requests,
     signals::Signals,
 };

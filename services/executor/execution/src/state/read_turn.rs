@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use belay_agent::{Answered, Asked};
+use belay_agent::{Answered, Asked, CarriedConversation};
 
 use crate::{Json, Payload};
 
@@ -14,6 +14,7 @@ pub(crate) struct ReadTurn(OnceLock<Box<Parts>>);
 struct Parts {
     asked: Part<Asked>,
     answered: Part<Answered>,
+    carried: Part<CarriedConversation>,
 }
 
 /// A part as it was read, with the text from which.
@@ -23,6 +24,15 @@ impl ReadTurn {
     /// The addition of the turn to the conversation, of which this is recorded. `read` reads it where that was not done before.
     pub(crate) fn asked(&self, recorded: &Payload, read: impl FnOnce() -> Asked) -> Arc<Asked> {
         part(&self.0.get_or_init(Box::default).asked, recorded, read)
+    }
+
+    /// The conversation with which a step begins, likewise.
+    pub(crate) fn carried(
+        &self,
+        recorded: &Payload,
+        read: impl FnOnce() -> CarriedConversation,
+    ) -> Arc<CarriedConversation> {
+        part(&self.0.get_or_init(Box::default).carried, recorded, read)
     }
 
     /// The answer, likewise.

@@ -18,8 +18,8 @@ use super::{
     read_turn::ReadTurn,
 };
 use crate::{
-    BudgetLevel, BudgetUnit, CachedFrom, Failure, Json, Payload, PendingApproval, Receipt, SkipReason, StepId,
-    StepState, Timestamp,
+    BudgetLevel, BudgetUnit, CachedFrom, CarriedLayers, Failure, Json, Payload, PendingApproval, Receipt, SkipReason,
+    StepId, StepState, Timestamp,
 };
 
 /// The position of a step in its execution's arena. The plan's steps come first, in the plan's order.
@@ -161,6 +161,8 @@ pub(crate) struct StepProgress {
     pub(crate) output: Option<Payload>,
     /// What it adds to the conversation, for a turn of a model.
     pub(crate) asked: Option<Payload>,
+    /// The conversation with which it begins, for a step with a goal that was carried over from another execution.
+    pub(crate) carried: Option<Box<CarriedTurns>>,
     /// The layer of changes of its completed call, which are part of the effect of the step that it is an entry of; empty when there are none, or when they
     /// are committed.
     pub(crate) layer: String,
@@ -374,6 +376,12 @@ impl StepRecord {
         self.agent_item = item.and_then(AgentItem::parse).map(Box::new);
     }
 
+    /// Whether its call takes over what the calls of its step have changed in another execution.
+    pub(crate) fn takes_over_layers(&self) -> bool {
+        self.agent_entry() == Some(AgentEntry::Rebase)
+            && self.agent_item.as_ref().is_some_and(|item| item.takes_over_layers())
+    }
+
     /// Whether it is an entry of a step with a goal: what becomes of it is for the model to hear.
     pub(crate) fn is_of_agent(&self) -> bool {
         matches!(self.role, StepRole::Item { .. }) && self.spec.agent().is_some()
@@ -384,6 +392,17 @@ impl StepRecord {
         let is_answer = ANSWERS.contains(&&*failure.reason);
         !matches!(self.agent_entry(), Some(AgentEntry::Call { .. })) || !is_answer
     }
+}
+
+/// A conversation that another execution has had, with which a step begins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CarriedTurns {
+    /// `belay_agent::CarriedConversation` as JSON.
+    pub(crate) conversation: Payload,
+    /// How many turns it has.
+    pub(crate) turns: u32,
+    /// What the calls of these turns have changed, where that was not committed.
+    pub(crate) layers: Option<CarriedLayers>,
 }
 
 /// How many operations of a step are in flight. Maintained together with the index, and rebuilt with it.
@@ -483,6 +502,7 @@ impl StepRecord {
             waited: Duration::ZERO,
             output: None,
             asked: None,
+            carried: None,
             failure: None,
             failed_attempts: Vec::new(),
             skipped: None,

@@ -10,7 +10,7 @@ use super::{Execution, ExecutionProgress, Operation, StepKey, StepProgress, Step
 use crate::{Event, ExecutionState, IllegalEvent, Json, Timestamp};
 
 /// The version of snapshots. It changes with everything that their bytes have: a test compares them with those of this version.
-pub const SNAPSHOT_VERSION: u32 = 20;
+pub const SNAPSHOT_VERSION: u32 = 21;
 
 /// Why an execution cannot be restored from a snapshot. Its events still have everything.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

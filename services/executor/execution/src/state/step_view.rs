@@ -191,6 +191,11 @@ impl<'a> StepView<'a> {
         execution.turns_of(self.record)
     }
 
+    /// How many turns of another execution it begins with; 0 for a step that begins anew.
+    pub fn carried_turns(&self) -> u32 {
+        self.record.carried.as_ref().map_or(0, |carried| carried.turns)
+    }
+
     /// The id of the execution that carries out its plan in its current attempt; `None` for a step that has begun none.
     pub fn child(&self, execution: &Execution) -> Option<String> {
         let begun = matches!(self.record.spec.kind(), StepKind::Plan(_)) && self.record.operations > 0;

@@ -5,6 +5,7 @@
 //! before anything follows from them, and the prompt is made of nothing else (`belay-agent`). The call with which the model ends the step is one as well: `postconditions`
 //! and `output_schema` of the step are checks of that call, and what does not hold goes back to the model.
 
+mod carried;
 mod conversation;
 mod files;
 mod reading;
@@ -18,9 +19,10 @@ use self::conversation::{answered_of, offered_names, with_planned};
 use super::{entries::not_started, layers};
 use crate::{
     Blobs, BudgetUnit, ErrorClass, Execution, Failure, Json, Payload, StepKey, StepState,
-    state::{AgentEntry, AgentItem, StepRecord, TurnSupply},
+    state::{AgentEntry, AgentItem, CarriedTurns, StepRecord, TurnSupply},
 };
 
+pub use self::carried::{CarriedOverTurns, NotCarriedOver};
 pub(crate) use self::conversation::turn_waits;
 pub(super) use self::conversation::{arguments, may_use, without_price};
 
@@ -53,6 +55,9 @@ pub(super) fn course(
         AgentEntry::Call { .. } | AgentEntry::Completion { .. } | AgentEntry::Rebase | AgentEntry::Commit => None,
     });
     let Some((place, turn)) = last.into_iter().next() else {
+        if let Some(carried) = &record.carried {
+            return Some(course_after_carried(execution, record, agent, carried));
+        }
         return Some(match files::due(execution, record, agent, blobs)? {
             Ok(files) if files.is_empty() => Course::Entries(vec![turn_item(record, 1, 0)]),
             Ok(files) => Course::Entries(files),
@@ -112,14 +117,60 @@ pub(super) fn course(
     if turn >= agent.max_turns() {
         let missing = refused_completion(execution, record)
             .map(|(turn, failure)| format!(" What it said to be done in turn {turn} was refused: {}", failure.message));
-        let message = format!(
-            "Turn limit reached ({turn} turns): the model `{}` has not completed the step. Raise `agent.max_turns`, or make the task smaller.{}",
-            asked.asked_model().map_or_else(|| agent.model(), |(_, model)| model),
-            missing.unwrap_or_default()
-        );
-        return Some(Course::Failed(Failure::new(ErrorClass::BudgetExhausted, reasons::TURN_LIMIT, message)));
+        let model = asked.asked_model().map_or_else(|| agent.model(), |(_, model)| model);
+        return Some(Course::Failed(turn_limit(turn, model, &missing.unwrap_or_default())));
     }
     Some(Course::Entries(vec![turn_item(record, turn + 1, model)]))
+}
+
+/// The course of a step that begins with a conversation and has had no turn of its own yet.
+fn course_after_carried(
+    execution: &Execution,
+    record: &StepRecord,
+    agent: &AgentStep,
+    carried: &CarriedTurns,
+) -> Course {
+    let entries = record.items.current();
+    if carried.layers.is_some() {
+        let Some(&entry) = entries.last() else { return Course::Entries(vec![takeover_item(record)]) };
+        let entry = &execution.steps[entry];
+        match entry.failure.as_deref() {
+            _ if entry.state == StepState::Completed => {}
+            Some(failure) if is_conflict(failure) => {
+                let message = format!(
+                    "Others are changing the same files as the turns with which the step begins: {} Retry the step once they are done.",
+                    failure.message
+                );
+                return Course::Failed(Failure { message, ..failure.clone() });
+            }
+            _ => return Course::Failed(unanswered(entry, carried.turns)),
+        }
+    }
+    if carried.turns >= agent.max_turns() {
+        return Course::Failed(turn_limit(carried.turns, agent.model(), ""));
+    }
+    Course::Entries(vec![turn_item(record, carried.turns + 1, 0)])
+}
+
+/// Whether these entries have taken over what the calls of the conversation had changed, if there is something to take over.
+fn have_layers(execution: &Execution, carried: &CarriedTurns, entries: &[StepKey]) -> bool {
+    let takes_over = |&key: &StepKey| {
+        let entry = &execution.steps[key];
+        entry.takes_over_layers() && entry.state == StepState::Completed
+    };
+    carried.layers.is_none() || entries.iter().any(takes_over)
+}
+
+fn takeover_item(record: &StepRecord) -> Json {
+    Json::canonical(&json!({"tool": REBASE_TOOL, "carried": true, "run": record.attempt}))
+}
+
+/// The failure of a step whose model has had as many turns as it may have.
+fn turn_limit(turn: u32, model: &str, missing: &str) -> Failure {
+    let message = format!(
+        "Turn limit reached ({turn} turns): the model `{model}` has not completed the step. Raise `agent.max_turns`, or make the task smaller.{missing}"
+    );
+    Failure::new(ErrorClass::BudgetExhausted, reasons::TURN_LIMIT, message)
 }
 
 /// The failure of a step of which one of these calls could not begin with what the calls before it have changed, because that is gone: no later call can either. It says what
@@ -222,12 +273,21 @@ pub(super) fn may_list(
     let is_next = match listed.as_deref() {
         Some([AgentEntry::Turn(turn)]) => {
             let model = items.first().and_then(AgentItem::parse).map(|item| item.model()).unwrap_or_default();
-            first >= agent.files().len() && is_next_turn(execution, entries, agent, *turn, model)
+            let begins = match &record.carried {
+                Some(carried) => have_layers(execution, carried, entries),
+                None => first >= agent.files().len(),
+            };
+            begins && is_next_turn(execution, (record, entries), agent, *turn, model)
         }
         Some(files @ [AgentEntry::File { .. } | AgentEntry::Listing { .. } | AgentEntry::Found { .. }, ..]) => {
-            files::may_read(execution, record, agent, first, files)
+            record.carried.is_none() && files::may_read(execution, record, agent, first, files)
         }
         Some([AgentEntry::Commit]) => execution.turns_of(record) > 0,
+        Some([AgentEntry::Rebase])
+            if items.first().and_then(AgentItem::parse).is_some_and(|item| item.takes_over_layers()) =>
+        {
+            first == 0 && record.carried.as_ref().is_some_and(|carried| carried.layers.is_some())
+        }
         Some([AgentEntry::Rebase]) => {
             let is_turn = |key: &StepKey| matches!(execution.steps[*key].agent_entry(), Some(AgentEntry::Turn(_)));
             let calls = entries.iter().rposition(is_turn).map_or(&[][..], |turn| &entries[turn + 1..]);
@@ -244,11 +304,17 @@ pub(super) fn may_list(
 }
 
 /// Whether a turn of this model can follow these entries: the next one of the model that was asked last, or the same of the next model, if that has not answered.
-fn is_next_turn(execution: &Execution, entries: &[StepKey], agent: &AgentStep, turn: u32, model: usize) -> bool {
+fn is_next_turn(
+    execution: &Execution,
+    (record, entries): (&StepRecord, &[StepKey]),
+    agent: &AgentStep,
+    turn: u32,
+    model: usize,
+) -> bool {
     let asked = entries.iter().rev().map(|&key| &execution.steps[key]);
     let last = asked.filter_map(|asked| Some((asked, asked.turn()?, asked.asked_model()?.0))).next();
     let (next, of_model) = match last {
-        None => (1, 0),
+        None => (1 + record.carried.as_ref().map_or(0, |carried| carried.turns), 0),
         Some((asked, last, of_model)) if asked.state == StepState::Completed => (last + 1, of_model),
         Some((_, last, of_model)) => (last, of_model + 1),
     };

@@ -19,7 +19,9 @@ pub(super) fn of_call(execution: &Execution, step: StepKey) -> Option<StepLayers
     // What a call commits is in the record of its entry: who looks at the step sees it.
     let begin_with = if commits { committed_by(record.item.as_ref()) } else { kept(execution, whole) };
     let entry = (!commits).then_some(index);
-    Some(StepLayers { step: whole.id.clone(), round: whole.attempt, begin_with, entry })
+    let taken_over = whole.carried.as_ref().filter(|_| record.takes_over_layers());
+    let carried = taken_over.and_then(|carried| carried.layers.clone());
+    Some(StepLayers { step: whole.id.clone(), round: whole.attempt, begin_with, entry, carried })
 }
 
 /// The entry that commits what the calls of a step have changed; `None` when they have changed nothing.
@@ -35,7 +37,12 @@ pub(super) fn commit(execution: &Execution, whole: &StepRecord) -> Option<Json> 
 fn kept(execution: &Execution, whole: &StepRecord) -> Vec<String> {
     // A model makes as many as it wants, and none of them is the one that commits.
     let calls = whole.spec.several().map_or(whole.items.current().len(), |several| several.calls().len());
-    let entries = whole.items.steps.iter().take(calls).map(|&entry| &execution.steps[entry]);
+    kept_by(execution, &whole.items.steps[..calls.min(whole.items.steps.len())])
+}
+
+/// The layers of these calls, as far as they have completed, likewise.
+pub(super) fn kept_by(execution: &Execution, entries: &[StepKey]) -> Vec<String> {
+    let entries = entries.iter().map(|&entry| &execution.steps[entry]);
     let mut kept: Vec<&StepRecord> =
         entries.filter(|entry| entry.state == StepState::Completed && !entry.layer.is_empty()).collect();
     kept.sort_by_key(|entry| entry.completed_by);

@@ -341,6 +341,7 @@ impl Artifacts {
             | StepEvent::OutcomeUnknown { .. }
             | StepEvent::Resolved { resolution: Resolution::Failed | Resolution::Again, .. }
             | StepEvent::SkipRequested { .. }
+            | StepEvent::ConversationCarriedOver { .. }
             | StepEvent::RetryAdvanced { .. }
             | StepEvent::RetryCancelled { .. } => {}
         }

@@ -111,6 +111,16 @@ pub(super) fn step(step: &StepId, attempt: u32, event: &StepEvent) -> Words {
             let details = json!({"outputBytes": output.as_str().len(), "reason": reason});
             Words::new(Minimal, Info, because(&format!("The output of step `{step}` was given"), reason), details)
         }
+        StepEvent::ConversationCarriedOver { conversation, turns, layers, reason } => {
+            let details = json!({
+                "turns": turns,
+                "conversationBytes": conversation.size(),
+                "layers": layers.as_ref().map_or(0, |carried| carried.layers.len()),
+                "reason": reason,
+            });
+            let message = format!("Step `{step}` begins with {turns} turns of another execution");
+            Words::new(Minimal, Info, because(&message, reason), details)
+        }
         StepEvent::RetryAdvanced { reason } => {
             by_principal(&format!("The next attempt of step `{step}` starts now"), reason)
         }

@@ -1,17 +1,21 @@
 use std::{sync::Arc, time::Duration};
 
 use belay_execution::{
-    Allotment, Amounts, ApprovalRequirement, BlobRef, BudgetReport, BudgetUnit, CallIntent, ChangeKind, Child,
-    ChildEnd, CommittedFile, CredentialUse, Decision, EffectSummary, ErrorClass, ExecutionState, Failure, FileType,
-    Form, Json, LastOutput, NamespaceHold, NetworkConnection, NetworkRoute, NetworkUse, OperationEnd, OperationEvent,
-    OperationReport, PathChange, PauseCause, Payload, Period, PolicyDecision, QuotaState, Receipt, StepLayers,
-    ToolCallEnd, ToolCallRequest, Verdict, WaitCondition, WaitEnd, Work, WriteBound, WriteMechanism,
+    Allotment, Amounts, ApprovalRequirement, BlobRef, BudgetReport, BudgetUnit, CallIntent, CarriedLayers, ChangeKind,
+    Child, ChildEnd, CommittedFile, CredentialUse, Decision, EffectSummary, ErrorClass, ExecutionState, Failure,
+    FileType, Form, Json, LastOutput, NamespaceHold, NetworkConnection, NetworkRoute, NetworkUse, OperationEnd,
+    OperationEvent, OperationReport, PathChange, PauseCause, Payload, Period, PolicyDecision, QuotaState, Receipt,
+    StepLayers, ToolCallEnd, ToolCallRequest, Verdict, WaitCondition, WaitEnd, Work, WriteBound, WriteMechanism,
 };
 
 use belay_plan::{CheckPlace, LimitBound, LimitClaim, StartRate, WhenFull};
 
 use super::*;
 use crate::wire::{encode, facts_beside};
+
+fn carried() -> CarriedLayers {
+    CarriedLayers { execution: "namespaces/n/executions/e".into(), round: 2, layers: vec!["two.e".into()] }
+}
 
 /// A watch ends after this event, of which it reads nothing else.
 #[test]
@@ -161,7 +165,13 @@ fn events_come_back_as_they_were() {
         timeout: Duration::from_secs(9),
         check: Some(CheckPlace::After(1)),
         held: Amounts { calls: 1, output_bytes: 5, ..Amounts::default() },
-        layers: Some(StepLayers { step: "a.b".into(), round: 3, begin_with: vec!["one.d".into()], entry: Some(2) }),
+        layers: Some(StepLayers {
+            step: "a.b".into(),
+            round: 3,
+            begin_with: vec!["one.d".into()],
+            entry: Some(2),
+            carried: Some(carried()),
+        }),
         namespace_hold: Some(NamespaceHold {
             window: Period::Day.window(Timestamp::from_micros(5)),
             amounts: Amounts { calls: 1, output_bytes: 7, ..Amounts::default() },
@@ -302,6 +312,12 @@ fn events_come_back_as_they_were() {
         step(StepEvent::Skipped { reason: SkipReason::PlanUpdated, because: None, group: None, progress }),
         step(StepEvent::SkipRequested { reason: "why".into() }),
         step(StepEvent::OutputSet { output: result(), reason: "why".into() }),
+        step(StepEvent::ConversationCarriedOver {
+            conversation: result().into(),
+            turns: 3,
+            layers: Some(carried()),
+            reason: "why".into(),
+        }),
         step(StepEvent::RetryAdvanced { reason: "why".into() }),
         step(StepEvent::RetryCancelled { reason: "why".into() }),
         step(StepEvent::Cancelled { progress }),

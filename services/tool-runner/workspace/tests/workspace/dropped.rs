@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use belay_workspace::{DroppedChange, DroppedContent, LayerPlace, Limits, View, Workspace};
+use belay_workspace::{DroppedChange, DroppedContent, LayerOwner, LayerPlace, Limits, View, Workspace};
 use proptest::prelude::*;
 
 use crate::support::{Ground, InitialTree, Step, before, cases, path, picture, script};
@@ -82,7 +82,7 @@ fn without_conflicts(
     }
     let by_others = apart.picture();
     let changed_by_others = differing(&at_first, &by_others);
-    let view = workspace.view_without_conflicts("again", SET, &layers, &|| false).unwrap();
+    let view = workspace.view_without_conflicts("again", SET, &layers, LayerOwner::Calls, &|| false).unwrap();
     let was_dropped = !view.dropped_changes().is_empty();
     let reverted = view.own_changes(&view.effect(Limits::default()).unwrap()).undone;
     let reverted: Vec<PathBuf> = reverted.iter().map(|reverted| PathBuf::from(reverted.path.to_string())).collect();
@@ -143,7 +143,7 @@ fn what_was_dropped_is_shown() {
     for (at, text) in others {
         fs::write(ground.root.join(at), text).unwrap();
     }
-    let mut view = workspace.view_without_conflicts("second", SET, &layers, &|| false).unwrap();
+    let mut view = workspace.view_without_conflicts("second", SET, &layers, LayerOwner::Calls, &|| false).unwrap();
     let file = |text: &str| DroppedContent::File { bytes: text.into(), size: text.len() as u64 };
     let expected = [
         ("a", file("mine")),
@@ -162,7 +162,7 @@ fn what_was_dropped_is_shown() {
     layers.push(ended(&workspace, view, "second", &layers).unwrap());
     fs::write(ground.root.join("a"), "once more").unwrap();
     assert!(workspace.view_over("third", SET, &layers, &|| false).is_err());
-    let view = workspace.view_without_conflicts("fourth", SET, &layers, &|| false).unwrap();
+    let view = workspace.view_without_conflicts("fourth", SET, &layers, LayerOwner::Calls, &|| false).unwrap();
     assert_eq!(view.dropped_changes(), [DroppedChange { path: path("a"), was: file("both") }]);
     layers.push(ended(&workspace, view, "fourth", &layers).unwrap());
     commit_over(&workspace, &layers);

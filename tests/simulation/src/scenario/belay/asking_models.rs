@@ -38,6 +38,10 @@ const EXECUTIONS: usize = 8;
 const MODEL: &str = "scripted";
 /// The model that takes over.
 const OTHER: &str = "other";
+/// The model that forks ask: what they have of another execution says its name, and not theirs.
+const OF_FORKS: &str = "of-forks";
+/// What the id of a fork has after that of its origin.
+const FORK: &str = "-fork";
 const ASK_MODEL: &str = "ask_model";
 /// The most that an answer may have, in tokens.
 const MAX_OUTPUT: u64 = 2_000;
@@ -87,11 +91,21 @@ struct Request {
     is_given: bool,
 }
 
+impl Request {
+    /// Whether the step `other` asks, and not `one`.
+    fn is_of_other(&self) -> bool {
+        let task = self.execution.strip_suffix(FORK).unwrap_or(&self.execution);
+        self.prompt.contains(&format!("{task}.other "))
+    }
+}
+
 /// Every request, by number. Clones share their state.
 #[derive(Debug, Clone, Default)]
 struct Server {
     requests: Arc<Mutex<Vec<Request>>>,
     seed: u64,
+    /// What the execution that asks has in its id after that in the task.
+    suffix: &'static str,
 }
 
 impl Server {
@@ -106,7 +120,7 @@ impl Server {
         let random = &mut StdRng::seed_from_u64(self.seed.wrapping_add(number as u64));
         let written = format!("{prompt:?}");
         let execution = written.split_once(MARK).and_then(|(_, rest)| rest.split(['.', ' ', '\\', '"']).next());
-        let execution = execution.unwrap_or_default().to_owned();
+        let execution = format!("{}{}", execution.unwrap_or_default(), self.suffix);
         let is_answer = |message: &&Message| matches!(message, Message::Assistant { .. });
         let turn = prompt.messages.iter().filter(is_answer).count() + 1;
         let counts_too_much = random.random_bool(0.12);
@@ -209,8 +223,11 @@ fn models(server: &Server) -> Models {
         limits: TimeLimits::DEFAULT,
         credential: None,
     };
-    let served = |name: &str| (model(name), Some(Box::new(server.clone()) as Box<dyn ModelServer>));
-    Models::new([served(MODEL), served(OTHER)])
+    let served = |name: &str, suffix| {
+        let server = Server { suffix, ..server.clone() };
+        (model(name), Some(Box::new(server) as Box<dyn ModelServer>))
+    };
+    Models::new([served(MODEL, ""), served(OTHER, ""), served(OF_FORKS, FORK)])
 }
 
 /// What is recorded of the executions once all have ended.
@@ -289,32 +306,112 @@ fn start(random: &mut StdRng, number: usize) -> v1::StartExecutionRequest {
 
 async fn work(seed: u64, record: Record, checker: Checker) -> turmoil::Result {
     let mut random = StdRng::seed_from_u64(seed);
-    let mut names = BTreeSet::new();
+    let (mut names, mut forks) = (BTreeSet::new(), BTreeSet::new());
     for number in 0..EXECUTIONS {
         pause(&mut random, 1_500).await;
         let request = start(&mut random, number);
         let started =
             asked(|| async { connect(hosts::EXECUTOR_URI).start_execution(request.clone()).await }, &checker).await;
         let Some(started) = started else { return Ok(()) };
+        // Its first turns may have ended by then, and what they have changed is not committed yet.
+        let plan = match &request.source {
+            Some(v1::start_execution_request::Source::Plan(plan)) => Some(plan),
+            _ => None,
+        };
+        if asks_one_model(plan) && random.random_bool(0.5) {
+            forks.extend(fork(&mut random, &started.name, 60, &checker).await);
+        }
         names.insert(started.name);
     }
     let mut recorded = Recorded::new();
     for name in names {
+        let mut forks_after =
+            (!forks.contains(&format!("{name}{FORK}")) && random.random_bool(0.7)).then(|| random.random_range(0..20));
         let execution = loop {
             let request = v1::GetExecutionRequest { name: name.clone(), view: v1::ExecutionView::Full.into() };
             let got = asked(|| async { connect(hosts::EXECUTOR_URI).get_execution(request.clone()).await }, &checker);
             let Some(execution) = got.await else { return Ok(()) };
-            if is_terminal(execution.state()) {
+            let has_ended = is_terminal(execution.state());
+            if forks_after.is_some_and(|after| after == 0 || has_ended) && asks_one_model(execution.plan.as_ref()) {
+                forks_after = None;
+                forks.extend(fork(&mut random, &name, 0, &checker).await);
+            }
+            if has_ended {
                 break execution;
             }
+            forks_after = forks_after.map(|after: u32| after.saturating_sub(1));
             find_out(&mut random, &execution).await;
             tokio::time::sleep(Duration::from_millis(200)).await;
         };
         let Some(events) = events(&name, &checker).await else { return Ok(()) };
         recorded.insert(name, (execution, events));
     }
+    for name in forks {
+        let Some(execution) = ended(&mut random, &name, &checker).await else { return Ok(()) };
+        let Some(events) = events(&name, &checker).await else { return Ok(()) };
+        recorded.insert(name, (execution, events));
+    }
     *record.lock().unwrap_or_else(PoisonError::into_inner) = Some(recorded);
     Ok(())
+}
+
+/// An execution that has ended; `None` once a violation is known.
+async fn ended(random: &mut StdRng, name: &str, checker: &Checker) -> Option<v1::Execution> {
+    loop {
+        let request = v1::GetExecutionRequest { name: name.to_owned(), view: v1::ExecutionView::Full.into() };
+        let got =
+            asked(|| async { connect(hosts::EXECUTOR_URI).get_execution(request.clone()).await }, checker).await?;
+        if is_terminal(got.state()) {
+            return Some(got);
+        }
+        find_out(random, &got).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Whether a fork of an execution of this plan asks the model of forks alone, by which its requests are known.
+fn asks_one_model(plan: Option<&v1::Plan>) -> bool {
+    let steps = plan.map(|plan| &plan.steps[..]).unwrap_or_default();
+    let falls_back =
+        |step: &v1::StepSpec| matches!(&step.kind, Some(step_spec::Kind::Agent(agent)) if !agent.fallback.is_empty());
+    steps.len() == 1 && !steps.iter().any(falls_back)
+}
+
+/// Forks an execution after a turn of its model; returns the name of the fork, unless no turn can follow there after so many more tries.
+async fn fork(random: &mut StdRng, name: &str, mut tries: u32, checker: &Checker) -> Option<String> {
+    let id = name.rsplit('/').next().unwrap_or_default();
+    let request = v1::ForkExecutionRequest {
+        name: name.to_owned(),
+        execution_id: format!("{id}{FORK}"),
+        from_step: "one".to_owned(),
+        after_turn: Some(if tries > 0 { 1 } else { random.random_range(1..=3) }),
+        model: OF_FORKS.to_owned(),
+        on_current_files: true,
+        request_id: format!("{id}{FORK}"),
+        ..v1::ForkExecutionRequest::default()
+    };
+    loop {
+        if checker.verdict().is_err() {
+            return None;
+        }
+        let mut client = connect(hosts::EXECUTOR_URI);
+        let forked = client.fork_execution(request.clone());
+        match tokio::time::timeout(RPC_TIMEOUT, forked).await {
+            Ok(Ok(forked)) => {
+                trace::count("goals forked after a turn");
+                return Some(forked.into_inner().name);
+            }
+            Ok(Err(status)) if status.code() == tonic::Code::InvalidArgument && tries > 0 => {
+                tries -= 1;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            Ok(Err(status)) if status.code() == tonic::Code::InvalidArgument => {
+                trace::count("forks refused where no turn can follow");
+                return None;
+            }
+            Ok(Err(_)) | Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
 }
 
 /// Asks until there is an answer; `None` once a violation is known.
@@ -373,8 +470,10 @@ fn is_terminal(state: v1::execution::State) -> bool {
 }
 
 /// The reasons for which a step may fail here. With a model that is lost or answers nothing so often that its attempts are used up, it has failed.
-const EXPECTED: [&str; 9] = [
+const EXPECTED: [&str; 10] = [
     "AGENT_STUCK",
+    // The origin of a fork may commit, or drop, what the fork was to take over.
+    "LAYER_GONE",
     "LIST_REFUSED",
     "BUDGET_EXHAUSTED",
     "MODEL_ANSWER_INVALID",
@@ -399,6 +498,31 @@ fn audit(recorded: &Recorded, requests: &[Request], runs: &[Run]) -> Vec<String>
         let own = |request: &&Request| request.execution == id;
         let mut turns = BTreeMap::new();
         let (mut ends, mut lost, mut overran, mut told) = (0, 0, false, BTreeSet::new());
+        let carried = events.iter().find_map(|event| match &event.kind {
+            Some(Kind::StepConversationCarriedOver(carried)) => Some(carried),
+            _ => None,
+        });
+        if let Some(carried) = carried {
+            trace::count(if carried.layers.is_some() { "forks with layers" } else { "forks without layers" });
+            let origin = id.strip_suffix(FORK).unwrap_or(id);
+            let turn = usize::try_from(carried.turns).unwrap_or_default() + 1;
+            let of = |execution: &str| {
+                let is_it = |request: &&Request| {
+                    request.execution == execution && request.turn == turn && !request.is_of_other()
+                };
+                requests.iter().find(is_it).map(|request| request.prompt.as_str())
+            };
+            // What others have changed meanwhile is said where changes are taken over.
+            if let (Some(first), Some(next)) = (of(origin), of(id))
+                && carried.layers.is_none()
+            {
+                trace::count("turns of forks that their origins have asked too");
+                if first != next {
+                    violations
+                        .push(format!("{id} asks something else in turn {turn} than {origin}: {next} and {first}"));
+                }
+            }
+        }
         for event in events {
             let call = belay_proto::call_name(name, event);
             match &event.kind {
@@ -473,7 +597,7 @@ fn audit(recorded: &Recorded, requests: &[Request], runs: &[Run]) -> Vec<String>
     // The same record makes the same prompt, byte for byte, and a turn that has its answer is over.
     let mut of_turn: BTreeMap<(&str, &str, usize), Vec<usize>> = BTreeMap::new();
     for (number, request) in requests.iter().enumerate() {
-        let step = if request.prompt.contains(&format!("{}.other ", request.execution)) { "other" } else { "one" };
+        let step = if request.is_of_other() { "other" } else { "one" };
         of_turn.entry((&request.execution, step, request.turn)).or_default().push(number);
     }
     for ((execution, step, turn), numbers) in of_turn {

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use belay_agent::{Answered, Asked, Calls, ModelWindow, Offer, REPETITION_LIMIT, ResultText, Turn, Wanted, WantedCall};
+use belay_agent::{
+    Answered, Asked, Calls, CarriedConversation, ModelWindow, Offer, REPETITION_LIMIT, ResultText, Turn, Wanted,
+    WantedCall,
+};
 use belay_model::Usage;
 use belay_plan::{AgentStep, ToolStep, limits::MAX_RESOLVED_BYTES};
 use belay_reasons as reasons;
@@ -176,7 +179,7 @@ pub(in super::super) fn may_use(
     let StepRole::Item { of, index } = record.role else { return Some(Amounts::default()) };
     let mut reading = Reading::new(blobs);
     let before = &execution.steps[of].items.steps[..index as usize];
-    let mut turns = conversation(execution, before, None, &mut |record, payload| reading.value(record, payload));
+    let mut turns = conversation(execution, (of, before), None, &mut |record, payload| reading.value(record, payload));
     if reading.is_wanted {
         return None;
     }
@@ -239,34 +242,12 @@ fn later(
 ) -> Option<Result<(Asked, Vec<Turn>), Failure>> {
     let before = &execution.steps[step].items.steps[..index];
     let mut reading = Reading::new(blobs);
-    let turns = conversation(execution, before, None, &mut |record, payload| reading.value(record, payload));
-    let names = offered_names(execution, agent);
-    let names = with_planned(&names, agent);
-    let answered = turns.last().and_then(|turn| turn.answered.as_ref());
-    let wanted = answered.map(|answered| answered.wanted(&names)).unwrap_or_default();
-    let rebase = rebase_after(execution, before, turn - 1);
-    let results = wanted.iter().enumerate().map(|(place, WantedCall { call, wanted })| {
-        let refused = |text: String| ResultText { id: call.id.clone(), text, is_error: true, is_silent: false };
-        match wanted {
-            Wanted::Refused(why) => refused(why.clone()),
-            Wanted::ReadResult => reading.earlier_result(execution, before, call, &turns),
-            Wanted::Call(_) | Wanted::Complete => match call_at(execution, before, turn - 1, place) {
-                Some(record) if *wanted == Wanted::Complete && rebase.is_some() && record.failure.is_none() => {
-                    refused(belay_agent::NOT_COMMITTED.to_owned())
-                }
-                Some(record) => {
-                    let returned = reading.returned(record);
-                    outcome(record, returned.as_ref()).result(&call.id)
-                }
-                None => refused("The call was not made.".to_owned()),
-            },
-        }
-    });
-    let results: Vec<ResultText> = results.collect();
-    let conflict = rebase.map(|record| {
-        let returned = reading.returned(record);
-        belay_agent::conflict_text(turn - 1, &outcome(record, returned.as_ref()))
-    });
+    let turns = conversation(execution, (step, before), None, &mut |record, payload| reading.value(record, payload));
+    let carried = execution.steps[step].carried.as_ref().map_or(0, |carried| carried.turns);
+    let TurnOutcome { results, message } = match carried + 1 == turn {
+        true => carried_outcome(execution, step, before, &mut reading),
+        false => outcome_of_turn(execution, (step, agent), before, &turns, &mut reading),
+    };
     if let Some(failure) = reading.damaged {
         return Some(Err(failure));
     }
@@ -284,15 +265,14 @@ fn later(
         return Some(Err(failure));
     }
     let archived = belay_agent::archived(&turns, results.len());
-    let mut asked = Asked { model: model.to_owned(), turn, results, archived, ..Asked::default() };
-    if let Some(conflict) = conflict {
-        asked.message = conflict;
-    } else if asked.results.is_empty() {
+    let mut asked = Asked { model: model.to_owned(), turn, results, archived, message, ..Asked::default() };
+    if asked.message.is_empty() && asked.results.is_empty() {
         asked.message = "Call a tool, or complete_step if the task is done.".to_owned();
     }
     let mut all = turns;
     all.push(Turn { asked: Arc::new(asked.clone()), answered: None });
-    let repetitions = belay_agent::repetitions(&all);
+    // What was done in the execution from which the conversation comes is no reason to end this one: its model begins anew.
+    let repetitions = belay_agent::repetitions(&all[all.len().min(carried as usize)..]);
     all.pop();
     if repetitions > REPETITION_LIMIT {
         let message = format!(
@@ -311,8 +291,77 @@ fn later(
     Some(Ok((asked, all)))
 }
 
+/// What came of a turn, as the next one tells the model.
+pub(super) struct TurnOutcome {
+    /// What came of the calls of its answer, in their order.
+    pub(super) results: Vec<ResultText>,
+    /// A message beside them; empty when there is none.
+    pub(super) message: String,
+}
+
+/// What came of the last of these turns, whose calls are the last entries.
+pub(super) fn outcome_of_turn(
+    execution: &Execution,
+    (step, agent): (StepKey, &AgentStep),
+    before: &[StepKey],
+    turns: &[Turn],
+    reading: &mut Reading<'_>,
+) -> TurnOutcome {
+    let names = offered_names(execution, agent);
+    let names = with_planned(&names, agent);
+    let last = turns.last();
+    let turn = last.map_or(0, |turn| turn.asked.turn);
+    let answered = last.and_then(|turn| turn.answered.as_ref());
+    let wanted = answered.map(|answered| answered.wanted(&names)).unwrap_or_default();
+    let rebase = rebase_after(execution, before, turn);
+    let results = wanted.iter().enumerate().map(|(place, WantedCall { call, wanted })| {
+        let refused = |text: String| ResultText { id: call.id.clone(), text, is_error: true, is_silent: false };
+        match wanted {
+            Wanted::Refused(why) => refused(why.clone()),
+            Wanted::ReadResult => reading.earlier_result(execution, (step, before), call, turns),
+            Wanted::Call(_) | Wanted::Complete => match call_at(execution, before, turn, place) {
+                Some(record) if *wanted == Wanted::Complete && rebase.is_some() && record.failure.is_none() => {
+                    refused(belay_agent::NOT_COMMITTED.to_owned())
+                }
+                Some(record) => {
+                    let returned = reading.returned(record);
+                    outcome(record, returned.as_ref()).result(&call.id)
+                }
+                None => refused("The call was not made.".to_owned()),
+            },
+        }
+    });
+    let results: Vec<ResultText> = results.collect();
+    let conflict = rebase.map(|record| {
+        let returned = reading.returned(record);
+        belay_agent::conflict_text(turn, &outcome(record, returned.as_ref()))
+    });
+    TurnOutcome { results, message: conflict.unwrap_or_default() }
+}
+
+/// What came of the last turn of the conversation with which a step begins, and of taking over what its calls had changed.
+fn carried_outcome(execution: &Execution, step: StepKey, before: &[StepKey], reading: &mut Reading<'_>) -> TurnOutcome {
+    let record = &execution.steps[step];
+    let carried = carried_by(record, &mut |record, payload| reading.value(record, payload)).unwrap_or_default();
+    let taken_over = before.iter().map(|&key| &execution.steps[key]).find(|entry| entry.takes_over_layers());
+    let conflict = taken_over.and_then(|entry| {
+        let returned = reading.returned(entry)?;
+        let has_dropped = returned["files"].as_array().is_some_and(|files| !files.is_empty());
+        let turn = record.carried.as_ref().map_or(0, |carried| carried.turns);
+        has_dropped.then(|| belay_agent::conflict_text(turn, &outcome(entry, Some(&returned))))
+    });
+    let message = [carried.message.clone(), conflict.unwrap_or_default()];
+    let message = message.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
+    TurnOutcome { results: carried.results.clone(), message }
+}
+
 /// The step that makes the call at this place of the answer of a turn.
-fn call_at<'a>(execution: &'a Execution, entries: &[StepKey], turn: u32, place: usize) -> Option<&'a StepRecord> {
+pub(super) fn call_at<'a>(
+    execution: &'a Execution,
+    entries: &[StepKey],
+    turn: u32,
+    place: usize,
+) -> Option<&'a StepRecord> {
     let mut current = 0;
     entries.iter().map(|&key| &execution.steps[key]).find(|record| match record.agent_entry() {
         Some(AgentEntry::Turn(turn)) => {
@@ -334,11 +383,14 @@ fn call_at<'a>(execution: &'a Execution, entries: &[StepKey], turn: u32, place: 
 }
 
 /// The step that has dropped changes of this turn, and of those before it, that conflicted with what others had done.
-fn rebase_after<'a>(execution: &'a Execution, entries: &[StepKey], turn: u32) -> Option<&'a StepRecord> {
+pub(super) fn rebase_after<'a>(execution: &'a Execution, entries: &[StepKey], turn: u32) -> Option<&'a StepRecord> {
     let entry = |key: &StepKey| execution.steps[*key].agent_entry();
-    // Several models may have been asked for it, and the last one has answered.
-    let asked = entries.iter().rposition(|key| entry(key) == Some(AgentEntry::Turn(turn)))?;
-    let later = entries[asked + 1..].iter().take_while(|key| !matches!(entry(key), Some(AgentEntry::Turn(_))));
+    // Several models may have been asked for it, and the last one has answered. That of a conversation with which the step begins is before all entries.
+    let of = *entries.first().and_then(|&first| execution.steps[first].runs_for()).as_ref()?;
+    let is_carried = execution.steps[of].carried.as_ref().is_some_and(|carried| carried.turns == turn);
+    let asked = entries.iter().rposition(|key| entry(key) == Some(AgentEntry::Turn(turn)));
+    let later = if is_carried { 0 } else { asked? + 1 };
+    let later = entries[later..].iter().take_while(|key| !matches!(entry(key), Some(AgentEntry::Turn(_))));
     let mut rebases = later.filter(|key| entry(key) == Some(AgentEntry::Rebase));
     rebases.next().map(|&key| &execution.steps[key])
 }
@@ -348,7 +400,7 @@ impl Reading<'_> {
     fn earlier_result(
         &mut self,
         execution: &Execution,
-        entries: &[StepKey],
+        (step, entries): (StepKey, &[StepKey]),
         call: &Calls,
         turns: &[Turn],
     ) -> ResultText {
@@ -370,6 +422,10 @@ impl Reading<'_> {
             let returned = self.returned(record);
             Some(outcome(record, returned.as_ref()).text())
         });
+        let whole = whole.or_else(|| {
+            let carried = carried_by(&execution.steps[step], &mut |record, payload| self.value(record, payload))?;
+            carried.whole.get(of).cloned()
+        });
         let told = || {
             turns
                 .iter()
@@ -385,13 +441,23 @@ impl Reading<'_> {
     }
 }
 
-/// The turns of these entries: those with an answer, and the current one. `value` reads what is recorded.
-fn conversation(
+/// The conversation with which a step begins, if it begins with one. `value` reads what is recorded.
+pub(super) fn carried_by(
+    record: &StepRecord,
+    value: &mut dyn FnMut(&StepRecord, &Payload) -> Value,
+) -> Option<Arc<CarriedConversation>> {
+    let recorded = &record.carried.as_ref()?.conversation;
+    Some(record.read_turn.carried(recorded, || serde_json::from_value(value(record, recorded)).unwrap_or_default()))
+}
+
+/// The turns of a step: those with which it begins, those of these entries with an answer, and the current one. `value` reads what is recorded.
+pub(super) fn conversation(
     execution: &Execution,
-    entries: &[StepKey],
+    (step, entries): (StepKey, &[StepKey]),
     current: Option<StepKey>,
     value: &mut dyn FnMut(&StepRecord, &Payload) -> Value,
 ) -> Vec<Turn> {
+    let carried = carried_by(&execution.steps[step], value);
     let turns = entries.iter().filter(|&&key| is_told(execution, key, current)).map(|&key| &execution.steps[key]);
     let turns = turns.filter_map(|record| {
         let recorded = record.asked.as_ref()?;
@@ -401,11 +467,12 @@ fn conversation(
         let answered = output.map(|output| record.read_turn.answered(output, || read(value(record, output))));
         Some(Turn { asked, answered })
     });
-    turns.collect()
+    let own: Vec<Turn> = turns.collect();
+    carried.iter().flat_map(|carried| carried.turns()).chain(own).collect()
 }
 
 /// Whether a step is a turn that is part of the conversation up to the current one. What a model was asked that has not answered, another one is asked anew.
-fn is_told(execution: &Execution, step: StepKey, current: Option<StepKey>) -> bool {
+pub(super) fn is_told(execution: &Execution, step: StepKey, current: Option<StepKey>) -> bool {
     let record = &execution.steps[step];
     let is_turn = matches!(record.agent_entry(), Some(AgentEntry::Turn(_)));
     is_turn && (record.state == StepState::Completed || current == Some(step))
@@ -414,23 +481,27 @@ fn is_told(execution: &Execution, step: StepKey, current: Option<StepKey>) -> bo
 impl Execution {
     /// Everything that is recorded of the conversation up to the turn that this step is, by the ids of its steps: what each turn added and was answered.
     pub fn recorded_conversation(&self, turn: StepKey) -> Vec<&Payload> {
-        let told = self.turns_up_to(turn).iter().filter(|&&key| is_told(self, key, Some(turn)));
+        let (of, entries) = self.turns_up_to(turn);
+        let carried = of.and_then(|of| self.steps[of].carried.as_ref()).map(|carried| &carried.conversation);
+        let told = entries.iter().filter(|&&key| is_told(self, key, Some(turn)));
         let turns = told.map(|&key| &self.steps[key]);
-        turns.flat_map(|record| record.asked.iter().chain(record.output.as_ref())).collect()
+        carried.into_iter().chain(turns.flat_map(|record| record.asked.iter().chain(record.output.as_ref()))).collect()
     }
 
     /// The conversation up to the turn that this step is, whose answer is not known yet. `value` has what [`Self::recorded_conversation`] names.
     pub fn conversation(&self, turn: StepKey, value: &dyn Fn(&Payload) -> Value) -> Vec<Turn> {
-        let mut turns = conversation(self, self.turns_up_to(turn), Some(turn), &mut |_, payload| value(payload));
+        let (of, entries) = self.turns_up_to(turn);
+        let Some(of) = of else { return Vec::new() };
+        let mut turns = conversation(self, (of, entries), Some(turn), &mut |_, payload| value(payload));
         if let Some(last) = turns.last_mut() {
             last.answered = None;
         }
         turns
     }
 
-    fn turns_up_to(&self, turn: StepKey) -> &[StepKey] {
-        let StepRole::Item { of, index } = self.steps[turn].role else { return &[] };
-        &self.steps[of].items.steps[..=index as usize]
+    fn turns_up_to(&self, turn: StepKey) -> (Option<StepKey>, &[StepKey]) {
+        let StepRole::Item { of, index } = self.steps[turn].role else { return (None, &[]) };
+        (Some(of), &self.steps[of].items.steps[..=index as usize])
     }
 
     /// How many turns have begun of a step with a goal, since it was last made to run again.
@@ -448,6 +519,6 @@ impl Execution {
                 | AgentEntry::Commit => None,
             })
             .next()
-            .unwrap_or_default()
+            .unwrap_or_else(|| record.carried.as_ref().map_or(0, |carried| carried.turns))
     }
 }

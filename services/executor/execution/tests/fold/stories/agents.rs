@@ -7,24 +7,24 @@ use serde_json::{Value, json};
 use crate::support::{Outcome, Story, failed, story};
 
 /// A step with a goal, whose model has these tools.
-fn goal(max_turns: u32) -> Story {
+pub(super) fn goal(max_turns: u32) -> Story {
     story("fix; report after fix").agent("fix", "m", &["work", "look"], max_turns)
 }
 
 /// An answer of turn `turn` with these calls.
-fn calls(turn: u32, calls: &[(&str, Value)]) -> Value {
+pub(super) fn calls(turn: u32, calls: &[(&str, Value)]) -> Value {
     let calls = calls.iter().enumerate().map(|(place, (tool, arguments))| {
         json!({"id": format!("t{turn:04}c{:03}", place + 1), "tool": tool, "arguments": arguments})
     });
     json!({"calls": calls.collect::<Vec<_>>()})
 }
 
-fn completion(turn: u32, result: &Value) -> Value {
+pub(super) fn completion(turn: u32, result: &Value) -> Value {
     calls(turn, &[("complete_step", json!({"result": result}))])
 }
 
 /// What a turn adds to the conversation.
-fn asked(play: &crate::support::Play, id: &str) -> Value {
+pub(super) fn asked(play: &crate::support::Play, id: &str) -> Value {
     serde_json::from_str(&play.arguments(id)).unwrap()
 }
 
@@ -143,7 +143,7 @@ fn what_passes_is_tried_again_and_the_answer_of_a_tool_is_not() {
     assert_eq!(asked(&play, "fix~5")["results"][0]["text"], "TIMEOUT: after 10 min");
 }
 
-fn completed(value: &Value) -> crate::support::Outcome {
+pub(super) fn completed(value: &Value) -> crate::support::Outcome {
     crate::support::Outcome::Completed(belay_execution::Json::canonical(value))
 }
 
@@ -422,7 +422,7 @@ fn a_whole_loop_is_one_effect() {
     assert!(pictures[6].starts_with("6s fix~5 completed, fix lists 1 more after 6, fix~6 started"), "{pictures:?}");
 }
 
-fn conflict() -> Outcome {
+pub(super) fn conflict() -> Outcome {
     failed(ErrorClass::PreconditionFailed, "STEP_CONFLICT", "changed by someone else")
 }
 

@@ -5,6 +5,7 @@ mod approvals;
 mod blobs;
 mod budgets;
 mod calls;
+mod carried;
 mod checks;
 mod children;
 mod compensation;

@@ -84,6 +84,8 @@ pub(crate) struct Audit {
     doubted: BTreeMap<usize, CheckPlace>,
     /// The steps whose output a principal has given.
     given: BTreeSet<usize>,
+    /// How many turns of another execution steps begin with, and whether with changes too.
+    carried: BTreeMap<usize, (u32, bool)>,
     completed: BTreeSet<usize>,
     failed: BTreeSet<usize>,
     /// The failed steps that would fail again.
@@ -205,6 +207,7 @@ impl Audit {
             passed: BTreeSet::new(),
             doubted: BTreeMap::new(),
             given: BTreeSet::new(),
+            carried: BTreeMap::new(),
             completed: BTreeSet::new(),
             failed: BTreeSet::new(),
             unlikely: BTreeSet::new(),
@@ -563,6 +566,11 @@ impl Audit {
                 self.attempts.insert(step, attempt);
                 self.effects.insert(step);
                 self.given.insert(step);
+            }
+            StepEvent::ConversationCarriedOver { turns, layers, .. } => {
+                self.check_can_be_changed(step, attempt);
+                assert_eq!(attempt, 0, "step {step} has begun before");
+                self.carried.insert(step, (*turns, layers.is_some()));
             }
             StepEvent::RetryAdvanced { .. } => {
                 self.check_can_be_changed(step, attempt);

@@ -182,6 +182,7 @@ fn step_words(attempt: u32, event: &StepEvent) -> String {
         },
         StepEvent::SkipRequested { .. } => "to skip".to_owned(),
         StepEvent::OutputSet { output, .. } => format!("given {}", output.as_str()),
+        StepEvent::ConversationCarriedOver { turns, .. } => format!("begins with {turns} turns"),
         StepEvent::RetryAdvanced { .. } => "to retry now".to_owned(),
         StepEvent::RetryCancelled { .. } => "not to retry".to_owned(),
     }

@@ -30,6 +30,7 @@ pub(crate) struct Story {
     start_after: Option<Duration>,
     limits: Vec<LimitClaim>,
     full: Vec<(Duration, Duration)>,
+    forked_from: &'static str,
 }
 
 /// Steps such as `draft; publish after draft, review`. They run one by one, once each, for a second.
@@ -75,6 +76,7 @@ pub(crate) fn story(steps: &str) -> Story {
         start_after: None,
         limits: Vec::new(),
         full: Vec::new(),
+        forked_from: "",
     }
 }
 
@@ -437,9 +439,17 @@ impl Story {
         self
     }
 
+    /// It is a fork, whose step begins with a conversation of another execution.
+    pub(crate) fn carries_over(mut self, step: &str, event: StepEvent) -> Self {
+        self.forked_from = "namespaces/default/executions/origin";
+        let body = Body::Step { step: step.into(), attempt: 0, event };
+        self.acts.push((Duration::ZERO, (Some(Actor::new("person")), body)));
+        self
+    }
+
     /// The play before its first turn.
     pub(crate) fn rehearse(self) -> Play {
-        let Story { plan, replies, acts, mode, start_after, limits, full } = self;
+        let Story { plan, replies, acts, mode, start_after, limits, full, forked_from } = self;
         let plan = Plan::new(plan).unwrap();
         // The steps for the entries of a list come later.
         let is_known = |id: &String| plan.step_index(id.split('~').next().unwrap_or_default()).is_some();
@@ -449,7 +459,8 @@ impl Story {
             of_step.cloned().unwrap_or_else(|| reply("ok"))
         };
         let start_at = start_after.map(|after| START.saturating_add(after));
-        let created = Created { approval_mode: mode, start_at, limits, ..created(plan) };
+        let forked_from = forked_from.to_owned();
+        let created = Created { approval_mode: mode, start_at, limits, forked_from, ..created(plan) };
         let mut play = Play::new(created, Box::new(script));
         let at = |after: Duration| START.saturating_add(after);
         play.full = full.into_iter().map(|(from, until)| (at(from), at(until))).collect();

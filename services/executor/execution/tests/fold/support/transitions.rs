@@ -127,6 +127,7 @@ fn step_trigger(body: &Body, from: StepState, to: StepState) -> Option<StepTrigg
         Body::Step { event, .. } => Some(match event {
             StepEvent::SkipRequested { .. }
             | StepEvent::OutputSet { .. }
+            | StepEvent::ConversationCarriedOver { .. }
             | StepEvent::RetryAdvanced { .. }
             | StepEvent::RetryCancelled { .. }
             | StepEvent::CachedResultUsed { .. }

@@ -18,7 +18,8 @@ use std::sync::{Arc, Mutex};
 
 use belay_tool_runner::{StagedEffect, View, WorkspaceDirectories, WorkspaceDirectory};
 use belay_workspace::{
-    CommitError, Digest, EffectError, IoFailure, LayerPlace, Manifest, OpenError, OwnChanges, RelPath, Stop, ViewError,
+    CommitError, Digest, EffectError, IoFailure, LayerOwner, LayerPlace, Manifest, OpenError, OwnChanges, RelPath,
+    Stop, ViewError,
 };
 
 pub(super) use self::files::{Change, contents};
@@ -213,10 +214,14 @@ impl WorkspaceDirectory for Workspace {
         id: &str,
         set: &str,
         layers: &[String],
+        owner: LayerOwner,
         _stop: Stop<'_>,
     ) -> Result<Box<dyn View>, ViewError> {
         let mut view = ModelView::new(id, self.path(), lock(&self.files).changes().len(), Arc::clone(&self.files));
         layers::fill(&lock(&self.files), set, layers, &mut view, true)?;
+        if owner == LayerOwner::View {
+            view.own_everything();
+        }
         Ok(Box::new(view))
     }
 

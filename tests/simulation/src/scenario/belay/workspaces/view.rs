@@ -74,6 +74,11 @@ impl ModelView {
         self.dropped = dropped.into_iter().map(change).collect();
     }
 
+    /// All that it has changed is its own, also what it began with.
+    pub(super) fn own_everything(&mut self) {
+        self.before = Manifest::default();
+    }
+
     pub(super) fn own_changes(&self, manifest: &Manifest) -> OwnChanges {
         let mut own = OwnChanges::between(&self.before, manifest);
         let reverted = |dropped: &DroppedChange| RevertedPath { path: dropped.path.clone(), is_mode: false };

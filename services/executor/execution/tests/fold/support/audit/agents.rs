@@ -40,7 +40,12 @@ impl Audit {
         let known = self.current(list).unwrap_or_default();
         let mut asked = known.iter().rev().filter_map(|step| Some((*step, self.agent_item(*step)?)));
         let last = asked.find(|(_, item)| turns(item));
-        if first == 0 && !agent.files().is_empty() {
+        let carried = self.carried.get(&list);
+        if first == 0 && carried.is_some_and(|(_, has_layers)| *has_layers) {
+            let takes_over = matches!(&values[..], [item] if item["tool"] == REBASE_TOOL && item["carried"] == true);
+            return assert!(takes_over, "step {list} does not take over first what was changed: {values:?}");
+        }
+        if first == 0 && !agent.files().is_empty() && carried.is_none() {
             let fields = |place| if agent.pattern(place).is_some() { "listing" } else { "file" };
             let read = |(place, value): (usize, &serde_json::Value)| value[fields(place)] == place;
             let is_all = values.len() == agent.files().len() && values.iter().all(|value| value["found"].is_null());
@@ -65,7 +70,11 @@ impl Audit {
         if turns(&values[0]) {
             let of = |item: &serde_json::Value| (item["turn"].as_u64().unwrap(), item["model"].as_u64().unwrap_or(0));
             let next = match last.map(|(step, item)| (self.completed.contains(&step), of(&item))) {
-                None => (1, 0),
+                None => {
+                    let has_taken_over = known.first().is_none_or(|entry| self.completed.contains(entry));
+                    assert!(carried.is_none() || has_taken_over, "step {list} goes on without what was changed");
+                    (carried.map_or(0, |(turns, _)| u64::from(*turns)) + 1, 0)
+                }
                 Some((true, (turn, model))) => (turn + 1, model),
                 // The next model is asked the same.
                 Some((false, (turn, model))) => (turn, model + 1),
