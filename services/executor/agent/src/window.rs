@@ -11,8 +11,8 @@ use crate::{
 pub const KEPT: usize = 10;
 
 /// How many results there are when the older ones are archived. In batches, because every archiving changes the beginning of the prompt, which servers have in their caches:
-/// keeping exactly ten would have half of all tokens computed anew, archiving ten at once a tenth.
-pub const ARCHIVE_AT: usize = 20;
+/// keeping exactly ten would have half of all tokens computed anew. Archiving at 20 leaves 88 % of all prompts as they were over 60 turns with results of 4 KiB, at 25 it is 91 %.
+pub const ARCHIVE_AT: usize = 25;
 
 /// Tokens for each byte where the server has counted nothing yet: about what tokenizers make of English and of code, less what their schemas add.
 const USUAL: f64 = 1.0 / 3.0;
@@ -125,7 +125,7 @@ mod tests {
             Arc::make_mut(&mut turns[1].asked).results = vec![crate::ResultText::default(); count];
             archived(&turns, new)
         };
-        assert_eq!([results(19, 1), results(20, 1), results(0, 100)], [0, 11, 0]);
+        assert_eq!([results(24, 1), results(25, 1), results(0, 100)], [0, 16, 0]);
         assert_eq!([results(30, 100), results(100, 1), results(100, 20)], [30, 91, 100]);
     }
 

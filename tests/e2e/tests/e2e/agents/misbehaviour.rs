@@ -342,30 +342,30 @@ fn a_file_that_has_changed_is_read_anew() {
     assert_eq!(contents.collect::<Vec<_>>(), ["one", "one", "two"]);
 }
 
-/// S2-X-14: beyond twenty results the older ones are archived, at least ten stay, and what is archived can be read again.
+/// S2-X-14: beyond 25 results the older ones are archived, at least ten stay, and what is archived can be read again.
 #[test]
 fn older_results_are_archived() {
     const STUB: &str = "[Archived: read_result returns it.]";
     let scene = Scene::new(|ask| match ask.turn {
-        1..=21 => ask.calls("read_file", json!({"path": format!("f{}", ask.turn)})),
-        22 => ask.calls("read_result", json!({"id": "t0001c001"})),
+        1..=26 => ask.calls("read_file", json!({"path": format!("f{}", ask.turn)})),
+        27 => ask.calls("read_result", json!({"id": "t0001c001"})),
         _ => ask.completes(json!(1)),
     });
-    for n in 1..=21 {
+    for n in 1..=26 {
         fs::write(scene.home.path("w").join(format!("f{n}")), format!("content {n}.")).unwrap();
     }
-    let agent = json!({"model": "m", "task": "Do it.", "tools": ["read_file"], "max_turns": 30});
+    let agent = json!({"model": "m", "task": "Do it.", "tools": ["read_file"], "max_turns": 35});
     assert_eq!(scene.run(&agent, &json!({}), &[]).code, 0);
     let asks = scene.asks();
     let archived = |ask: &Ask| ask.results().iter().filter(|result| **result == STUB).count();
-    assert_eq!(asks[..21].iter().map(archived).max(), Some(0));
-    assert_eq!((archived(&asks[21]), archived(&asks[22])), (11, 11), "they stay archived, and no others are");
-    let results = asks[21].results();
-    assert!(results[..11].iter().all(|result| *result == STUB) && results[11].contains("content 12."), "{results:?}");
-    assert!(asks[22].results()[21].contains("content 1."), "{:?}", asks[22].results());
+    assert_eq!(asks[..26].iter().map(archived).max(), Some(0));
+    assert_eq!((archived(&asks[26]), archived(&asks[27])), (16, 16), "they stay archived, and no others are");
+    let results = asks[26].results();
+    assert!(results[..16].iter().all(|result| *result == STUB) && results[16].contains("content 17."), "{results:?}");
+    assert!(asks[27].results()[26].contains("content 1."), "{:?}", asks[27].results());
 }
 
-/// Where few results are too long for the window, the older ones are archived before there are twenty.
+/// Where few results are too long for the window, the older ones are archived before there are 25.
 #[test]
 fn long_results_are_archived_where_the_window_wants_it() {
     let scene = Scene::with("chat", "window: 40000", "", |ask| match ask.turn {
