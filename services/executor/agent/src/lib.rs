@@ -11,6 +11,7 @@ mod offer;
 mod outcome;
 mod prompt;
 mod repetition;
+mod span;
 mod window;
 
 pub use answered::{
@@ -24,4 +25,5 @@ pub use outcome::{
 };
 pub use prompt::{Turn, prompt};
 pub use repetition::{LIMIT as REPETITION_LIMIT, repetitions};
+pub use span::{span_input, span_output};
 pub use window::{ARCHIVE_AT, KEPT, ModelWindow, archivable, archived, most_tokens, shortened};

@@ -204,7 +204,7 @@ impl Driver {
         let taken =
             LoadedExecution { key, name, execution, secrets, trace, summary, snapshot_at, ledger_id, parent, steps };
         let mut driver = Self::new(Arc::clone(&registry), taken);
-        driver.trace.record(&driver.execution, &events);
+        driver.trace.record(&driver.execution, &events, driver.secrets.redactor());
         driver.registry.measures.record(&facts);
         let log_span = driver.trace.log_span();
         log_span.in_scope(|| {

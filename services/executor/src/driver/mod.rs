@@ -454,7 +454,7 @@ impl Driver {
         self.after_limit_changes(&limit_changes);
         self.registry.measures.record(&facts);
         self.log(&facts);
-        self.trace.record(&self.execution, &events);
+        self.trace.record(&self.execution, &events, self.secrets.redactor());
         for call in self.unacknowledged.drain(..) {
             let name = wire::call_name(&self.execution_name, &call);
             self.registry.acknowledge(self.execution.created().shard, name);

@@ -5,16 +5,19 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
+use belay_agent::{Answered, Asked};
 use belay_execution::{
-    Body, Event, Execution, ExecutionEvent, Failure, OperationEnd, OperationEvent, OperationId, StepEvent, StepId,
-    Timestamp, ToolCallEnd, Work,
+    Body, Event, Execution, ExecutionEvent, Failure, OperationEnd, OperationEvent, OperationId, Payload, StepEvent,
+    StepId, Timestamp, ToolCallEnd, Work,
 };
 use belay_plan::MODEL_TOOL;
 use belay_reasons as reasons;
+use belay_redaction::Redactor;
 use belay_telemetry::{
     KeyValue, SpanKind, SpanRecord, Status, Telemetry, TraceContext,
     semconv::{self, operation},
 };
+use serde_json::Value;
 use tonic::metadata::MetadataMap;
 use tracing::Span;
 
@@ -106,16 +109,16 @@ impl Trace {
     }
 
     /// Records events that are stored, and sends the spans that they end.
-    pub(crate) fn record(&mut self, execution: &Execution, events: &[Event]) {
+    pub(crate) fn record(&mut self, execution: &Execution, events: &[Event], redactor: &Redactor) {
         if !self.telemetry.records(&self.span) {
             return;
         }
         for event in events {
-            self.take(execution, event);
+            self.take(execution, event, redactor);
         }
     }
 
-    fn take(&mut self, execution: &Execution, event: &Event) {
+    fn take(&mut self, execution: &Execution, event: &Event, redactor: &Redactor) {
         match &event.body {
             Body::Execution(kind) => match kind {
                 ExecutionEvent::Finished(finished) => self.finish(execution, event.time, finished.failure.as_ref()),
@@ -166,7 +169,7 @@ impl Trace {
                         self.calls.insert(call.clone(), (request.tool.clone(), event.time));
                     }
                     OperationEvent::Ended(OperationEnd::ToolCall(end)) => {
-                        self.end_call(execution, call, end, event.time);
+                        self.end_call(execution, (call, end), event.time, redactor);
                     }
                     // The time of a wait, of whatever kind, is in the span of its attempt; the execution of a plan has spans of its own.
                     OperationEvent::Requested(_)
@@ -208,7 +211,13 @@ impl Trace {
         self.send(again, Some(self.span.clone()), SpanKind::Internal, draft, end, failure);
     }
 
-    fn end_call(&mut self, execution: &Execution, call: &OperationId, end: &ToolCallEnd, time: Timestamp) {
+    fn end_call(
+        &mut self,
+        execution: &Execution,
+        (call, end): (&OperationId, &ToolCallEnd),
+        time: Timestamp,
+        redactor: &Redactor,
+    ) {
         let Some((tool, began)) = self.calls.remove(call) else { return };
         let (state, failure) = match end {
             ToolCallEnd::Completed { .. } => ("COMPLETED", None),
@@ -217,7 +226,7 @@ impl Trace {
             ToolCallEnd::Cancelled { failure, .. } => (reasons::CANCELLED, failure.as_ref()),
             ToolCallEnd::OutcomeUnknown { failure, .. } => (reasons::OUTCOME_UNKNOWN, Some(failure)),
         };
-        let of_turn = if tool == MODEL_TOOL { self.turn(execution, call, end) } else { None };
+        let of_turn = if tool == MODEL_TOOL { self.turn(execution, call, end, redactor) } else { None };
         let (name, mut attributes) = of_turn.unwrap_or_else(|| {
             let attributes = vec![
                 KeyValue::new(semconv::GEN_AI_OPERATION_NAME, operation::EXECUTE_TOOL),
@@ -233,7 +242,13 @@ impl Trace {
     }
 
     /// The name and the attributes of the span of a model's turn, as those who read traces of models expect them.
-    fn turn(&self, execution: &Execution, call: &OperationId, end: &ToolCallEnd) -> Option<(String, Vec<KeyValue>)> {
+    fn turn(
+        &self,
+        execution: &Execution,
+        call: &OperationId,
+        end: &ToolCallEnd,
+        redactor: &Redactor,
+    ) -> Option<(String, Vec<KeyValue>)> {
         let step = execution.step(execution.step_key(&call.step)?);
         let model = step.asked_model()?;
         let number = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
@@ -249,6 +264,13 @@ impl Trace {
                 KeyValue::new(semconv::GEN_AI_USAGE_CACHE_READ, number(usage.cached_input_tokens)),
                 KeyValue::new(semconv::GEN_AI_USAGE_OUTPUT_TOKENS, number(usage.output_tokens)),
             ]);
+        }
+        if self.telemetry.has_messages() {
+            let answer = match end {
+                ToolCallEnd::Completed { result, .. } => Some(result),
+                _ => None,
+            };
+            attributes.extend(messages(step.asked(), answer, redactor));
         }
         Some((format!("{} {model}", operation::CHAT), attributes))
     }
@@ -289,6 +311,36 @@ impl Trace {
         let record = SpanRecord::new(context, draft.name, draft.began.as_micros(), end.as_micros());
         self.telemetry.emit(SpanRecord { parent, kind, attributes: draft.attributes, status, ..record });
     }
+}
+
+/// What a model was asked in a turn and has answered, with its secrets hidden. Of a value in a blob, which may be long and is not at hand, the digest.
+fn messages(asked: Option<&Payload>, answered: Option<&Payload>, redactor: &Redactor) -> Vec<KeyValue> {
+    let hidden = |value: &Value| redactor.redact_json::<&str>(value, &[]).shown.to_string();
+    let in_blob = |payload: &Payload| {
+        let digest = payload.blob().map(|blob| format!("[blob {}, {} bytes]", blob.digest, blob.size));
+        digest.unwrap_or_default()
+    };
+    let mut attributes = Vec::new();
+    if let Some(payload) = asked {
+        let read = payload.inline().and_then(|json| serde_json::from_str::<Asked>(json.as_str()).ok());
+        match read.as_ref().map(belay_agent::span_input) {
+            Some((instructions, input)) => {
+                let instructions = instructions.as_ref().map(hidden);
+                attributes.extend(instructions.map(|text| KeyValue::new(semconv::GEN_AI_SYSTEM_INSTRUCTIONS, text)));
+                attributes.push(KeyValue::new(semconv::GEN_AI_INPUT_MESSAGES, hidden(&input)));
+            }
+            None => attributes.push(KeyValue::new(semconv::GEN_AI_INPUT_MESSAGES, in_blob(payload))),
+        }
+    }
+    if let Some(payload) = answered {
+        let read = payload.inline().and_then(|json| serde_json::from_str::<Answered>(json.as_str()).ok());
+        let output = read.as_ref().map(|answered| hidden(&belay_agent::span_output(answered)));
+        // A person may have given any value as the answer.
+        let given = || payload.inline().map(|json| hidden(&json.value()));
+        let output = output.or_else(given).unwrap_or_else(|| in_blob(payload));
+        attributes.push(KeyValue::new(semconv::GEN_AI_OUTPUT_MESSAGES, output));
+    }
+    attributes
 }
 
 #[cfg(test)]

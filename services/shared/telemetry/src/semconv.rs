@@ -23,6 +23,12 @@ pub const GEN_AI_USAGE_INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
 pub const GEN_AI_USAGE_CACHE_READ: &str = "gen_ai.usage.cache_read.input_tokens";
 /// The tokens of an answer, its reasoning included.
 pub const GEN_AI_USAGE_OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
+/// The instructions of a model, as a JSON list of parts; only where messages are asked for.
+pub const GEN_AI_SYSTEM_INSTRUCTIONS: &str = "gen_ai.system_instructions";
+/// The messages to a model, as a JSON list; likewise.
+pub const GEN_AI_INPUT_MESSAGES: &str = "gen_ai.input.messages";
+/// Its answer, as a JSON list; likewise.
+pub const GEN_AI_OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
 /// The execution.
 pub const GEN_AI_CONVERSATION_ID: &str = "gen_ai.conversation.id";
 /// The reason's code; only where something failed.

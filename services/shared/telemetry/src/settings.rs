@@ -50,6 +50,8 @@ pub struct Settings {
     /// How long a process that ends waits for the collector; `None` leaves that to the process.
     pub(crate) last_flush: Option<Duration>,
     pub(crate) sampler: Sampler,
+    /// Whether spans have what models are asked and answer.
+    pub(crate) has_messages: bool,
 }
 
 /// The destination of metrics, and how often they are sent. Read only from the environment, as OpenTelemetry defines it.
@@ -90,7 +92,12 @@ impl Settings {
         let Some(to) = destination(TRACES, service_name, &get)? else { return Ok(None) };
         let last_flush = get(LAST_FLUSH).map(|text| milliseconds(LAST_FLUSH, &text)).transpose()?;
         let sampler = sampler(&get)?;
-        Ok(Some(Self { to, last_flush, sampler }))
+        let has_messages = match get(MESSAGES).map(|value| value.to_ascii_lowercase()).as_deref() {
+            None | Some("false" | "no_content" | "event_only") => false,
+            Some("true" | "span_only" | "span_and_event") => true,
+            Some(value) => return refuse(MESSAGES, format!("is `{value}`: set it to `true` or to `false`")),
+        };
+        Ok(Some(Self { to, last_flush, sampler, has_messages }))
     }
 }
 
@@ -175,6 +182,9 @@ const EVERY_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
 /// How long an export may take, in OpenTelemetry's words: here that of what is left when the process ends.
 const LAST_FLUSH: &str = "OTEL_BSP_EXPORT_TIMEOUT";
+
+/// Whether what models are asked and answer is in spans, in the words of OpenTelemetry's instrumentations of generative AI. Belay has no such events apart from spans.
+const MESSAGES: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
 
 /// The time between two exports of metrics.
 const INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";

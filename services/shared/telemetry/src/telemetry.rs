@@ -86,6 +86,7 @@ type Sink = Box<dyn Fn(SpanRecord) + Send + Sync>;
 struct Pipeline {
     sampler: Sampler,
     destination: Destination,
+    has_messages: bool,
 }
 
 enum Destination {
@@ -181,7 +182,8 @@ impl Telemetry {
             last_flush: settings.last_flush,
             runtime: Some(runtime),
         });
-        let pipeline = Pipeline { sampler: settings.sampler.clone(), destination };
+        let has_messages = settings.has_messages;
+        let pipeline = Pipeline { sampler: settings.sampler.clone(), destination, has_messages };
         Ok(Self { entropy, pipeline: Some(Arc::new(pipeline)) })
     }
 
@@ -191,13 +193,19 @@ impl Telemetry {
         entropy: impl Fn(&mut [u8]) + Send + Sync + 'static,
     ) -> Self {
         let sampler = Sampler::ParentBased(Box::new(Sampler::AlwaysOn));
-        let pipeline = Pipeline { sampler, destination: Destination::Function(Box::new(sink)) };
+        let pipeline = Pipeline { sampler, destination: Destination::Function(Box::new(sink)), has_messages: false };
         Self { entropy: Arc::new(entropy), pipeline: Some(Arc::new(pipeline)) }
     }
 
     /// Whether spans are sent at all.
     pub fn is_on(&self) -> bool {
         self.pipeline.is_some()
+    }
+
+    /// Whether spans are to have what models are asked and answer.
+    #[must_use]
+    pub fn has_messages(&self) -> bool {
+        self.pipeline.as_ref().is_some_and(|pipeline| pipeline.has_messages)
     }
 
     /// Whether spans of this context are sent. Check this before collecting attributes.

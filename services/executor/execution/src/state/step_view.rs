@@ -191,6 +191,11 @@ impl<'a> StepView<'a> {
         execution.turns_of(self.record)
     }
 
+    /// What it adds to the conversation, for a turn of a model that has been requested.
+    pub fn asked(&self) -> Option<&'a Payload> {
+        self.record.asked.as_ref()
+    }
+
     /// How many turns of another execution it begins with; 0 for a step that begins anew.
     pub fn carried_turns(&self) -> u32 {
         self.record.carried.as_ref().map_or(0, |carried| carried.turns)

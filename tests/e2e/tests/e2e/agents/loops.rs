@@ -264,6 +264,35 @@ fn a_turn_is_a_span_with_its_model_and_its_tokens() {
     assert!(!format!("{spans:?}").contains("a-private-word"), "{tree}");
 }
 
+/// B-11: what was said is in the spans where the operator asks for it, in the words of OpenTelemetry's conventions, with its secrets hidden; and what is asked wrongly stops the start.
+#[test]
+fn what_was_said_is_in_spans_where_it_is_asked_for() {
+    const SECRET: &str = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789ABCDEF";
+    let scene = Scene::new(|ask| match ask.turn {
+        1 => ask.says("a-private-word", &[("noop", json!({"output": format!("seen {SECRET}")}))]),
+        _ => ask.completes(json!(1)),
+    });
+    let plan = scene.plan(&goal(&["noop"]), &json!({}));
+    let collector = Collector::start();
+    let command = |value: &str| {
+        let mut command = collector.watch(scene.home.belay(scene.words(&plan, &[])));
+        command.env("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", value);
+        RunningCommand::start(command).end()
+    };
+    let refused = command("perhaps");
+    assert!(refused.code == 2 && refused.talk.contains("TELEMETRY_UNUSABLE"), "{refused:?}");
+    assert_eq!(command("true").code, 0);
+    let spans = collector.all();
+    let turns: Vec<&Span> = spans.iter().filter(|span| span.span.name == "chat m").collect();
+    let part = |turn: usize, key: &str| turns[turn].text(&format!("gen_ai.{key}"));
+    assert!(part(0, "system_instructions").contains("complete_step") && part(0, "input.messages").contains("Do it."));
+    assert!(part(0, "output.messages").contains("a-private-word"), "{}", part(0, "output.messages"));
+    assert!(part(1, "input.messages").contains("tool_call_response"), "{}", part(1, "input.messages"));
+    assert_eq!(part(1, "system_instructions"), "", "what turns have in common is in the span of the first");
+    let all = format!("{spans:?}");
+    assert!(all.contains("seen [REDACTED]") && !all.contains(SECRET));
+}
+
 /// Turns and calls are steps, of which an execution has only so many: what says so names them, and not a list that the plan does not have.
 #[test]
 fn turns_and_calls_that_are_more_steps_than_an_execution_may_have_are_named() {
