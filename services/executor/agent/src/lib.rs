@@ -7,6 +7,7 @@
 mod answered;
 mod asked;
 mod carried;
+mod judge;
 mod offer;
 mod outcome;
 mod prompt;
@@ -19,6 +20,7 @@ pub use answered::{
 };
 pub use asked::{Asked, Beginning, ResultText};
 pub use carried::{CarriedConversation, CarriedTurn};
+pub use judge::{Judgement, judge_prompt, judge_size, judgement};
 pub use offer::{INSTRUCTIONS, Offer, READ_RESULT, beginning, offered_name};
 pub use outcome::{
     NOT_COMMITTED, Outcome, RESULT_TOKENS, ShownFile, conflict_text, file_text, result_part, shown_files,

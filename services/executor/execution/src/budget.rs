@@ -10,7 +10,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use belay_defects::{Defect, is_planted};
-use belay_plan::{Budget, MODEL_TOOL, OnExhausted, is_own_tool};
+use belay_plan::{Budget, OnExhausted, asks_model, is_own_tool};
 use belay_reasons as reasons;
 
 use crate::{
@@ -106,7 +106,7 @@ impl Execution {
         if !steps::makes_calls(record) {
             return Supply::Enough;
         }
-        let own = record.current_call().filter(|call| is_own_tool(&call.tool) && record.makes_own_call_next());
+        let own = record.next_call_tool().filter(|tool| is_own_tool(tool));
         let mut supply = Supply::Enough;
         for account in self.accounts_of(step) {
             for unit in BudgetUnit::ALL {
@@ -117,7 +117,7 @@ impl Execution {
                 let is_used = match unit {
                     _ if steps::carries_out_plan(record) => true,
                     BudgetUnit::Calls | BudgetUnit::OutputBytes => own.is_none(),
-                    BudgetUnit::Tokens | BudgetUnit::CostMicros => own.is_some_and(|call| call.tool == MODEL_TOOL),
+                    BudgetUnit::Tokens | BudgetUnit::CostMicros => own.is_some_and(asks_model),
                 };
                 if !is_used {
                     continue;

@@ -210,6 +210,12 @@ pub struct CheckDraft {
     /// A program and its arguments, which has to end with exit code 0; may hold templates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
+    /// What a model has to find true of the result of a step with a goal; may hold templates.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub judge: String,
+    /// The model that judges, by its name in the settings; empty for that of the step.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub model: String,
 }
 
 /// After which ends of the steps that it depends on a step runs.

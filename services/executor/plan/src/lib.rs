@@ -41,7 +41,9 @@ pub use kinds::*;
 pub use limit::{ExecutionLimit, LimitBound, LimitClaim, LimitDraft, StartRate, WhenFull};
 pub use matrix::entries;
 pub use nearest::nearest;
-pub use plan::{CallPlace, Check, CheckPlace, ConditionPlace, Plan, PlanPart, PlannedCall, PlannedStep, StepSpec};
+pub use plan::{
+    CallPlace, Check, CheckPlace, ConditionPlace, ModelPlace, Plan, PlanPart, PlannedCall, PlannedStep, StepSpec,
+};
 pub use recovery::{MAX_QUEUED_ATTEMPTS, OnError, RecoveryStrategy};
 pub use repeat::{Repeat, RepeatDraft};
 pub use retry::{Backoff, Never, Profile, QUEUE_DELAY, QueueForLater, RateLimit, RetryPolicy};

@@ -20,7 +20,7 @@ use crate::{
 
 pub(crate) use checks::call_of;
 pub use checks::{Check, CheckPlace};
-pub use plan_part::{CallPlace, ConditionPlace, PlanPart, PlannedCall, PlannedStep};
+pub use plan_part::{CallPlace, ConditionPlace, ModelPlace, PlanPart, PlannedCall, PlannedStep};
 
 /// A valid plan: ids are unique, dependencies exist and form no cycle, templates are well formed and name steps, and all values are within
 /// their limits.

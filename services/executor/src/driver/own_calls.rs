@@ -6,12 +6,15 @@ use belay_defects::{Defect, is_planted};
 use belay_execution::{
     ErrorClass, Failure, Json, OperationKey, Receipt, RequiredAction, StepKey, ToolCallEnd, ToolCallRequest,
 };
-use belay_plan::COMPLETION_TOOL;
+use belay_plan::{COMPLETION_TOOL, JUDGE_TOOL};
 use belay_reasons as reasons;
 
 use super::{Driver, exit::Exit};
 use crate::{
-    models::turn::{ModelTurn, lost},
+    models::{
+        judge::Judging,
+        turn::{ModelTurn, lost},
+    },
     runners::{
         operation::{OperationHandle, Update},
         output::OutputForwarder,
@@ -41,7 +44,7 @@ impl Driver {
             }
             // Whether the model was asked is not known, and what it answered is gone: it is asked again as any other that has failed for a while, and counted.
             RequiredAction::Dispatch if self.in_doubt.contains_key(&key) && !is_planted(Defect::LostTurnAskedAgain) => {
-                Some(lost(self.execution.step(key.step).asked_model().unwrap_or_default()))
+                Some(lost(&self.asked_model(key, request)))
             }
             RequiredAction::Dispatch => None,
             RequiredAction::RequestApproval
@@ -55,6 +58,7 @@ impl Driver {
         let is_missing = Cell::new(false);
         let turns = match &end {
             Some(_) => Vec::new(),
+            None if request.tool == JUDGE_TOOL => Vec::new(),
             None => self.execution.conversation(key.step, &|payload| {
                 let json = self.arguments(payload);
                 is_missing.set(is_missing.get() || json.is_none());
@@ -62,11 +66,19 @@ impl Driver {
             }),
         };
         let end = end.or_else(|| is_missing.get().then(not_at_hand));
+        let is_judged = request.tool == JUDGE_TOOL;
+        let arguments = self.arguments(&request.arguments).filter(|_| is_judged);
+        let end = end.or_else(|| (is_judged && arguments.is_none()).then(not_at_hand));
         let task = match end {
             Some(end) => tokio::spawn(async move {
                 // An error means that the driver has ended.
                 let _ = updates.send(Update::Ended { operation: key, end, is_copied: false });
             }),
+            None if is_judged => {
+                let model = self.asked_model(key, request);
+                let arguments = arguments.map(|arguments| arguments.value()).unwrap_or_default();
+                tokio::spawn(Judging { registry, key, model, arguments, timeout: request.timeout, updates }.run())
+            }
             None => {
                 let (feed, id) = (Arc::clone(&self.feed), self.execution.operation_id(key));
                 let output = OutputForwarder::new(feed, id, self.secrets.redactor().clone());
@@ -75,6 +87,15 @@ impl Driver {
             }
         };
         self.operations.insert(key, OperationHandle::new(required, task.abort_handle()));
+    }
+
+    /// The model that a call asks, by its name in the settings: a check can name one, and so can a turn.
+    fn asked_model(&self, key: OperationKey, request: &ToolCallRequest) -> String {
+        let arguments = self.arguments(&request.arguments).filter(|_| request.tool == JUDGE_TOOL);
+        let named = arguments.and_then(|arguments| arguments.value()["model"].as_str().map(str::to_owned));
+        let step = self.execution.step(key.step);
+        let of_step = || step.asked_model().or_else(|| Some(step.spec().agent()?.model())).unwrap_or_default();
+        named.unwrap_or_else(|| of_step().to_owned())
     }
 
     /// Gets what is recorded of a conversation that is about to go on, as far as it is in blobs.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, hash_map::Entry};
 use belay_execution::{Json, ToolFacts, Workspace};
 use belay_journal::Folder;
 use belay_plan::{
-    COMPLETION_TOOL, CallPlace, Format, InvalidPlan, LimitClaim, Plan, PlanPart, PlannedCall, PlannedStep, StepProblem,
-    Violation, nearest,
+    COMPLETION_TOOL, CallPlace, Format, InvalidPlan, LimitClaim, ModelPlace, Plan, PlanPart, PlannedCall, PlannedStep,
+    StepProblem, Violation, nearest,
 };
 use belay_proto::v1;
 use belay_reasons as reasons;
@@ -102,8 +102,8 @@ pub(crate) fn checked(
             PlanPart::Output { step, schema } => {
                 return conditions::problem_of_output(step, schema).into_iter().collect();
             }
-            PlanPart::Model { step, model, has_cost_limit, fallback, .. } => {
-                let problem = problem_of_model(step, (model, fallback), has_cost_limit, models);
+            PlanPart::Model { step, model, has_cost_limit, place, .. } => {
+                let problem = problem_of_model(step, (model, place), has_cost_limit, models);
                 return problem.into_iter().collect();
             }
             PlanPart::Form { step, schema } => return problems_of_form(step, schema).into_iter().collect(),
@@ -133,7 +133,7 @@ fn problems_of_form(step: PlannedStep<'_>, schema: &serde_json::Value) -> Option
 /// The problem of a model that cannot be asked, if it is one.
 fn problem_of_model(
     step: PlannedStep<'_>,
-    (name, fallback): (&str, Option<usize>),
+    (name, place): (&str, ModelPlace),
     has_cost_limit: bool,
     models: &Models,
 ) -> Option<StepProblem> {
@@ -157,7 +157,11 @@ fn problem_of_model(
             format!("there is no model `{name}`{way_out}")
         }
     };
-    let field = fallback.map_or_else(|| "/agent/model".to_owned(), |place| format!("/agent/fallback/{place}"));
+    let field = match place {
+        ModelPlace::Own => "/agent/model".to_owned(),
+        ModelPlace::Fallback(place) => format!("/agent/fallback/{place}"),
+        ModelPlace::Judge(check) => format!("{}/model", check.pointer()),
+    };
     Some(step.problem(&field, message))
 }
 

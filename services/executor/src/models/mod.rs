@@ -1,6 +1,7 @@
 //! The models of the settings, and their servers.
 
 mod check;
+pub(crate) mod judge;
 pub(crate) mod turn;
 
 use std::{collections::BTreeMap, fmt, fs, future::Future, path::PathBuf, pin::Pin, sync::Arc};

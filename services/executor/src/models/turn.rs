@@ -64,11 +64,7 @@ impl ModelTurn {
         let _fault = ReportFault::new(&self.updates, self.key);
         let end = match tokio::time::timeout(self.timeout, self.ask()).await {
             Ok(end) => end,
-            Err(_) => {
-                // What its server takes too long for is another failure, by the limits of the settings.
-                let message = "The model did not answer in the time that the turn had: raise `timeout` or `attempt_timeout` of the step.";
-                failed(Failure::new(ErrorClass::Timeout, reasons::TIMEOUT, message))
-            }
+            Err(_) => late(),
         };
         self.output.end(self.registry.now());
         // An error means that the driver has ended.
@@ -81,18 +77,10 @@ impl ModelTurn {
             return failed(Failure::new(ErrorClass::Internal, reasons::INTERNAL, message));
         };
         let name = &turn.asked.model;
-        let Some(model) = self.registry.models.get(name) else {
-            let message = format!(
-                "There is no model `{name}` in the settings any more: `belay models list` shows those that there are."
-            );
-            return failed(Failure::new(ErrorClass::InvalidArguments, reasons::MODEL_NOT_FOUND, message));
+        let model = match self.registry.models.get(name) {
+            Some(model) if !model.is_refused() => model,
+            found => return unknown_model(name, found.is_some()),
         };
-        if model.is_refused() {
-            let message = format!(
-                "The model `{name}` is not on this machine, and the settings say `local_only` or `air_gapped`."
-            );
-            return failed(Failure::new(ErrorClass::InvalidArguments, reasons::MODEL_NOT_LOCAL, message));
-        }
         let prompt = belay_agent::prompt(&self.turns, model.model().max_output);
         let now = || self.registry.now().as_micros();
         let began = now();
@@ -125,12 +113,34 @@ pub(crate) fn lost(model: &str) -> ToolCallEnd {
     ToolCallEnd::Failed { failure, receipt: Receipt { usage, ..Receipt::default() } }
 }
 
-fn failed(failure: Failure) -> ToolCallEnd {
+/// The end of a call whose model has not answered in the time that the call had. What its server takes too long for is another failure, by the limits of the settings.
+pub(super) fn late() -> ToolCallEnd {
+    let message =
+        "The model did not answer in the time that the turn had: raise `timeout` or `attempt_timeout` of the step.";
+    failed(Failure::new(ErrorClass::Timeout, reasons::TIMEOUT, message))
+}
+
+/// The end of a call whose model cannot be asked: the settings have it no more, or, when it is `known`, not on this machine.
+pub(super) fn unknown_model(name: &str, known: bool) -> ToolCallEnd {
+    let (reason, message) = if known {
+        let message =
+            format!("The model `{name}` is not on this machine, and the settings say `local_only` or `air_gapped`.");
+        (reasons::MODEL_NOT_LOCAL, message)
+    } else {
+        let message = format!(
+            "There is no model `{name}` in the settings any more: `belay models list` shows those that there are."
+        );
+        (reasons::MODEL_NOT_FOUND, message)
+    };
+    failed(Failure::new(ErrorClass::InvalidArguments, reason, message))
+}
+
+pub(super) fn failed(failure: Failure) -> ToolCallEnd {
     ToolCallEnd::Failed { failure, receipt: Receipt::default() }
 }
 
 /// What a model has used, as its server has counted it.
-fn usage_of(model: &Model, usage: &Usage) -> ModelUsage {
+pub(super) fn usage_of(model: &Model, usage: &Usage) -> ModelUsage {
     let Usage { input, cached_input, output, reasoning } = *usage;
     ModelUsage {
         input_tokens: input,
@@ -142,7 +152,7 @@ fn usage_of(model: &Model, usage: &Usage) -> ModelUsage {
 }
 
 /// What a model has used that has not answered: nothing where its server did not begin; `None` where nobody knows.
-fn used_by(model: &Model, failure: &belay_model::Failure) -> Option<ModelUsage> {
+pub(super) fn used_by(model: &Model, failure: &belay_model::Failure) -> Option<ModelUsage> {
     use belay_model::Failure as Of;
     match failure {
         Of::Unreachable { .. } | Of::Refused { .. } | Of::Credential { .. } => Some(ModelUsage::default()),
@@ -157,7 +167,7 @@ fn used_by(model: &Model, failure: &belay_model::Failure) -> Option<ModelUsage> 
 }
 
 /// What a step records of a model that has not answered.
-fn failure_of(model: &str, failure: &belay_model::Failure) -> Failure {
+pub(super) fn failure_of(model: &str, failure: &belay_model::Failure) -> Failure {
     use belay_model::Failure as Of;
     let (class, reason) = match failure {
         Of::Unreachable { .. } | Of::Broken { .. } | Of::Server { .. } | Of::Cut | Of::Credential { .. } => {

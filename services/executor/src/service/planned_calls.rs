@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use belay_execution::Json;
-use belay_plan::{MODEL_TOOL, Plan, PlanPart, StepValue, Template, is_own_tool};
+use belay_plan::{JUDGE_TOOL, MODEL_TOOL, ModelPlace, Plan, PlanPart, StepValue, Template, is_own_tool};
 use belay_proto::{runner_v1, v1};
 use serde_json::{Value, json};
 
@@ -64,8 +64,11 @@ fn of_plan(plan: &Plan, inputs: &Json, takes_network: &dyn Fn(&str) -> bool) -> 
                 (call.place.pointer(""), call.tool, call.network_asked(takes_network(call.tool)), known(arguments))
             }
             // Those that take over would be asked the same.
-            PlanPart::Model { fallback: Some(_), .. } => return Vec::new(),
-            PlanPart::Model { model, task, tools, .. } => {
+            PlanPart::Model { place: ModelPlace::Fallback(_), .. } => return Vec::new(),
+            PlanPart::Model { place: ModelPlace::Judge(check), task, .. } => {
+                (check.pointer(), JUDGE_TOOL, None, known(task))
+            }
+            PlanPart::Model { place: ModelPlace::Own, model, task, tools, .. } => {
                 let (task, has_templates) = known(task);
                 ("/agent".to_owned(), MODEL_TOOL, None, (first_prompt(model, &task["task"], tools), has_templates))
             }

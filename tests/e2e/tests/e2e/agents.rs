@@ -3,6 +3,7 @@
 mod crashes;
 mod examples;
 mod files;
+mod judging;
 mod loops;
 mod many;
 mod misbehaviour;

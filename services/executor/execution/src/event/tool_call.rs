@@ -1,6 +1,6 @@
 //! Calls of tools: their requests and ends.
 
-use belay_plan::{CheckPlace, MODEL_TOOL, is_own_tool};
+use belay_plan::{CheckPlace, asks_model, is_own_tool};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ impl ToolCallEnd {
                 cost_micros: usage.cost_micros.unwrap_or_default(),
                 ..Amounts::default()
             },
-            None if tool == MODEL_TOOL => {
+            None if asks_model(tool) => {
                 Amounts { tokens: held.tokens, cost_micros: held.cost_micros, ..Amounts::default() }
             }
             None => Amounts::default(),

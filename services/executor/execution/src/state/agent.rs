@@ -2,7 +2,7 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use belay_plan::{AgentStep, COMMIT_TOOL, COMPLETION_TOOL, MODEL_TOOL, REBASE_TOOL, Template, ToolStep};
+use belay_plan::{AgentStep, COMMIT_TOOL, COMPLETION_TOOL, JUDGE_TOOL, MODEL_TOOL, REBASE_TOOL, Template, ToolStep};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -56,7 +56,7 @@ pub(crate) struct AgentItem {
 /// The calls that the executor carries out itself.
 static MODEL_CALL: LazyLock<ToolStep> = LazyLock::new(|| own_call(MODEL_TOOL));
 static COMPLETION_CALL: LazyLock<ToolStep> = LazyLock::new(|| own_call(COMPLETION_TOOL));
-static OWN_FACTS: LazyLock<[ToolFacts; 2]> = LazyLock::new(|| [MODEL_TOOL, COMPLETION_TOOL].map(own_facts));
+static OWN_FACTS: LazyLock<[ToolFacts; 3]> = LazyLock::new(|| [MODEL_TOOL, COMPLETION_TOOL, JUDGE_TOOL].map(own_facts));
 
 fn own_call(tool: &str) -> ToolStep {
     let arguments = Template::parse(&json!({})).expect("an object without templates is one");

@@ -24,7 +24,7 @@ use crate::{
 
 pub use self::carried::{CarriedOverTurns, NotCarriedOver};
 pub(crate) use self::conversation::turn_waits;
-pub(super) use self::conversation::{arguments, may_use, without_price};
+pub(super) use self::conversation::{arguments, judge_may_use, may_use, without_price};
 
 /// The course of a step none of whose entries is open, as far as it is known.
 pub(super) enum Course {

@@ -64,7 +64,7 @@ fn ask(
     blobs: &dyn Blobs,
 ) -> Option<Option<Body>> {
     match check {
-        Check::File(call) | Check::Command(call) => {
+        Check::File(call) | Check::Command(call) | Check::Judge(call) => {
             Some(request::call(execution, step, call, Some(place), context, blobs))
         }
         Check::Condition(expression) => match condition::holds(execution, step, Some(place), expression, blobs) {
@@ -201,6 +201,23 @@ impl StepRecord {
     pub(crate) fn makes_own_call_next(&self) -> bool {
         let left = self.preconditions().iter().skip(self.checked);
         !self.has_done() && !left.into_iter().any(|check| check.call().is_some())
+    }
+
+    /// The call that it makes next, as far as no check between is one that takes no call: that of a check, or its own.
+    pub(crate) fn next_call_tool(&self) -> Option<&str> {
+        let is_call = |check: &&Check| check.call().is_some();
+        let check = match self.has_done() {
+            false => self.preconditions().iter().skip(self.checked).find(is_call),
+            true => {
+                let asked = self.checked - self.preconditions().len() - 1;
+                self.postconditions().iter().skip(asked).find(is_call)
+            }
+        };
+        match check.and_then(Check::call) {
+            Some(call) => Some(&call.tool),
+            None if self.has_done() => None,
+            None => Some(&self.current_call()?.tool),
+        }
     }
 
     /// Whether the call of its attempt has ended with a result.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use belay_plan::{CheckPlace, MODEL_TOOL, ToolStep, is_own_tool, not_allowed};
+use belay_plan::{CheckPlace, JUDGE_TOOL, MODEL_TOOL, ToolStep, asks_model, is_own_tool, not_allowed};
 use belay_reasons as reasons;
 
 use super::{agent, layers};
@@ -60,13 +60,16 @@ pub(super) fn call(
             return Some(execution.fail(step, Failure::new(class, reasons::UNRESOLVED_REFERENCE, message)));
         }
     };
-    if facts.tool == MODEL_TOOL
-        && let Some(failure) = agent::without_price(execution, step, blobs)
+    if asks_model(&facts.tool)
+        && let Some(failure) = agent::without_price(execution, step, &facts.tool, &arguments, blobs)
     {
         return Some(execution.fail(step, failure));
     }
-    let turn =
-        if facts.tool == MODEL_TOOL { agent::may_use(execution, step, &arguments, blobs)? } else { Amounts::default() };
+    let turn = match &*facts.tool {
+        MODEL_TOOL => agent::may_use(execution, step, &arguments, blobs)?,
+        JUDGE_TOOL => agent::judge_may_use(&execution.steps[step], &arguments, blobs),
+        _ => Amounts::default(),
+    };
     match execution.turn_supply(step, turn) {
         TurnSupply::Enough => {}
         // Its end is an event, and then it is decided again.

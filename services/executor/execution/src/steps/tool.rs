@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_plan::{AuditLevel, MODEL_TOOL};
+use belay_plan::{AuditLevel, JUDGE_TOOL, MODEL_TOOL};
 use belay_reasons as reasons;
 use serde_json::{Value, json};
 
@@ -117,8 +117,11 @@ fn end_call(execution: &mut Execution, id: &OperationId, end: &ToolCallEnd, time
             Ok(())
         }
         ToolCallEnd::Failed { failure, .. } => {
-            let failure = match check {
+            let is_verdict = failure.reason == reasons::POSTCONDITION_FAILED
+                || operation.tool_call().is_none_or(|request| request.tool != JUDGE_TOOL);
+            let failure = match check.filter(|_| is_verdict) {
                 Some(place) => checks::failed(execution.steps[key.step].spec.check(place), place, failure),
+                // A model that could not be asked for its judgement has judged nothing.
                 None => failure.clone(),
             };
             let end = execution.check_end(id, AttemptEnd::Failed(failure))?;

@@ -65,8 +65,8 @@ impl Checker<'_> {
             until,
             fallback,
             compensate,
-            preconditions: self.checks(&path.key("preconditions"), &step.preconditions),
-            postconditions: self.checks(&path.key("postconditions"), &step.postconditions),
+            preconditions: self.checks_before(&path.key("preconditions"), step),
+            postconditions: self.checks(&path.key("postconditions"), &step.postconditions, step),
             has_output_schema: self.output_schema(&path.key("output_schema"), step.output_schema.as_ref()),
         };
         let mut dependencies = Vec::with_capacity(step.depends_on.len());

@@ -14,6 +14,9 @@ pub const MODEL_TOOL: &str = "ask_model";
 /// The tool with which a model says that the task is done, and with what result. The executor carries it out itself, and no plan may call it.
 pub const COMPLETION_TOOL: &str = "complete_step";
 
+/// The tool as which a model judges whether a criterion of a goal is met. The executor carries it out itself, and no plan may call it.
+pub const JUDGE_TOOL: &str = "judge_criterion";
+
 /// The tool with which the files of a goal are read.
 pub const READ_TOOL: &str = "read_file";
 
@@ -28,7 +31,12 @@ static READ: LazyLock<ToolStep> = LazyLock::new(|| {
 
 /// Whether the executor carries out the calls of this tool itself.
 pub fn is_own_tool(tool: &str) -> bool {
-    tool == MODEL_TOOL || tool == COMPLETION_TOOL
+    asks_model(tool) || tool == COMPLETION_TOOL
+}
+
+/// Whether a call of this tool asks a model, which counts tokens.
+pub fn asks_model(tool: &str) -> bool {
+    tool == MODEL_TOOL || tool == JUDGE_TOOL
 }
 
 /// How many turns a model has where the plan says nothing (S2-FR-015).

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{COMMAND_TOOL, CheckDraft, Condition, ToolStep, path::shown};
+use crate::{COMMAND_TOOL, CheckDraft, Condition, JUDGE_TOOL, StepDraft, StepKindDraft, ToolStep, path::shown};
 
 /// A check that must hold before or after a step's call.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +13,8 @@ pub enum Check {
     File(ToolStep),
     /// A program that has to end with exit code 0: a call that has to complete.
     Command(ToolStep),
+    /// What a model has to find true of the result: a call that has to complete.
+    Judge(ToolStep),
 }
 
 impl Check {
@@ -23,22 +25,26 @@ impl Check {
     /// Where the path and the command stand in the arguments of these tools.
     const PATH: &str = "path";
     const COMMAND: &str = "command";
+    /// Where the criterion and the model that judges stand in the arguments of [`JUDGE_TOOL`].
+    const CRITERION: &str = "criterion";
+    const MODEL: &str = "model";
 
     /// The call that it takes; `None` for an expression.
     pub fn call(&self) -> Option<&ToolStep> {
         match self {
             Self::Condition(_) => None,
-            Self::File(call) | Self::Command(call) => Some(call),
+            Self::File(call) | Self::Command(call) | Self::Judge(call) => Some(call),
         }
     }
 
     /// The requirement, as part of a sentence.
     pub fn in_words(&self) -> String {
-        let CheckDraft { condition, file, command } = self.to_draft();
+        let CheckDraft { condition, file, command, judge, model: _ } = self.to_draft();
         match self {
             Self::Condition(_) => format!("`{}` must be true", shown(&condition)),
             Self::File(_) => format!("the file `{}` must exist", shown(&file)),
             Self::Command(_) => format!("`{}` must succeed", shown(&command.join(" "))),
+            Self::Judge(_) => format!("a model must find `{}` true", shown(&judge)),
         }
     }
 
@@ -56,14 +62,32 @@ impl Check {
                 let words = words.map(|word| word.as_str().unwrap_or_default().to_owned());
                 CheckDraft { command: words.collect(), ..CheckDraft::default() }
             }
+            Self::Judge(call) => {
+                let text = |field: &str| call.arguments.source()[field].as_str().unwrap_or_default().to_owned();
+                CheckDraft { judge: text(Self::CRITERION), model: text(Self::MODEL), ..CheckDraft::default() }
+            }
         }
     }
 }
 
-/// The call that a check takes, before it is checked: its tool and its arguments; `None` for an expression.
-pub(crate) fn call_of(check: &CheckDraft) -> Option<(&'static str, Value)> {
+/// The call that a check of a step takes, before it is checked: its tool and its arguments; `None` for an expression. A model that judges is told the task and the result
+/// of the step.
+pub(crate) fn call_of(check: &CheckDraft, step: &StepDraft) -> Option<(&'static str, Value)> {
     if !check.file.is_empty() {
         return Some((Check::FILE_TOOL, serde_json::json!({Check::PATH: check.file})));
+    }
+    if !check.judge.is_empty() {
+        let task = match &step.kind {
+            StepKindDraft::Agent { agent, .. } => agent.task.as_str(),
+            _ => "",
+        };
+        let mut arguments = serde_json::json!({
+            Check::CRITERION: check.judge, "task": task, "result": format!("${{{}.result}}", step.id),
+        });
+        if !check.model.is_empty() {
+            arguments[Check::MODEL] = check.model.as_str().into();
+        }
+        return Some((JUDGE_TOOL, arguments));
     }
     (!check.command.is_empty()).then(|| (Check::COMMAND_TOOL, serde_json::json!({Check::COMMAND: check.command})))
 }

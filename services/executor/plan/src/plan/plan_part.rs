@@ -5,6 +5,17 @@ use serde_json::Value;
 use super::checks::CheckPlace;
 use crate::{Budget, Condition, StepProblem, Template};
 
+/// Where in a step a model is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelPlace {
+    /// It works towards the goal.
+    Own,
+    /// It takes over from the one before, by its place among those that do.
+    Fallback(usize),
+    /// It judges a criterion, by the place of the check.
+    Judge(CheckPlace),
+}
+
 /// A part of a plan that is checked with knowledge that is not in the plan.
 #[derive(Clone, Copy, Debug)]
 pub enum PlanPart<'a> {
@@ -36,8 +47,8 @@ pub enum PlanPart<'a> {
         tools: &'a [String],
         /// Whether a budget limits what it may cost.
         has_cost_limit: bool,
-        /// Its place among those that take over from the first; `None` for that.
-        fallback: Option<usize>,
+        /// Where it is named.
+        place: ModelPlace,
     },
     /// The condition of a step, or one that is checked before or after its call.
     Condition {
@@ -88,10 +99,10 @@ impl<'a> PlanPart<'a> {
     /// The same, in a step or a plan with such budgets.
     pub(crate) fn in_budgets(self, budgets: [Option<&Budget>; 2]) -> Self {
         match self {
-            Self::Model { step, model, task, tools, has_cost_limit, fallback } => {
+            Self::Model { step, model, task, tools, has_cost_limit, place } => {
                 let limits = |budget: &Budget| budget.cost_micros.is_some();
                 let has_cost_limit = has_cost_limit || budgets.into_iter().flatten().any(limits);
-                Self::Model { step, model, task, tools, has_cost_limit, fallback }
+                Self::Model { step, model, task, tools, has_cost_limit, place }
             }
             Self::Call(_) | Self::Form { .. } | Self::Output { .. } | Self::Condition { .. } => self,
         }
@@ -103,8 +114,8 @@ impl<'a> PlanPart<'a> {
             Self::Call(call) => Self::Call(PlannedCall { step, ..call }),
             Self::Form { schema, .. } => Self::Form { step, schema },
             Self::Output { schema, .. } => Self::Output { step, schema },
-            Self::Model { model, task, tools, has_cost_limit, fallback, .. } => {
-                Self::Model { step, model, task, tools, has_cost_limit, fallback }
+            Self::Model { model, task, tools, has_cost_limit, place, .. } => {
+                Self::Model { step, model, task, tools, has_cost_limit, place }
             }
             Self::Condition { place, condition, .. } => Self::Condition { step, place, condition },
         }

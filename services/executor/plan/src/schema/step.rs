@@ -349,8 +349,17 @@ pub(super) fn check(step: &Value) -> Value {
             "examples": [["test", "-s", "dist/app.js"]],
         })),
     });
+    let judge = json!({
+        "description": "What a model has to find true of the result of a step with a goal, in words.", "type": "string", "minLength": 1,
+        "examples": ["Every risk in the notes is named in the summary, with its owner."],
+    });
+    let model = json!({
+        "description": "The model that judges, by its name in the settings; left out for that of the step.", "type": "string", "minLength": 1,
+    });
+    let mut fields = fields;
+    (fields["judge"], fields["model"]) = (optional(judge), optional(model));
     let some = json!({"required": ["command"], "properties": {"command": {"type": "array", "minItems": 1}}});
-    let one_of = json!([present("condition"), present("file"), some]);
+    let one_of = json!([present("condition"), present("file"), present("judge"), some]);
     object(fields, json!({"description": "A check: one of the fields.", "oneOf": one_of}))
 }
 

@@ -234,8 +234,11 @@ fn checks_from(
         Some(Check::Command(v1::Command { arguments })) if !arguments.is_empty() => {
             CheckDraft { command: arguments, ..CheckDraft::default() }
         }
-        Some(Check::Condition(_) | Check::File(_) | Check::Command(_)) | None => {
-            let message = "a check needs one thing: set `condition`, `file` or `command`, not empty";
+        Some(Check::Judge(v1::Judge { criterion, model })) if !criterion.is_empty() => {
+            CheckDraft { judge: criterion, model, ..CheckDraft::default() }
+        }
+        Some(Check::Condition(_) | Check::File(_) | Check::Command(_) | Check::Judge(_)) | None => {
+            let message = "a check needs one thing: set `condition`, `file`, `command` or `judge`, not empty";
             violations.push(violation(at(&format!("{field}[{place}]")), message));
             // Stands for it, so that it is refused once.
             CheckDraft { condition: "true".to_owned(), ..CheckDraft::default() }

@@ -38,12 +38,13 @@ fn budget_message(Budget { calls, output_bytes, tokens, cost_micros, on_exhauste
     v1::Budget { calls, output_bytes, tokens, cost_micros, on_exhausted: on_exhausted.into() }
 }
 
-fn check_message(CheckDraft { condition, file, command }: CheckDraft) -> v1::Check {
+fn check_message(CheckDraft { condition, file, command, judge, model }: CheckDraft) -> v1::Check {
     use v1::check::Check;
-    let check = match (condition.is_empty(), file.is_empty()) {
-        (false, _) => Check::Condition(condition),
-        (true, false) => Check::File(file),
-        (true, true) => Check::Command(v1::Command { arguments: command }),
+    let check = match (condition.is_empty(), file.is_empty(), judge.is_empty()) {
+        (false, ..) => Check::Condition(condition),
+        (true, false, _) => Check::File(file),
+        (true, true, false) => Check::Judge(v1::Judge { criterion: judge, model }),
+        (true, true, true) => Check::Command(v1::Command { arguments: command }),
     };
     v1::Check { check: Some(check) }
 }

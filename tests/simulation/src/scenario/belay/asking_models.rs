@@ -43,6 +43,8 @@ const OF_FORKS: &str = "of-forks";
 /// What the id of a fork has after that of its origin.
 const FORK: &str = "-fork";
 const ASK_MODEL: &str = "ask_model";
+/// The tool by which it judges.
+const JUDGE: &str = "judge_criterion";
 /// The most that an answer may have, in tokens.
 const MAX_OUTPUT: u64 = 2_000;
 /// What an answer has more than it may, where the server counts too much.
@@ -89,6 +91,8 @@ struct Request {
     beyond: u64,
     /// Whether the answer was given, or nobody was there any more.
     is_given: bool,
+    /// Whether it asks for a judgement, and is no turn.
+    is_judgement: bool,
 }
 
 impl Request {
@@ -130,16 +134,38 @@ impl Server {
             output: number as u64 + 1 + if counts_too_much { TOO_MANY } else { 0 },
             ..Usage::default()
         };
-        let end = answer(random, &execution, number, turn, usage);
+        let is_judgement = prompt.tools.first().is_some_and(|tool| tool.name == "verdict");
+        let end = match is_judgement {
+            false => answer(random, &execution, number, turn, usage),
+            true => verdict(random, usage),
+        };
         // One that does not reach it, or that it refuses, is not counted.
         let is_counted = !matches!(end, Err(Failure::Unreachable { .. } | Failure::Refused { .. }));
         let tokens = if is_counted { usage.input + number as u64 + 1 } else { 0 };
         let beyond = usage.output - number as u64 - 1;
-        trace::event(format_args!("{execution} asks the model in turn {turn}, request {number}"));
+        trace::event(format_args!(
+            "{execution} asks the model in turn {turn}, request {number}, to judge: {is_judgement}"
+        ));
+        trace::count(if is_judgement { "judgements asked for" } else { "turns asked for" });
         trace::count("requests to a model");
-        requests.push(Request { execution, turn, prompt: written, tokens, beyond, is_given: false });
+        requests.push(Request { execution, turn, prompt: written, tokens, beyond, is_given: false, is_judgement });
         (number, Duration::from_millis(random.random_range(5..500)), end)
     }
+}
+
+/// Mostly that the criterion is met.
+fn verdict(random: &mut StdRng, usage: Usage) -> Result<Answer, Failure> {
+    if random.random_bool(0.08) {
+        return Err(Failure::Cut);
+    }
+    let arguments = match random.random_range(0..10) {
+        0 => json!({"met": "perhaps"}),
+        1..4 => json!({"met": false, "why": "scripted"}),
+        _ => json!({"met": true, "why": "scripted"}),
+    };
+    let call = Call { name: "verdict".to_owned(), arguments: Arguments::Object(arguments), server_id: String::new() };
+    let (text, reasoning, model) = (String::new(), String::new(), MODEL.to_owned());
+    Ok(Answer { text, reasoning, calls: vec![call], end: End::Complete, usage: Some(usage), model })
 }
 
 /// Mostly an answer, with calls in the first turns and the completion later.
@@ -272,6 +298,10 @@ fn start(random: &mut StdRng, number: usize) -> v1::StartExecutionRequest {
         false => v1::calls_step::Effects::PerCall,
     };
     let has_other = random.random_bool(0.4);
+    let is_judged = random.random_bool(0.3);
+    let judge = || v1::Check {
+        check: Some(v1::check::Check::Judge(v1::Judge { criterion: "It is done.".to_owned(), model: String::new() })),
+    };
     let step = |name: &str, after: &[&str]| v1::StepSpec {
         id: name.to_owned(),
         depends_on: after.iter().map(|&id| id.to_owned()).collect(),
@@ -283,6 +313,7 @@ fn start(random: &mut StdRng, number: usize) -> v1::StartExecutionRequest {
             fallback: has_other.then(|| OTHER.to_owned()).into_iter().collect(),
             ..v1::AgentStep::default()
         })),
+        postconditions: is_judged.then(judge).into_iter().collect(),
         ..v1::StepSpec::default()
     };
     let budget = random.random_bool(0.6).then(|| v1::Budget {
@@ -496,7 +527,7 @@ fn audit(recorded: &Recorded, requests: &[Request], runs: &[Run]) -> Vec<String>
     for (name, (execution, events)) in recorded {
         let id = name.rsplit('/').next().unwrap_or_default();
         let own = |request: &&Request| request.execution == id;
-        let mut turns = BTreeMap::new();
+        let (mut turns, mut judged) = (BTreeMap::new(), BTreeSet::new());
         let (mut ends, mut lost, mut overran, mut told) = (0, 0, false, BTreeSet::new());
         let carried = events.iter().find_map(|event| match &event.kind {
             Some(Kind::StepConversationCarriedOver(carried)) => Some(carried),
@@ -508,7 +539,10 @@ fn audit(recorded: &Recorded, requests: &[Request], runs: &[Run]) -> Vec<String>
             let turn = usize::try_from(carried.turns).unwrap_or_default() + 1;
             let of = |execution: &str| {
                 let is_it = |request: &&Request| {
-                    request.execution == execution && request.turn == turn && !request.is_of_other()
+                    request.execution == execution
+                        && request.turn == turn
+                        && !request.is_of_other()
+                        && !request.is_judgement
                 };
                 requests.iter().find(is_it).map(|request| request.prompt.as_str())
             };
@@ -527,7 +561,10 @@ fn audit(recorded: &Recorded, requests: &[Request], runs: &[Run]) -> Vec<String>
             let call = belay_proto::call_name(name, event);
             match &event.kind {
                 Some(Kind::ToolCallRequested(request)) => {
-                    let is_turn = request.tool == ASK_MODEL;
+                    let is_turn = [ASK_MODEL, JUDGE].contains(&request.tool.as_str());
+                    if request.tool == JUDGE {
+                        judged.insert(call.clone());
+                    }
                     if is_turn && overran {
                         violations.push(format!("{call} asks the model after the budget was overrun"));
                     }
@@ -543,7 +580,12 @@ fn audit(recorded: &Recorded, requests: &[Request], runs: &[Run]) -> Vec<String>
                     let number = usage.and_then(request_of);
                     match number.and_then(|number| Some((number, requests.get(number)?))) {
                         Some((number, request)) if request.execution == id => {
-                            acted_on.insert(number);
+                            if request.is_judgement != judged.contains(&call) {
+                                violations.push(format!("{call} has the answer to another kind of question"));
+                            }
+                            if !request.is_judgement {
+                                acted_on.insert(number);
+                            }
                             told.insert(number);
                         }
                         _ => violations.push(format!("{call} has an answer that no request of {id} was given")),
@@ -596,7 +638,7 @@ fn audit(recorded: &Recorded, requests: &[Request], runs: &[Run]) -> Vec<String>
     }
     // The same record makes the same prompt, byte for byte, and a turn that has its answer is over.
     let mut of_turn: BTreeMap<(&str, &str, usize), Vec<usize>> = BTreeMap::new();
-    for (number, request) in requests.iter().enumerate() {
+    for (number, request) in requests.iter().enumerate().filter(|(_, request)| !request.is_judgement) {
         let step = if request.is_of_other() { "other" } else { "one" };
         of_turn.entry((&request.execution, step, request.turn)).or_default().push(number);
     }

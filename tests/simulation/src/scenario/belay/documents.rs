@@ -244,6 +244,7 @@ fn of_check(check: &v1::Check) -> Value {
         Some(check::Check::Condition(condition)) => json!({ "condition": condition }),
         Some(check::Check::File(file)) => json!({ "file": file }),
         Some(check::Check::Command(command)) => json!({"command": command.arguments}),
+        Some(check::Check::Judge(judge)) => filled(json!({"judge": judge.criterion, "model": judge.model})),
         None => Value::Null,
     }
 }

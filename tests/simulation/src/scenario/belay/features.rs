@@ -64,7 +64,8 @@ fn check(random: &mut StdRng, paths: &[String]) -> v1::Check {
 /// The call that a check takes; `None` for an expression.
 pub(super) fn call_of(check: &v1::Check) -> Option<v1::ToolStep> {
     let (tool, arguments) = match check.check.as_ref()? {
-        check::Check::Condition(_) => return None,
+        // No step of these plans has a goal.
+        check::Check::Condition(_) | check::Check::Judge(_) => return None,
         check::Check::File(path) => (tools::FIND, serde_json::json!({ "path": path })),
         check::Check::Command(command) => (tools::COMMAND, serde_json::json!({"command": command.arguments})),
     };

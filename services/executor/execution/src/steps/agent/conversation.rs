@@ -7,7 +7,7 @@ use belay_agent::{
     WantedCall,
 };
 use belay_model::Usage;
-use belay_plan::{AgentStep, ToolStep, limits::MAX_RESOLVED_BYTES};
+use belay_plan::{AgentStep, JUDGE_TOOL, ToolStep, limits::MAX_RESOLVED_BYTES};
 use belay_reasons as reasons;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
@@ -145,8 +145,19 @@ fn asked(
 }
 
 /// The failure of a turn whose cost a budget limits and nobody can know: the settings had a price for its model when the plan was accepted, and have none now.
-pub(in super::super) fn without_price(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Option<Failure> {
-    let (_, model) = execution.steps[step].asked_model()?;
+pub(in super::super) fn without_price(
+    execution: &Execution,
+    step: StepKey,
+    tool: &str,
+    arguments: &Json,
+    blobs: &dyn Blobs,
+) -> Option<Failure> {
+    let record = &execution.steps[step];
+    let judge = (tool == JUDGE_TOOL).then(|| judge(record, arguments)).flatten();
+    let model = match &judge {
+        Some(judge) => judge,
+        None => record.asked_model()?.1,
+    };
     let has_none = blobs.model(model).is_some_and(|facts| facts.price.is_none());
     (has_none && execution.limits_cost(step)).then(|| {
         let message = format!(
@@ -192,6 +203,23 @@ pub(in super::super) fn may_use(
     let usage = Usage { input, output: max_output, ..Usage::default() };
     let cost_micros = price.map_or(0, |price| price.cost(&usage));
     Some(Amounts { tokens: input.saturating_add(max_output), cost_micros, ..Amounts::default() })
+}
+
+/// The model that judges a criterion, by its name in the settings: the one that the check names, or that of the step.
+fn judge(record: &StepRecord, arguments: &Json) -> Option<String> {
+    let named = arguments.value()["model"].as_str().map(str::to_owned);
+    named.or_else(|| record.spec.agent().map(|agent| agent.model().to_owned()))
+}
+
+/// The amounts that a model may use that judges a criterion: an upper bound of the tokens of what it is told, and all that the answer may have.
+pub(in super::super) fn judge_may_use(record: &StepRecord, arguments: &Json, blobs: &dyn Blobs) -> Amounts {
+    let facts = judge(record, arguments).and_then(|model| blobs.model(&model));
+    // One that the settings do not have is not asked.
+    let Some(ModelFacts { max_output, price, .. }) = facts else { return Amounts::default() };
+    let input = belay_agent::judge_size(&arguments.value()) as u64;
+    let usage = Usage { input, output: max_output, ..Usage::default() };
+    let cost_micros = price.map_or(0, |price| price.cost(&usage));
+    Amounts { tokens: input.saturating_add(max_output), cost_micros, ..Amounts::default() }
 }
 
 /// The first turn: instructions, tools and the task.

@@ -352,6 +352,10 @@ impl Audit {
             }
             StepEvent::RetryScheduled { failure, retry_count, delay, not_before } => {
                 self.check_attempt(step, attempt);
+                // That a model says that it is done changes nothing, and is judged again where its judge could not be asked.
+                if self.agent_item(step).is_some_and(|item| item["tool"] == COMPLETION_TOOL) {
+                    self.effects.remove(&step);
+                }
                 let retry = self.spec(step).retry();
                 let attempt = attempt - self.of_others(step);
                 let most = self.spec(step).max_attempts(failure.class);

@@ -2,7 +2,7 @@
 
 use super::{call_part::CallPart, part::CheckPart};
 use crate::{
-    CheckDraft, Template,
+    CheckDraft, StepDraft, StepKindDraft, Template,
     check::Checker,
     limits::{MAX_ARGUMENT_BYTES, MAX_CHECKS},
     path::FieldPath,
@@ -11,30 +11,56 @@ use crate::{
 };
 
 impl Checker<'_> {
-    pub(super) fn checks(&mut self, path: &FieldPath, checks: &[CheckDraft]) -> Vec<CheckPart> {
+    pub(super) fn checks_before(&mut self, path: &FieldPath, step: &StepDraft) -> Vec<CheckPart> {
+        for (place, _) in step.preconditions.iter().enumerate().filter(|(_, check)| !check.judge.is_empty()) {
+            self.rule(&path.index(place).key("judge"), || {
+                "judges what the step has come to, which is not there before: make it one of the `postconditions`"
+                    .to_owned()
+            });
+        }
+        let mut parts = self.checks(path, &step.preconditions, step);
+        // It is refused once.
+        parts.iter_mut().filter(|part| matches!(part, CheckPart::Judge(_))).for_each(|part| *part = CheckPart::Unread);
+        parts
+    }
+
+    pub(super) fn checks(&mut self, path: &FieldPath, checks: &[CheckDraft], step: &StepDraft) -> Vec<CheckPart> {
         if checks.len() > MAX_CHECKS {
             self.rule(path, || format!("has {} checks and the limit is {MAX_CHECKS}", checks.len()));
         }
-        checks.iter().enumerate().map(|(place, check)| self.check(&path.index(place), check)).collect()
+        checks.iter().enumerate().map(|(place, check)| self.check(&path.index(place), check, step)).collect()
     }
 
-    fn check(&mut self, path: &FieldPath, check: &CheckDraft) -> CheckPart {
-        let given = [!check.condition.is_empty(), !check.file.is_empty(), !check.command.is_empty()];
-        if given.into_iter().filter(|is_given| *is_given).count() != 1 {
+    fn check(&mut self, path: &FieldPath, check: &CheckDraft, step: &StepDraft) -> CheckPart {
+        let given = [&check.condition, &check.file, &check.judge].map(|text| !text.is_empty());
+        let given = given.into_iter().chain([!check.command.is_empty()]);
+        if given.filter(|is_given| *is_given).count() != 1 {
             self.refuse(path, || {
-                "must say one thing: {condition: …}, {file: PATH} or {command: [PROGRAM, ARGUMENT, …]}".to_owned()
+                "must say one thing: {condition: …}, {file: PATH}, {command: [PROGRAM, ARGUMENT, …]} or {judge: CRITERION}".to_owned()
             });
             return CheckPart::Unread;
         }
-        let Some((_, arguments)) = call_of(check) else {
+        if !check.judge.is_empty() && !matches!(step.kind, StepKindDraft::Agent { .. }) {
+            self.rule(&path.key("judge"), || {
+                "is for steps with a goal, whose model is told what is missing: remove it, or let a step with `agent` judge the result of this one".to_owned()
+            });
+        }
+        if check.judge.is_empty() && !check.model.is_empty() {
+            self.rule(&path.key("model"), || "is for `judge`: remove it".to_owned());
+        }
+        let Some((_, arguments)) = call_of(check, step) else {
             let condition = self.condition(&path.key("condition"), &check.condition);
             return condition.map_or(CheckPart::Unread, CheckPart::Condition);
         };
         let (arguments, errors) = Template::read(&arguments, &[]);
         let arguments_are_valid = errors.is_empty();
         for error in errors {
-            // The author writes a path or a command, and no arguments.
-            let field = if check.file.is_empty() { path.join(&error.field) } else { path.key("file") };
+            // The author writes a path, a criterion or a command, and no arguments.
+            let field = match (check.file.is_empty(), check.judge.is_empty()) {
+                (false, _) => path.key("file"),
+                (true, false) => path.key("judge"),
+                (true, true) => path.join(&error.field),
+            };
             self.refuse(&field, || error.message);
         }
         let size = json_size(arguments.source());
@@ -44,6 +70,10 @@ impl Checker<'_> {
             });
         }
         let call = CallPart { has_tool: true, arguments, arguments_are_valid };
-        if check.file.is_empty() { CheckPart::Command(call) } else { CheckPart::File(call) }
+        match (check.file.is_empty(), check.judge.is_empty()) {
+            (false, _) => CheckPart::File(call),
+            (true, false) => CheckPart::Judge(call),
+            (true, true) => CheckPart::Command(call),
+        }
     }
 }

@@ -7,8 +7,8 @@ use super::{
     call_part::{CallPart, outermost},
 };
 use crate::{
-    AgentStep, COMMIT, CallPlace, CallsStep, Effects, Plan, PlanPart, PlanStep, PlannedCall, REBASE, StepDraft,
-    StepKind, StepKindDraft, Template, ToolStep, WaitFor, WaitStep, check::Checker, path::FieldPath,
+    AgentStep, COMMIT, CallPlace, CallsStep, Effects, ModelPlace, Plan, PlanPart, PlanStep, PlannedCall, REBASE,
+    StepDraft, StepKind, StepKindDraft, Template, ToolStep, WaitFor, WaitStep, check::Checker, path::FieldPath,
 };
 
 /// The result of checking a step's kind.
@@ -59,7 +59,7 @@ impl KindPart {
                 task: &part.task,
                 tools: &agent.tools,
                 has_cost_limit: false,
-                fallback: None,
+                place: ModelPlace::Own,
             }),
             (Self::Wait(Some(WaitFor::Form(form))), _) => {
                 Some(PlanPart::Form { step: outermost(step), schema: &form.schema })
@@ -94,7 +94,7 @@ impl KindPart {
                 task: &part.task,
                 tools: &agent.tools,
                 has_cost_limit: false,
-                fallback: Some(place),
+                place: ModelPlace::Fallback(place),
             })
         });
         let offered = match (self, draft) {

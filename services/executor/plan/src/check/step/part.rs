@@ -5,8 +5,9 @@ use super::{
     kind::KindPart,
 };
 use crate::{
-    CallDraft, CallPlace, Check, CheckDraft, CheckPlace, Condition, ConditionPlace, Plan, PlanPart, Profile, Repeat,
-    RetryPolicy, StepDraft, StepSpec, Template, ToolStep, path::FieldPath, plan::call_of, template::Reference,
+    CallDraft, CallPlace, Check, CheckPlace, Condition, ConditionPlace, JUDGE_TOOL, ModelPlace, Plan, PlanPart,
+    Profile, Repeat, RetryPolicy, StepDraft, StepKindDraft, StepSpec, Template, ToolStep, path::FieldPath,
+    plan::call_of, template::Reference,
 };
 
 /// The result of checking a step.
@@ -31,6 +32,7 @@ pub(super) enum CheckPart {
     Condition(Condition),
     File(CallPart),
     Command(CallPart),
+    Judge(CallPart),
     /// The check names nothing valid.
     Unread,
 }
@@ -92,13 +94,20 @@ impl Part {
         let schema = draft.output_schema.as_ref().filter(|_| self.has_output_schema);
         let schema = schema.map(move |schema| PlanPart::Output { step: outermost(step), schema });
         let checks = self.checks().zip(draft.preconditions.iter().chain(&draft.postconditions));
-        let checks = checks.filter_map(move |((place, part), draft)| match part {
+        let checks = checks.filter_map(move |((place, part), check)| match part {
             CheckPart::Condition(condition) => {
                 let place = ConditionPlace::Check(place);
                 Some(PlanPart::Condition { step: outermost(step), place, condition })
             }
             CheckPart::File(call) | CheckPart::Command(call) => {
-                call.planned(step, CallPlace::Check(place), call_of(draft)?.0)
+                call.planned(step, CallPlace::Check(place), call_of(check, draft)?.0)
+            }
+            CheckPart::Judge(call) => {
+                let StepKindDraft::Agent { agent, .. } = &draft.kind else { return None };
+                let model = if check.model.is_empty() { &agent.model } else { &check.model };
+                let place = ModelPlace::Judge(place);
+                let (step, task) = (outermost(step), &call.arguments);
+                Some(PlanPart::Model { step, model, task, tools: &[], has_cost_limit: false, place })
             }
             CheckPart::Unread => None,
         });
@@ -150,6 +159,11 @@ impl Part {
                     let inner = call.arguments.references();
                     references.extend(inner.map(|(_, reference)| (site, field.clone(), reference)));
                 }
+                CheckPart::Judge(call) => {
+                    let field = field.key("judge");
+                    let inner = call.arguments.references();
+                    references.extend(inner.map(|(_, reference)| (site, field.clone(), reference)));
+                }
                 CheckPart::Command(call) => {
                     let inner = call.arguments.references();
                     references.extend(inner.map(|(inner, reference)| (site, field.join(inner), reference)));
@@ -169,15 +183,13 @@ impl Part {
             Some(_) => Profile::Executor.policy(),
             None => RetryPolicy::default(),
         });
-        let checks = |drafts: Vec<CheckDraft>, parts: Vec<CheckPart>| -> Vec<Check> {
-            let call = |draft, CallPart { arguments, .. }| {
-                let tool = call_of(draft).map(|(tool, _)| tool.to_owned()).unwrap_or_default();
-                ToolStep { tool, arguments }
-            };
-            let checks = drafts.iter().zip(parts).map(|(draft, part)| match part {
+        let checks = |parts: Vec<CheckPart>| -> Vec<Check> {
+            let call = |tool: &str, CallPart { arguments, .. }| ToolStep { tool: tool.to_owned(), arguments };
+            let checks = parts.into_iter().map(|part| match part {
                 CheckPart::Condition(condition) => Check::Condition(condition),
-                CheckPart::File(part) => Check::File(call(draft, part)),
-                CheckPart::Command(part) => Check::Command(call(draft, part)),
+                CheckPart::File(part) => Check::File(call(Check::FILE_TOOL, part)),
+                CheckPart::Command(part) => Check::Command(call(Check::COMMAND_TOOL, part)),
+                CheckPart::Judge(part) => Check::Judge(call(JUDGE_TOOL, part)),
                 CheckPart::Unread => unreachable!("the plan is valid"),
             });
             checks.collect()
@@ -216,8 +228,8 @@ impl Part {
             fallback: fallback.collect(),
             compensate: draft.compensate.zip(self.compensate).map(other),
             resources,
-            preconditions: checks(draft.preconditions, self.preconditions),
-            postconditions: checks(draft.postconditions, self.postconditions),
+            preconditions: checks(self.preconditions),
+            postconditions: checks(self.postconditions),
             output_schema: draft.output_schema,
             budget: draft.budget,
             kind,

@@ -38,7 +38,7 @@ impl<'n> Reader<'n> {
 
     /// The checks before or after a step's call.
     pub(super) fn checks(&mut self, checks: Option<Value<'n>>) -> Vec<CheckDraft> {
-        let what = "checks such as {condition: …}, {file: PATH} or {command: [PROGRAM, …]}";
+        let what = "checks such as {condition: …}, {file: PATH}, {command: [PROGRAM, …]} or {judge: CRITERION}";
         let Some(checks) = checks else { return Vec::new() };
         let checks = checks.list(&mut self.report, what);
         checks.iter().map(|check| self.check(check)).collect()
@@ -47,14 +47,19 @@ impl<'n> Reader<'n> {
     fn check(&mut self, check: &Value<'n>) -> CheckDraft {
         // What cannot be read is refused once: this stands for it, so that the check does not call it missing.
         let unread = || CheckDraft { condition: "true".to_owned(), ..CheckDraft::default() };
-        let what = "an object: {condition: …}, {file: PATH} or {command: [PROGRAM, …]}";
+        let what = "an object: {condition: …}, {file: PATH}, {command: [PROGRAM, …]} or {judge: CRITERION}";
         let Some(mut fields) = check.fields(&mut self.report, what) else { return unread() };
         let condition = self.condition(&mut fields);
-        let file = fields.take_exactly("file").map(|file| file.text(&mut self.report)).unwrap_or_default();
+        let mut text = |field| fields.take_exactly(field).map(|text| text.text(&mut self.report)).unwrap_or_default();
+        let [file, judge, model] = ["file", "judge", "model"].map(&mut text);
         let before = self.report.findings.len();
         let command = self.texts(&mut fields, "command", "a program and its arguments");
         fields.finish(&mut self.report);
-        if self.report.findings.len() > before { unread() } else { CheckDraft { condition, file, command } }
+        if self.report.findings.len() > before {
+            unread()
+        } else {
+            CheckDraft { condition, file, command, judge, model }
+        }
     }
 
     /// An expression; empty when there is none.
