@@ -148,7 +148,9 @@ impl Printer {
     }
 
     fn show(&mut self, ended: &Step, tracked: &TrackedExecution) -> Result<(), Failure> {
-        let printed = logs::printed(ended);
+        // For another program it is what was recorded.
+        let answer = if self.is_raw { None } else { logs::answer(ended, tracked) };
+        let printed = answer.unwrap_or_else(|| logs::printed(ended));
         let is_empty = printed.output.as_str().is_empty() && printed.error.as_str().is_empty();
         let failure = ended.failure.as_ref().map(words::failure);
         if self.is_raw && is_empty && failure.is_none() {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     event_description::{EventChange, EventDescription, ExecutionChange, StepChange, StepEnd, StepValue, describe},
-    json,
+    json, model_turn,
     text::{Line, PrintableText, Style, shorten},
     time,
     tracked_execution::TrackedExecution,
@@ -132,6 +132,13 @@ pub(crate) struct StepOutput {
     pub(crate) error: PrintableText,
     /// Whether the beginning of one of them is not kept.
     pub(crate) truncated: bool,
+}
+
+/// The answer of a model as people read it; `None` for all other steps.
+pub(crate) fn answer(step: &Step, tracked: &TrackedExecution) -> Option<StepOutput> {
+    let is_turn = tracked.step(&step.step_id).is_some_and(model_turn::is_turn);
+    let answer = model_turn::whole(step.output.as_ref().filter(|_| is_turn))?;
+    Some(StepOutput { output: PrintableText::of_program(&answer), ..StepOutput::default() })
 }
 
 /// The output of a step or an attempt that has ended. The value of a blob has to stand in its place.

@@ -99,6 +99,21 @@ pub(crate) fn answered(result: Option<&Payload>, receipt: Option<&Receipt>) -> S
     format!("{what}{}", used(receipt).map(|used| format!(" · {used}")).unwrap_or_default())
 }
 
+/// The whole answer for people, as text: what the model says, and a line for each of its calls. `None` for what is no answer of a model.
+pub(crate) fn whole(output: Option<&Payload>) -> Option<String> {
+    let answer = value(output)?;
+    let calls = answer.get("calls").map_or(Some(&[][..]), |calls| calls.as_array().map(Vec::as_slice))?;
+    let said = answer["text"].as_str().filter(|text| !text.trim().is_empty());
+    let calls = calls.iter().map(|call| {
+        let tool = call["tool"].as_str().unwrap_or_default();
+        match call["invalid"].as_str() {
+            Some(why) => format!("calls {tool}, with arguments that are no object: {why}"),
+            None => format!("calls {tool} {}", call["arguments"]),
+        }
+    });
+    answer.is_object().then(|| said.map(str::to_owned).into_iter().chain(calls).collect::<Vec<_>>().join("\n"))
+}
+
 /// The tokens that a turn has used; `None` where its server has counted none.
 fn used(receipt: Option<&Receipt>) -> Option<String> {
     let usage = receipt?.usage.as_ref()?;
@@ -153,6 +168,10 @@ mod tests {
             "answers \"I look first.\", and calls read_file {\"path\":\"a\"}, t<U+001B> with arguments that are no object · 1501 tokens in, 1200 of them cached, 20 out, $0.0125"
         );
         assert_eq!(answered(Some(&payload(json!({}))), None), "answers nothing");
+        let lines =
+            "I look first.\n\ncalls read_file {\"path\":\"a\"}\ncalls t\u{1b}, with arguments that are no object: no";
+        assert_eq!(whole(Some(&answer)).unwrap().trim_start(), lines);
+        assert_eq!(whole(Some(&payload(json!("given by a person")))), None);
     }
 
     #[test]

@@ -225,11 +225,17 @@ impl Driver {
     }
 
     /// The reason for the step's calls, in its author's words, as people are shown them: at most as many characters as the gate takes. A title has no limit
-    /// of its own, and what redaction puts in place of a secret may be longer.
+    /// of its own, and what redaction puts in place of a secret may be longer. Before them stands which model makes the call, where one does: the author does not know its calls.
     fn request_reason(&self, step: StepKey) -> String {
-        let spec = self.execution.step(step).spec();
+        let view = self.execution.step(step);
+        let spec = view.spec();
         let words = if spec.description().is_empty() { spec.title() } else { spec.description() };
-        let shown = self.secrets.shown(words.to_owned());
+        let caller = view
+            .called_by(&self.execution)
+            .map(|(model, turn)| format!("the model `{model}` asks for it in turn {turn}"));
+        let words = [caller.as_deref().unwrap_or_default(), words];
+        let words = words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; ");
+        let shown = self.secrets.shown(words);
         match shown.chars().nth(MAX_DESCRIPTION_CHARS) {
             None => shown,
             Some(_) => shown.chars().take(MAX_DESCRIPTION_CHARS - 1).chain(['…']).collect(),

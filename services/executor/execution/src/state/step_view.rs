@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use belay_plan::{StepKind, StepSpec, ToolStep};
 
-use super::{Authorization, Execution, FailedAttempt, Operation, Operations, StepKey, StepRecord, StepRole};
+use super::{
+    Authorization, Execution, FailedAttempt, Operation, Operations, StepKey, StepRecord, StepRole, agent::AgentEntry,
+};
 use crate::{Amounts, CachedFrom, Failure, Json, Payload, SkipReason, StepId, StepState, Timestamp, event::child_id};
 
 /// The current state of one step.
@@ -184,6 +186,16 @@ impl<'a> StepView<'a> {
     /// The model that it asks, by its name in the settings; `None` for any other step than a turn.
     pub fn asked_model(&self) -> Option<&str> {
         self.record.asked_model().map(|(_, model)| model)
+    }
+
+    /// The model whose call it makes, by its name in the settings, and the turn with which the model has asked for it; `None` for any other step.
+    pub fn called_by<'e>(&self, execution: &'e Execution) -> Option<(&'e str, u32)> {
+        let Some(AgentEntry::Call { .. }) = self.record.agent_entry() else { return None };
+        let turn = self.record.turn()?;
+        let whole = &execution.steps[self.record.runs_for()?];
+        let turns = whole.items.current().iter().rev().map(|&entry| &execution.steps[entry]);
+        let asked = turns.filter(|entry| entry.turn() == Some(turn));
+        asked.filter_map(StepRecord::asked_model).map(|(_, model)| (model, turn)).next()
     }
 
     /// How many turns of its model have begun since it was last made to run again, for a step with a goal.

@@ -49,6 +49,8 @@ fn the_model_hears_what_a_person_has_decided() {
     let asked = asked_for(&mut run);
     assert_eq!(scene.execution()["state"], "STATE_AWAITING_APPROVAL");
     assert_eq!(scene.asks().len(), 1);
+    let shown = home.run(["approvals", "show", asked.as_str()]);
+    assert!(shown.out.contains("the model `m` asks for it in turn 1"), "{shown:?}");
     assert_eq!(home.run(["deny", asked.as_str(), "--reason", "it is still needed"]).code, 0);
     let asked = asked_for(&mut run);
     assert_eq!(scene.file("old.txt"), "old");
@@ -67,6 +69,10 @@ fn the_model_hears_what_a_person_has_decided() {
     let answers = ["a~0", "a~2", "a~4", "a~6", "a~8"];
     let completed = answers.map(|id| count(&events, "toolCallCompleted", id));
     assert_eq!((completed, scene.asks().len()), ([1; 5], 5), "no answer is asked for twice");
+    let logs = home.run(["logs", "x"]);
+    assert!(logs.out.contains(r#"calls delete_file {"path":"old.txt"}"#), "{logs:?}");
+    let raw = home.run(["logs", "x", "a~0"]);
+    assert!(raw.out.starts_with('{'), "programs get what was recorded: {raw:?}");
     assert_eq!(scene.execution()["totals"]["total"], 2, "{}", scene.execution());
 }
 
