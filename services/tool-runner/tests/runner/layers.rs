@@ -522,7 +522,7 @@ fn of_fork(runner: &Runner, call: &str) -> runner_v1::CallToolRequest {
     runner_v1::CallToolRequest { name, ..request }
 }
 
-/// S4-30: an execution takes over what the calls of another one have changed: without what conflicts, as a layer of its own, which stays when those of the other go.
+/// An execution takes over what the calls of another one have changed: without what conflicts, as a layer of its own, which stays when those of the other go.
 #[tokio::test]
 async fn the_layers_of_another_execution_are_taken_over() {
     let bench = Bench::new();

@@ -49,6 +49,36 @@ fn two_models_review_a_file_side_by_side() {
     assert!(refused, "{:?}", scene.asks().iter().map(Ask::told).collect::<Vec<_>>());
 }
 
+/// S3-13: a question is answered in words from what was found; a source that was not found, or a statement that the judge does not find in the extracts, goes back to the model.
+#[test]
+fn a_question_is_answered_from_documents_with_its_sources() {
+    let scene = scene(|ask| {
+        if ask.body.to_string().contains("verdict") {
+            let met = !ask.task.contains("always");
+            return ask.calls("verdict", json!({"met": met, "why": "No extract says `always`."}));
+        }
+        let answers = |answer: &str, source: &str| ask.completes(json!({"answer": answer, "sources": [source]}));
+        match ask.turn {
+            1 => answers("The port is 8080.", "guess.md"),
+            2 => answers("The port is always 8080.", "docs/ports.md"),
+            _ => answers("The port is 8080.", "docs/ports.md"),
+        }
+    });
+    fs::create_dir(scene.home.path("w/docs")).unwrap();
+    scene.home.file("w/docs/ports.md", "# Ports\n\nThe service listens on port 8080.\n");
+    scene.home.file("w/other.md", "port 9090\n");
+    let plan = example("answer.yaml");
+    let inputs = ["--input", "question=Which port does the service listen on?", "--input", "folder=docs"];
+    let ended = scene.home.run(scene.words(&plan, &[&["--approve", "auto"][..], &inputs].concat()));
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let outputs = &scene.execution()["outputs"];
+    assert_eq!((&outputs["answer"], &outputs["sources"]), (&json!("The port is 8080."), &json!(["docs/ports.md"])));
+    let turns: Vec<Ask> = scene.asks().into_iter().filter(|ask| !ask.body.to_string().contains("verdict")).collect();
+    assert!(turns[0].task.contains("listens on port 8080") && !turns[0].task.contains("9090"), "{}", turns[0].task);
+    let told: Vec<String> = turns.iter().map(|ask| ask.told().join(" ")).collect();
+    assert!(told[1].contains("POSTCONDITION_FAILED") && told[2].contains("No extract says"), "{told:?}");
+}
+
 const SERVICE: &str = "import hashlib
 
 from app.auth import AuthService

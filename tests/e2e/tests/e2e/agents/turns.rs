@@ -36,7 +36,7 @@ fn fork<'a>(scene: &'a Scene, more: &[&'a str]) -> Vec<&'a str> {
     [&words, more].concat()
 }
 
-/// S4-30, (f): another model goes on after a turn that the first one has had: it reads the same, with the changes that there were then, and what it makes of them is one effect.
+/// Another model goes on after a turn that the first one has had: it reads the same, with the changes that there were then, and what it makes of them is one effect.
 #[test]
 fn another_model_goes_on_from_a_turn() {
     let scene = Scene::with("chat", "", LARGE, two_models);
