@@ -62,6 +62,8 @@ async fn give_back_when_idle(runtime: &Handle) -> Infallible {
     loop {
         interval.tick().await;
         if idleness.is_due(busy(&runtime.metrics())) {
+            // Before what is free is given back: these are.
+            belay_all_in_one::release_page_caches();
             request(runtime);
             follow_request();
         }

@@ -50,6 +50,7 @@ pub use belay_plan::{
 };
 // Re-exported for clients that start a trace or configure the log.
 pub use belay_service_kit::telemetry::{InvalidLogFormat, LogFormat, init as log_to_stderr};
+pub use belay_sqlite::release_page_caches;
 pub use belay_telemetry::{Telemetry, TelemetryError, TraceContext};
 
 use belay_service_kit::{

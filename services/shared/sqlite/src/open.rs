@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use crate::{
     Location, READERS, Readers, SqliteError, Synchronous, checksum,
     error::extended_code,
-    log_index, positions,
+    log_index, page_caches, positions,
     reserve::{self, DiskReserve},
 };
 
@@ -181,6 +181,7 @@ pub fn open(location: &Location, schema: &Schema) -> Result<Store, SqliteError> 
         Some(_) => None,
     };
     let writer = Arc::new(Mutex::new(writer));
+    page_caches::register(&writer);
     let readers = match location.vfs {
         Some(_) => Readers::new(vec![Arc::clone(&writer)]),
         None => Readers::new(

@@ -7,6 +7,8 @@ use std::sync::{
 
 use rusqlite::Connection;
 
+use crate::page_caches;
+
 /// How many connections read a store at the same time. More readers than that gain nothing on the processors that Belay is made for, and
 /// each has a page cache of up to 2 MiB.
 pub const READERS: usize = 4;
@@ -23,6 +25,7 @@ pub struct Readers {
 
 impl Readers {
     pub(crate) fn new(connections: Vec<Arc<Mutex<Connection>>>) -> Self {
+        connections.iter().for_each(page_caches::register);
         Self { connections, next: AtomicUsize::new(0) }
     }
 
