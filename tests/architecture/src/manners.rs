@@ -7,6 +7,7 @@ use crate::{house, source};
 /// The folders that may contain `unsafe`, and why.
 const UNSAFE: &[(&str, &str)] = &[
     ("clients/cli/src/allocator.rs", "what the allocator is asked for has no safe interface"),
+    ("services/shared/sqlite/tests/page_caches.rs", "SQLite says how large its caches are to C alone"),
     ("services/shared/service-kit/src/peer_process.rs", "no crate asks for the process at the other end of a socket"),
     ("services/tool-runner/proxy/src/sys.rs", "no crate closes descriptors that it does not own"),
     ("services/tool-runner/sandbox/", "it talks to the kernel: namespaces, Landlock, seccomp, limits"),

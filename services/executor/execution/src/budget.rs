@@ -372,6 +372,12 @@ impl Execution {
         }
     }
 
+    /// A step begins with what it has used in another execution.
+    pub(crate) fn begin_with_spent(&mut self, step: StepKey, spent: Amounts) {
+        self.account_mut(Some(step)).spent = spent;
+        self.note_reports(Some(step));
+    }
+
     /// Takes note of what is to be reported of a budget.
     fn note_reports(&mut self, account: AccountKey) {
         for unit in BudgetUnit::ALL {

@@ -40,6 +40,11 @@ impl FieldPath {
         (0..=self.0.len()).rev().map(|length| Self(self.0[..length].to_vec()))
     }
 
+    /// Whether it is the field of this name, or one inside of it.
+    pub(crate) fn begins_with(&self, key: &str) -> bool {
+        matches!(self.0.first(), Some(Segment::Key(first)) if first == key)
+    }
+
     pub(crate) fn segments(&self) -> &[Segment] {
         &self.0
     }

@@ -18,7 +18,7 @@ use crate::{
     PlanDraft, Repeat, RetryPolicy, RunWhen, StepKind, StepKindDraft, Template,
 };
 
-pub(crate) use checks::call_of;
+pub(crate) use checks::{CRITERION, call_of};
 pub use checks::{Check, CheckPlace};
 pub use plan_part::{CallPlace, ConditionPlace, ModelPlace, PlanPart, PlannedCall, PlannedStep};
 

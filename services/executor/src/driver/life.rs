@@ -37,7 +37,7 @@ use crate::{
         steps_in_memory::StepShare,
     },
     store::{
-        blobs::{owner, unwritten},
+        blobs::{NewBlob, owner, unwritten},
         commits::Write,
         journal_reads::unreadable,
         marks,
@@ -170,9 +170,10 @@ impl Driver {
         let limit_changes = limits::changes_of(&claims, &limit_moves(LimitState::None, &events), registry.now());
         let limited = limits::gives_turns(&limit_changes).then(|| claims.into_iter().map(|claim| claim.key));
         let namespace = name.namespace.clone();
+        let written: Vec<String> = blobs.iter().flat_map(NewBlob::names).collect();
         if !blobs.is_empty() {
-            let written = registry.reading.blobs.write(owner(&name), blobs).await;
-            written.map_err(|error| unwritable(&CommitError::Failed(Arc::new(unwritten(&error)))))?;
+            let stored = registry.reading.blobs.write(owner(&name), blobs).await;
+            stored.map_err(|error| unwritable(&CommitError::Failed(Arc::new(unwritten(&error)))))?;
         }
         let create = StoreWrite::Create {
             execution: row,
@@ -190,7 +191,14 @@ impl Driver {
         let key = match registry.commit(write).await.map_err(|error| unwritable(&error))? {
             Ok(StoreWriteOutcome::Created(key)) => key,
             Ok(_) => return Err(Status::internal("the store returned a mismatched reply")),
-            Err(refused) => return Ok(Err(refused)),
+            Err(refused) => {
+                if !written.is_empty()
+                    && let Err(error) = registry.reading.blobs.remove_files(owner(&name), written).await
+                {
+                    tracing::warn!(%error, "A conversation of an execution that was not started stays on the disk");
+                }
+                return Ok(Err(refused));
+            }
         };
         if let Some(limited) = limited {
             registry.limit_turns.review(&namespace, limited);

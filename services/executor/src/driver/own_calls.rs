@@ -94,8 +94,7 @@ impl Driver {
         let arguments = self.arguments(&request.arguments).filter(|_| request.tool == JUDGE_TOOL);
         let named = arguments.and_then(|arguments| arguments.value()["model"].as_str().map(str::to_owned));
         let step = self.execution.step(key.step);
-        let of_step = || step.asked_model().or_else(|| Some(step.spec().agent()?.model())).unwrap_or_default();
-        named.unwrap_or_else(|| of_step().to_owned())
+        named.unwrap_or_else(|| step.asked_model().unwrap_or_default().to_owned())
     }
 
     /// Gets what is recorded of a conversation that is about to go on, as far as it is in blobs.

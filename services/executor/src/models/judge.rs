@@ -8,11 +8,14 @@ use belay_reasons as reasons;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::turn::{failure_of, late, unknown_model, usage_of, used_by};
+use super::turn::{failed, failure_of, late, unknown_model, usage_of, used_by};
 use crate::{
     owned::registry::ExecutionRegistry,
     runners::operation::{ReportFault, Update},
 };
+
+/// The bytes that a token is taken for: about what tokenizers make of English and of code.
+const BYTES_OF_TOKEN: u64 = 3;
 
 /// A criterion that is to be judged.
 pub(crate) struct Judging {
@@ -43,7 +46,17 @@ impl Judging {
             Some(model) if !model.is_refused() => model,
             found => return unknown_model(name, found.is_some()),
         };
-        let prompt = belay_agent::judge_prompt(&self.arguments, model.model().max_output);
+        let (window, max_output) = (model.model().window, model.model().max_output);
+        let prompt = belay_agent::judge_prompt(&self.arguments, max_output);
+        // Some servers cut what is too long without a word, and a judge that was shown a part would judge that.
+        let expected = belay_agent::judge_size(&self.arguments) as u64 / BYTES_OF_TOKEN;
+        if expected.saturating_add(max_output) > window {
+            let message = format!(
+                "What the model `{name}` is to judge has about {expected} tokens, and its window has {window}, {max_output} of them for the answer: \
+                 name a model with a larger one, or let the result be shorter."
+            );
+            return failed(Failure::new(ErrorClass::InvalidArguments, reasons::CONTEXT_EXHAUSTED, message));
+        }
         let now = || self.registry.now().as_micros();
         let began = now();
         let answered = model.ask(&prompt, began.div_euclid(1_000_000), &|_| ()).await;

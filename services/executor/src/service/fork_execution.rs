@@ -26,7 +26,6 @@ use crate::{
     intake::submitted::{Source, accepted, limits_of, shared_folder},
     names::{ExecutionName, shard_of},
     observe::trace,
-    store::secrets::Secrets,
     wire,
 };
 
@@ -97,7 +96,8 @@ async fn fork(
         let carried = of_turn.carried(registry, &of_origin, &plan, &why).await?;
         begun.taken_over.push(carried);
     }
-    let secrets = begun.taken_over.iter().flat_map(|taken| known(&of_origin.secrets, taken)).collect();
+    // All of them: a conversation, a layer or an output may have one in any spelling, and no schema of the fork says that it is one.
+    let secrets = of_origin.secrets.known().map(str::to_owned).collect();
     let folder = shared_folder(&workspace);
 
     let now = registry.now();
@@ -157,17 +157,6 @@ async fn fork(
         return Err(gone.with("name", origin).into());
     }
     described(registry, created).await
-}
-
-/// The known secrets of an execution in what another one takes over: no schema of that says so.
-fn known(secrets: &Secrets, taken_over: &Body) -> Vec<String> {
-    match taken_over {
-        Body::Step { event: StepEvent::OutputSet { output, .. }, .. } => secrets.found_in(output.as_str()),
-        Body::Step { event: StepEvent::ConversationCarriedOver { conversation, .. }, .. } => {
-            conversation.inline().map_or_else(Vec::new, |conversation| secrets.found_in(conversation.as_str()))
-        }
-        _ => Vec::new(),
-    }
 }
 
 /// With what a fork begins.

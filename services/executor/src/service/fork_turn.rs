@@ -29,6 +29,9 @@ use crate::{
 /// The bytes that a conversation may have which another execution takes over.
 const MAX_CONVERSATION_BYTES: usize = 16 << 20;
 
+/// The bytes of large values that are read for one conversation.
+const MAX_READ_BYTES: u64 = 64 << 20;
+
 /// How many of the files that have changed since are named.
 const MAX_NAMED: usize = 50;
 
@@ -95,12 +98,18 @@ impl OfTurn<'_> {
         why: &str,
     ) -> Result<Body, Status> {
         let &Self { step, turn, .. } = self;
-        let CarriedOverTurns { conversation, round, layers, ended_by } = self.turns(registry, origin).await?;
+        let CarriedOverTurns { conversation, round, layers, ended_by, spent } = self.turns(registry, origin).await?;
         self.check_limit(plan)?;
         let bytes = conversation.as_str().len();
         if bytes > MAX_CONVERSATION_BYTES {
             let message = format!(
                 "the conversation up to turn {turn} has {bytes} bytes, and a fork can begin with {MAX_CONVERSATION_BYTES}: name an earlier turn"
+            );
+            return Err(status::invalid("after_turn", message).into());
+        }
+        if belay_json::is_too_deep_text(conversation.as_str()) {
+            let message = format!(
+                "a value in the conversation up to turn {turn} is nested too deeply to be taken over: name an earlier turn"
             );
             return Err(status::invalid("after_turn", message).into());
         }
@@ -121,8 +130,13 @@ impl OfTurn<'_> {
             Some(_) | None => None,
         };
         let why = format!("{why}, after turn {turn}");
-        let event =
-            StepEvent::ConversationCarriedOver { conversation: conversation.into(), turns: turn, layers, reason: why };
+        let event = StepEvent::ConversationCarriedOver {
+            conversation: conversation.into(),
+            turns: turn,
+            layers,
+            spent,
+            reason: why,
+        };
         Ok(Body::Step { step: step.clone(), attempt: 0, event })
     }
 
@@ -153,12 +167,21 @@ impl OfTurn<'_> {
             uid: origin.execution.created().uid.as_str().into(),
             key: key.clone(),
         });
-        let mut at_hand = AtHand::default();
+        let (mut at_hand, mut bytes) = (AtHand::default(), 0);
         loop {
             if let Some(carried) = origin.execution.turns_to_carry_over(self.step, self.turn, &at_hand) {
                 return carried.map_err(|refused| self.refused(&origin.execution, refused));
             }
-            for blob in at_hand.wanted.take() {
+            let wanted = at_hand.wanted.take();
+            bytes += wanted.iter().map(|blob| blob.size).sum::<u64>();
+            if bytes > MAX_READ_BYTES {
+                let message = format!(
+                    "the results of the turns up to {} have more than {MAX_READ_BYTES} bytes together: name an earlier turn",
+                    self.turn
+                );
+                return Err(status::invalid("after_turn", message).into());
+            }
+            for blob in wanted {
                 let read = match &opener {
                     Some(opener) => registry.reading.blobs.value(opener, &blob).await,
                     None => Err(Unreadable::Missing),
@@ -247,7 +270,7 @@ fn changed_since(events: &[Event], ended_by: u64) -> ChangedFiles {
     let (mut paths, mut unlisted) = (BTreeSet::new(), 0);
     let ends = events.iter().filter(|event| event.sequence > ended_by).filter_map(|event| event.body.call_end());
     for (_, end) in ends {
-        if let ToolCallEnd::Completed { receipt, .. } = end {
+        if let ToolCallEnd::Completed { receipt, .. } | ToolCallEnd::Failed { receipt, .. } = end {
             paths.extend(receipt.files.iter().map(|file| file.path.as_str()));
             unlisted += receipt.unlisted_files;
         }

@@ -51,6 +51,13 @@ pub(crate) struct NewBlob {
     files: Vec<BlobFile>,
 }
 
+impl NewBlob {
+    /// The names of its files.
+    pub(crate) fn names(&self) -> impl Iterator<Item = String> + '_ {
+        self.files.iter().map(|file| file.name.clone())
+    }
+}
+
 /// The form of a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -308,6 +315,12 @@ impl Blobs {
         }
         let store = Arc::clone(&self.store);
         self.drivers.run(move || store.remove_files(&owner, &unnamed).map(|()| unnamed.len())).await
+    }
+
+    /// Removes these files of an execution that was not created.
+    pub(crate) async fn remove_files(&self, owner: Owner, names: Vec<String>) -> Result<(), BlobError> {
+        let store = Arc::clone(&self.store);
+        self.drivers.run(move || store.remove_files(&owner, &names)).await
     }
 
     /// Removes all blobs of an execution.

@@ -384,6 +384,11 @@ impl Secrets {
         self.mark(values);
     }
 
+    /// The values that are known to be secrets.
+    pub(crate) fn known(&self) -> impl Iterator<Item = &str> {
+        self.known.iter().map(String::as_str)
+    }
+
     /// The values of the known secrets that occur in a JSON text.
     pub(crate) fn found_in(&self, json: &str) -> Vec<String> {
         let occurs = |value: &&String| {

@@ -460,11 +460,12 @@ fn decode_kind(
             step(subject, StepEvent::OutputSet { output, reason: set.reason })
         }
         Kind::StepConversationCarriedOver(carried) => {
-            let v1::StepConversationCarriedOver { conversation, turns, layers, reason } = carried;
+            let v1::StepConversationCarriedOver { conversation, turns, layers, spent, reason } = carried;
             let conversation = payload_from(conversation, "a conversation").map_err(unknown)?;
             let turns = u32::try_from(turns).unwrap_or(0);
             let layers = layers.map(super::approval::carried_from);
-            step(subject, StepEvent::ConversationCarriedOver { conversation, turns, layers, reason })
+            let spent = spent.map(amounts_from).unwrap_or_default();
+            step(subject, StepEvent::ConversationCarriedOver { conversation, turns, layers, spent, reason })
         }
         Kind::StepRetryAdvanced(advanced) => step(subject, StepEvent::RetryAdvanced { reason: advanced.reason }),
         Kind::StepRetryCancelled(cancelled) => step(subject, StepEvent::RetryCancelled { reason: cancelled.reason }),

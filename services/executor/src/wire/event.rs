@@ -312,11 +312,12 @@ fn step_kind(attempt: u32, event: &StepEvent) -> Kind {
         StepEvent::OutputSet { output, reason } => {
             Kind::StepOutputSet(v1::StepOutputSet { output: Some(inline(output)), reason: reason.clone() })
         }
-        StepEvent::ConversationCarriedOver { conversation, turns, layers, reason } => {
+        StepEvent::ConversationCarriedOver { conversation, turns, layers, spent, reason } => {
             Kind::StepConversationCarriedOver(v1::StepConversationCarriedOver {
                 conversation: Some(payload(conversation)),
                 turns: i32::try_from(*turns).unwrap_or(i32::MAX),
                 layers: layers.as_ref().map(carried_to),
+                spent: amounts(*spent),
                 reason: reason.clone(),
             })
         }

@@ -2,6 +2,7 @@
 
 use belay_grant::Change;
 use belay_policy::{ChangeFact, Decision, Effect, Policy, ToolKind};
+use serde::Deserialize;
 
 use crate::{
     changes::{judged, kind_for_policy},
@@ -92,9 +93,23 @@ impl<'a> NotedJudge<'a> {
     }
 }
 
+/// The notes of a layer, as they are written.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Several(Vec<LayerNote>),
+    /// As they were before a layer could stand for others.
+    One(Box<LayerNote>),
+}
+
 /// Reads what the calls of layers have noted.
 pub(super) fn read_notes(layers: &[String]) -> Result<Vec<LayerNote>, serde_json::Error> {
-    let notes: Vec<Vec<LayerNote>> =
-        layers.iter().map(|notes| serde_json::from_str(notes)).collect::<Result<_, _>>()?;
-    Ok(notes.into_iter().flatten().collect())
+    let mut notes = Vec::new();
+    for layer in layers {
+        match serde_json::from_str(layer)? {
+            Written::Several(several) => notes.extend(several),
+            Written::One(one) => notes.push(*one),
+        }
+    }
+    Ok(notes)
 }

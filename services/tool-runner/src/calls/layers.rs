@@ -57,7 +57,7 @@ impl Calls {
         let set = self.layer_set(&request.name, layers);
         let (from, begin_with) = layers.begins_with(self.workspaces.tag(), parts(&request.name).0);
         let (guard, id, begin_with) = (Arc::clone(guard), id.to_owned(), begin_with.to_vec());
-        let (entry, call, takes_over) = (layers.entry.clone(), request.name.clone(), layers.carried.is_some());
+        let (entry, call, takes_over) = (layers.entry.clone(), request.name.clone(), layers.takes_over());
         let drops_conflicts = request.tool.spec.name == belay_policy::REBASE_CHANGES;
         let begin = move |stop: belay_workspace::Stop<'_>| {
             let directory = guard.directory();
@@ -76,8 +76,10 @@ impl Calls {
                     let secrets = SealedSecrets { call, sealed: String::new() };
                     let place = LayerPlace { set, entry };
                     // Its layer stands without those that it takes over.
-                    let (over, taken_over) =
+                    let (over, mut taken_over) =
                         if takes_over { (Vec::new(), notes_of(&from)?) } else { (begin_with.clone(), Vec::new()) };
+                    // What a person has approved there, nobody has approved here.
+                    taken_over.iter_mut().for_each(|note| note.basis.covered.clear());
                     Layering::Leaves(LayerTarget { place, over, secrets, taken_over })
                 }
                 None => Layering::Commits(StepEffect { notes: notes_of(&set)?, set }),
@@ -94,10 +96,10 @@ impl Calls {
         }
     }
 
-    /// The secrets that the calls of a step knew, for the one that commits what they have changed.
-    pub(super) fn secrets_of(&self, effect: &StepEffect) -> Result<Vec<String>, Unsuccessful> {
+    /// The secrets that the calls of layers knew, for the one that commits what they have changed, or takes it over.
+    pub(super) fn secrets_of(&self, notes: &[LayerNote]) -> Result<Vec<String>, Unsuccessful> {
         let mut secrets = BTreeSet::new();
-        for LayerNote { secrets: sealed, .. } in &effect.notes {
+        for LayerNote { secrets: sealed, .. } in notes {
             let opened = self.ledger.open_secrets(sealed).ok_or_else(|| {
                 let message = "The call cannot continue from the changes of its step: this ledger has not sealed the secrets of its layers.";
                 (State::Failed, ToolFailure::new(ErrorClass::PreconditionFailed, reasons::LAYER_GONE, message))

@@ -257,8 +257,9 @@ impl Calls {
             Some(layers) => self.view_over(&guard, (&job.request, &view_id), layers, cancelled, begun_until).await,
         };
         let begun = begun.and_then(|(view, layering)| match &layering {
-            Layering::Commits(effect) => self.secrets_of(effect).map(|secrets| (view, layering, secrets)),
-            Layering::None | Layering::Leaves(_) => Ok((view, layering, Vec::new())),
+            Layering::Commits(effect) => self.secrets_of(&effect.notes).map(|secrets| (view, layering, secrets)),
+            Layering::Leaves(leaving) => self.secrets_of(&leaving.taken_over).map(|secrets| (view, layering, secrets)),
+            Layering::None => Ok((view, layering, Vec::new())),
         });
         let (view, mut layering, told) = match begun {
             Ok((view, layering, told)) => (ViewHandle::new(view, self.lanes.tools.clone()), layering, told),

@@ -57,6 +57,11 @@ impl StepLayers {
         Ok(Self { step, round, begin_with: layers, entry, carried })
     }
 
+    /// Whether it takes over the layers of another execution.
+    pub(crate) fn takes_over(&self) -> bool {
+        self.carried.is_some()
+    }
+
     /// The text that distinguishes a request with these layers from others about the same call.
     pub(crate) fn identity(&self) -> String {
         let Self { step, round, begin_with, entry, carried } = self;

@@ -85,6 +85,11 @@ pub(super) async fn call_tool(calls: &Arc<Calls>, request: runner_v1::CallToolRe
         let message = "must be empty for `commit_changes`, and for no other tool";
         return Err(status::invalid("layers.entry", message).into());
     }
+    // Another tool would leave a layer without what it has taken over.
+    let takes_over = layers.as_ref().is_some_and(StepLayers::takes_over);
+    if takes_over && tool.spec.name != belay_policy::REBASE_CHANGES {
+        return Err(status::invalid("layers.carried", "is for `rebase_changes`, and for no other tool").into());
+    }
     let asked = Some(request.network.as_str()).filter(|name| !name.is_empty());
     // Arguments that are no JSON are refused when the call runs.
     let given = serde_json::from_str(&arguments).unwrap_or_default();

@@ -171,7 +171,7 @@ pub(super) fn apply(
                 (record.end, record.output) = (Some(AttemptEnd::Completed), Some(output.clone().into()));
             });
         }
-        StepEvent::ConversationCarriedOver { conversation, turns, layers, reason: _ } => {
+        StepEvent::ConversationCarriedOver { conversation, turns, layers, spent, reason: _ } => {
             check_not_running(execution, step, attempt)?;
             let record = &execution.steps[step];
             let is_of_fork = !execution.created.forked_from.is_empty() && execution.started_at.is_none();
@@ -182,6 +182,7 @@ pub(super) fn apply(
             }
             let carried = CarriedTurns { conversation: conversation.clone(), turns: *turns, layers: layers.clone() };
             execution.update_step(step, |record| record.carried = Some(Box::new(carried)));
+            execution.begin_with_spent(step, *spent);
         }
         StepEvent::RetryAdvanced { .. } => {
             check_backs_off(execution, step, attempt)?;

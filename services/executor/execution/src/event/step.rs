@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-use crate::{CarriedLayers, Failure, Json, Payload, StepId, Timestamp};
+use crate::{Amounts, CarriedLayers, Failure, Json, Payload, StepId, Timestamp};
 
 /// An event of a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,6 +115,8 @@ pub enum StepEvent {
         turns: u32,
         /// The layers of what the calls of these turns have changed, when that was not committed: the step begins with them.
         layers: Option<CarriedLayers>,
+        /// The amounts that the step had used of its budget.
+        spent: Amounts,
         /// The principal's reason.
         reason: String,
     },

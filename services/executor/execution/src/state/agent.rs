@@ -48,6 +48,9 @@ pub(crate) struct AgentItem {
     /// Whether it takes over what the calls of the step have changed in another execution.
     #[serde(default)]
     carried: bool,
+    /// Whether it is the first turn that the step asks for, though a conversation precedes it.
+    #[serde(default)]
+    first: bool,
     found: Option<usize>,
     #[serde(default)]
     tool: Box<str>,
@@ -94,6 +97,11 @@ impl AgentItem {
         self.carried
     }
 
+    /// Whether it is the first turn that the step asks for.
+    pub(crate) fn is_first_turn(&self) -> bool {
+        self.call.is_none() && (self.turn == Some(1) || self.first)
+    }
+
     /// The place of the model that a turn asks among those of its step.
     pub(crate) fn model(&self) -> usize {
         self.model
@@ -108,7 +116,7 @@ impl AgentItem {
 impl AgentEntry {
     /// The kind of an entry of a step with this goal.
     pub(crate) fn of(item: &AgentItem, agent: &AgentStep) -> Option<Self> {
-        let AgentItem { turn, model: _, verify: _, carried: _, call, file, listing, found, ref tool } = *item;
+        let AgentItem { turn, model: _, verify: _, carried: _, first: _, call, file, listing, found, ref tool } = *item;
         if let Some(place) = file {
             return (place < agent.files().len() && agent.pattern(place).is_none()).then_some(Self::File { place });
         }

@@ -376,6 +376,12 @@ impl StepRecord {
         self.agent_item = item.and_then(AgentItem::parse).map(Box::new);
     }
 
+    /// Whether it is the first turn of its step's model, before which the preconditions of the step are checked.
+    pub(crate) fn is_first_turn(&self) -> bool {
+        matches!(self.agent_entry(), Some(AgentEntry::Turn(_)))
+            && self.agent_item.as_ref().is_some_and(|item| item.is_first_turn())
+    }
+
     /// Whether its call takes over what the calls of its step have changed in another execution.
     pub(crate) fn takes_over_layers(&self) -> bool {
         self.agent_entry() == Some(AgentEntry::Rebase)

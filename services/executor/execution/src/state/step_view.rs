@@ -191,6 +191,11 @@ impl<'a> StepView<'a> {
     /// The model whose call it makes, by its name in the settings, and the turn with which the model has asked for it; `None` for any other step.
     pub fn called_by<'e>(&self, execution: &'e Execution) -> Option<(&'e str, u32)> {
         let Some(AgentEntry::Call { .. }) = self.record.agent_entry() else { return None };
+        self.asking_model(execution)
+    }
+
+    /// The model in whose answer it stands, and the turn, for a call of a model and for the completion.
+    pub(crate) fn asking_model<'e>(&self, execution: &'e Execution) -> Option<(&'e str, u32)> {
         let turn = self.record.turn()?;
         let whole = &execution.steps[self.record.runs_for()?];
         let turns = whole.items.current().iter().rev().map(|&entry| &execution.steps[entry]);

@@ -24,7 +24,7 @@ use crate::{
 
 pub use self::carried::{CarriedOverTurns, NotCarriedOver};
 pub(crate) use self::conversation::turn_waits;
-pub(super) use self::conversation::{arguments, judge_may_use, may_use, without_price};
+pub(super) use self::conversation::{arguments, judge_may_use, may_use, with_judge, without_price};
 
 /// The course of a step none of whose entries is open, as far as it is known.
 pub(super) enum Course {
@@ -102,6 +102,9 @@ pub(super) fn course(
     if let Some(conflict) = conflict(execution, calls) {
         return Some(after_conflict(execution, record, agent, (turn, model, calls), conflict));
     }
+    if let Some(failure) = judge_gone(execution, calls) {
+        return Some(Course::Failed(failure.clone()));
+    }
     if answered.is_refusal {
         let message = format!("The model refused in turn {turn}: {}", answered.text);
         let failure = Failure::new(ErrorClass::InvalidResult, reasons::MODEL_REFUSED, message);
@@ -131,7 +134,12 @@ fn course_after_carried(
     carried: &CarriedTurns,
 ) -> Course {
     let entries = record.items.current();
-    if carried.layers.is_some() {
+    if let Some(layers) = &carried.layers {
+        if !record.has_one_effect() {
+            let message = "The plan has been changed: the step no longer has `effects: per_step`, and what the turns with which it begins had changed \
+                           cannot be taken over. Write it again, or fork the first execution with `--on-current-files`.";
+            return Course::Failed(Failure::new(ErrorClass::PreconditionFailed, reasons::FILES_NOT_KEPT, message));
+        }
         let Some(&entry) = entries.last() else { return Course::Entries(vec![takeover_item(record)]) };
         let entry = &execution.steps[entry];
         match entry.failure.as_deref() {
@@ -143,7 +151,16 @@ fn course_after_carried(
                 );
                 return Course::Failed(Failure { message, ..failure.clone() });
             }
-            _ => return Course::Failed(unanswered(entry, carried.turns)),
+            Some(failure) => return Course::Failed(failure.clone()),
+            None => {
+                let message = format!(
+                    "The call that takes over what the turns of `{}` had changed was {}: without it the step cannot go on.",
+                    layers.execution,
+                    entry.state.word()
+                );
+                let failure = Failure::new(ErrorClass::ApprovalDenied, reasons::ITEMS_FAILED, message);
+                return Course::Failed(failure);
+            }
         }
     }
     if carried.turns >= agent.max_turns() {
@@ -188,6 +205,29 @@ fn layer_gone(execution: &Execution, record: &StepRecord, calls: &[StepKey]) -> 
         used => format!("{} Its model has used {used} for this, which stays counted.", gone.message),
     };
     Some(Failure { message, ..gone.clone() })
+}
+
+/// The failure of the completion among these calls whose judge could not be asked, also after further attempts: the model of the step cannot mend that.
+fn judge_gone<'a>(execution: &'a Execution, calls: &[StepKey]) -> Option<&'a Failure> {
+    let completions = calls.iter().map(|&key| &execution.steps[key]).filter(|call| call.is_completion());
+    let failures = completions.filter_map(|call| call.failure.as_deref().filter(|_| call.state == StepState::Failed));
+    failures.into_iter().find(|failure| is_of_model(failure))
+}
+
+/// Whether a model has failed, and not what it was asked about.
+fn is_of_model(failure: &Failure) -> bool {
+    let of_model = [
+        reasons::CONTEXT_EXHAUSTED,
+        reasons::CONTEXT_TRUNCATED_BY_SERVER,
+        reasons::MODEL_ANSWER_INVALID,
+        reasons::MODEL_NOT_FOUND,
+        reasons::MODEL_NOT_LOCAL,
+        reasons::MODEL_REFUSED,
+        reasons::MODEL_TURN_LOST,
+        reasons::MODEL_UNAVAILABLE,
+        reasons::TIMEOUT,
+    ];
+    of_model.iter().any(|reason| failure.reason == *reason)
 }
 
 /// The failure of one of these calls of a turn that could not begin with what the calls before it have changed, because others have changed the same. No later call can either, and
@@ -327,6 +367,9 @@ fn turn_item(record: &StepRecord, turn: u32, model: usize) -> Json {
     if model > 0 {
         item["model"] = json!(model);
     }
+    if record.carried.as_ref().is_some_and(|carried| carried.turns + 1 == turn) {
+        item["first"] = json!(true);
+    }
     Json::canonical(&item)
 }
 
@@ -352,18 +395,7 @@ fn gives_way(execution: &Execution, turn: StepKey, blobs: &dyn Blobs) -> Option<
     if failure.reason == reasons::BUDGET_EXHAUSTED {
         return budget_gives_way(execution, turn, blobs);
     }
-    let of_model = [
-        reasons::CONTEXT_EXHAUSTED,
-        reasons::CONTEXT_TRUNCATED_BY_SERVER,
-        reasons::MODEL_ANSWER_INVALID,
-        reasons::MODEL_NOT_FOUND,
-        reasons::MODEL_NOT_LOCAL,
-        reasons::MODEL_REFUSED,
-        reasons::MODEL_TURN_LOST,
-        reasons::MODEL_UNAVAILABLE,
-        reasons::TIMEOUT,
-    ];
-    Some(of_model.iter().any(|reason| failure.reason == *reason))
+    Some(is_of_model(failure))
 }
 
 /// Whether the budget of which a turn may use more than is left says that the next model is asked.

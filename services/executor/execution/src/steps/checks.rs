@@ -160,7 +160,7 @@ impl StepRecord {
     pub(crate) fn preconditions(&self) -> &[Check] {
         let is_checked = match self.agent_entry() {
             // Before the model is asked for the first time.
-            Some(entry) => entry == AgentEntry::Turn(1),
+            Some(_) => self.is_first_turn(),
             None => self.is_checked(),
         };
         if is_checked { self.spec.preconditions() } else { &[] }

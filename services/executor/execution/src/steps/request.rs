@@ -53,7 +53,7 @@ pub(super) fn call(
                 let failure = Failure::new(ErrorClass::PolicyDenied, reasons::PROGRAM_NOT_ALLOWED, message);
                 return Some(execution.fail(step, failure));
             }
-            Json::canonical(&arguments)
+            Json::canonical(&agent::with_judge(execution, step, &facts.tool, arguments))
         }
         Err(unresolved) => {
             let (class, message) = (ErrorClass::InvalidArguments, unresolved.to_string());
@@ -67,7 +67,7 @@ pub(super) fn call(
     }
     let turn = match &*facts.tool {
         MODEL_TOOL => agent::may_use(execution, step, &arguments, blobs)?,
-        JUDGE_TOOL => agent::judge_may_use(&execution.steps[step], &arguments, blobs),
+        JUDGE_TOOL => agent::judge_may_use(&arguments, blobs),
         _ => Amounts::default(),
     };
     match execution.turn_supply(step, turn) {

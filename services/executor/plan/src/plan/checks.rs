@@ -4,6 +4,9 @@ use serde_json::Value;
 
 use crate::{COMMAND_TOOL, CheckDraft, Condition, JUDGE_TOOL, StepDraft, StepKindDraft, ToolStep, path::shown};
 
+/// Where the criterion stands in the arguments of [`JUDGE_TOOL`].
+pub(crate) const CRITERION: &str = "criterion";
+
 /// A check that must hold before or after a step's call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Check {
@@ -25,8 +28,7 @@ impl Check {
     /// Where the path and the command stand in the arguments of these tools.
     const PATH: &str = "path";
     const COMMAND: &str = "command";
-    /// Where the criterion and the model that judges stand in the arguments of [`JUDGE_TOOL`].
-    const CRITERION: &str = "criterion";
+    /// Where the model that judges stands in the arguments of [`JUDGE_TOOL`].
     const MODEL: &str = "model";
 
     /// The call that it takes; `None` for an expression.
@@ -64,7 +66,7 @@ impl Check {
             }
             Self::Judge(call) => {
                 let text = |field: &str| call.arguments.source()[field].as_str().unwrap_or_default().to_owned();
-                CheckDraft { judge: text(Self::CRITERION), model: text(Self::MODEL), ..CheckDraft::default() }
+                CheckDraft { judge: text(CRITERION), model: text(Self::MODEL), ..CheckDraft::default() }
             }
         }
     }
@@ -82,7 +84,7 @@ pub(crate) fn call_of(check: &CheckDraft, step: &StepDraft) -> Option<(&'static 
             _ => "",
         };
         let mut arguments = serde_json::json!({
-            Check::CRITERION: check.judge, "task": task, "result": format!("${{{}.result}}", step.id),
+            CRITERION: check.judge, "task": task, "result": format!("${{{}.result}}", step.id),
         });
         if !check.model.is_empty() {
             arguments[Check::MODEL] = check.model.as_str().into();

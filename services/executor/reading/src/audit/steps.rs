@@ -111,7 +111,7 @@ pub(super) fn step(step: &StepId, attempt: u32, event: &StepEvent) -> Words {
             let details = json!({"outputBytes": output.as_str().len(), "reason": reason});
             Words::new(Minimal, Info, because(&format!("The output of step `{step}` was given"), reason), details)
         }
-        StepEvent::ConversationCarriedOver { conversation, turns, layers, reason } => {
+        StepEvent::ConversationCarriedOver { conversation, turns, layers, spent: _, reason } => {
             let details = json!({
                 "turns": turns,
                 "conversationBytes": conversation.size(),

@@ -316,6 +316,7 @@ fn events_come_back_as_they_were() {
             conversation: result().into(),
             turns: 3,
             layers: Some(carried()),
+            spent: Amounts { tokens: 7, cost_micros: 9, ..Amounts::default() },
             reason: "why".into(),
         }),
         step(StepEvent::RetryAdvanced { reason: "why".into() }),

@@ -39,6 +39,34 @@ fn a_model_judges_what_another_has_done() {
     }
 }
 
+/// Without a name, the model judges that says that the step is done, also where it has taken over; and what does not fit into its window is not judged in part.
+#[test]
+fn the_model_that_has_taken_over_judges() {
+    let other = "  other: {api: chat, base_url: '{url}', model: o, window: 8000, max_output: 1000}";
+    let scene = Scene::with("chat", "", other, |ask| match ask.body["model"].as_str() {
+        Some("m") => Reply::json("401 Unauthorized", r#"{"error": {"message": "no such key"}}"#),
+        _ if ask.body.to_string().contains("verdict") => ask.calls("verdict", json!({"met": true, "why": "yes"})),
+        _ if ask.task.contains("at length") => ask.completes(json!("word ".repeat(8_000))),
+        _ => ask.completes(json!("short")),
+    });
+    let mut agent = goal(&[]);
+    agent["fallback"] = json!(["other"]);
+    let more = json!({"postconditions": [{"judge": "It is done."}]});
+    let ended = scene.run(&agent, &more, &["-o", "text"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    agent["task"] = json!("Do it at length.");
+    agent["model"] = json!("other");
+    agent["fallback"] = json!([]);
+    let plan = scene.plan(&agent, &more);
+    let words: Vec<&str> =
+        scene.words(&plan, &["-o", "text"]).into_iter().map(|word| if word == "x" { "y" } else { word }).collect();
+    let ended = scene.home.run(words);
+    assert!(
+        ended.code != 0 && ended.out.contains("CONTEXT_EXHAUSTED") && ended.out.contains("is to judge has about"),
+        "{ended:?}"
+    );
+}
+
 /// What a judge uses counts for the budget, and without enough of it nothing is judged.
 #[test]
 fn a_judgement_takes_from_the_budget() {
@@ -65,7 +93,7 @@ fn a_judgement_takes_from_the_budget() {
     assert!(scene.asks().iter().all(|ask| ask.body["model"] == "m"), "what may use more than is left is not asked");
 }
 
-/// A judge that answers something else is asked again, and has then failed the completion; what is written wrongly in a plan is said by its field.
+/// A judge that answers something else is asked again, and then the step fails with that: its model could not mend it; what is written wrongly in a plan is said by its field.
 #[test]
 fn a_judge_that_judges_nothing_is_no_judge() {
     let scene = Scene::new(|ask| match ask.body.to_string().contains("verdict") {
@@ -73,10 +101,12 @@ fn a_judge_that_judges_nothing_is_no_judge() {
         false => ask.completes(json!({"n": ask.turn})),
     });
     let judged = |check: serde_json::Value| json!({"postconditions": [check], "retry": {"max_attempts": 2, "backoff": ["10ms"]}});
-    let mut agent = goal(&[]);
-    agent["max_turns"] = json!(1);
-    let ended = scene.run(&agent, &judged(json!({"judge": "It is done."})), &["-o", "text"]);
-    assert_eq!(ended.code, 31, "{ended:?}");
+    let ended = scene.run(&goal(&[]), &judged(json!({"judge": "It is done."})), &["-o", "text"]);
+    assert_eq!(
+        (ended.code, scene.step("a")["failure"]["code"].clone()),
+        (30, json!("MODEL_ANSWER_INVALID")),
+        "{ended:?}"
+    );
     let message = scene.step("a")["failure"]["message"].as_str().unwrap_or_default().to_owned();
     assert!(message.contains("its answer is no verdict"), "{message}");
     assert_eq!(scene.asks().len(), 3, "a turn, and two judgements");

@@ -104,7 +104,9 @@ fn the_files_of_a_turn_are_not_kept() {
 fn a_long_conversation_is_taken_over_with_its_secrets() {
     let scene =
         Scene::with("chat", "", LARGE, |ask| match (ask.body["model"].as_str().unwrap_or_default(), ask.turn) {
-            (_, 1) => ask.runs("seq 9000; echo sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789ABCDEF"),
+            (_, 1) => {
+                ask.runs("seq 9000; echo sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789ABCDEF > kept; cat kept")
+            }
             ("m", _) => ask.says("I do not know.", &[]),
             _ => ask.completes(json!("found")),
         });
@@ -119,6 +121,56 @@ fn a_long_conversation_is_taken_over_with_its_secrets() {
     assert!(carried["conversation"]["blob"].is_object(), "{carried}");
     let all = format!("{events:?}");
     assert!(!all.contains("abcdefghijklmnopqrstuvwxyz0123456789ABCDEF"));
+    // Nor where both versions of a changed file are shown.
+    fs::write(scene.home.path("w/kept"), "theirs\n").unwrap();
+    let conflict = scene.home.run(fork(&scene, &["--at", "a:2", "--model", "large", "--id", "z"]));
+    assert_eq!(conflict.code, 0, "{conflict:?}");
+    let told = format!("{:?}", scene.home.events("z"));
+    assert!(told.contains("theirs") && !told.contains("abcdefghijklmnopqrstuvwxyz0123456789ABCDEF"), "{told}");
+}
+
+/// B-05: what a person has approved for one execution is approved for no other that takes it over: a person is asked again.
+#[test]
+fn what_was_approved_for_one_execution_is_asked_again_in_its_fork() {
+    let scene =
+        Scene::with("chat", "", LARGE, |ask| match (ask.body["model"].as_str().unwrap_or_default(), ask.turn) {
+            (_, 1) => ask.calls("write_file", json!({"path": "Makefile", "content": "all:\n"})),
+            ("m", _) => ask.says("I do not know.", &[]),
+            _ => ask.completes(json!("done")),
+        });
+    scene.home.file("policy.yaml", "rules: [{id: look, on: intent, tools: [write_file], decide: prompt}, {id: kept, on: effect, paths: [Makefile], decide: prompt}]\n");
+    let mut agent = goal(&["write_file"]);
+    agent["max_turns"] = json!(2);
+    let plan = scene.plan(&agent, &json!({"effects": "per_step"}));
+    let waits = "waiting for approval; next: belay approvals show ";
+    let mut run = scene.home.start(scene.words(&plan, &["--approve", "prompt", "-o", "text"]));
+    let line = run.wait_for(waits);
+    let asked = line.split_once(waits).and_then(|(_, rest)| rest.split_whitespace().next()).unwrap().to_owned();
+    assert_eq!(scene.home.run(["approve", asked.as_str(), "--yes"]).code, 0);
+    assert_eq!(run.end().code, 31);
+    agent["max_turns"] = json!(3);
+    let forked = [
+        "executions",
+        "fork",
+        "x",
+        "--config",
+        "config.yaml",
+        "-o",
+        "text",
+        "--at",
+        "a:1",
+        "--model",
+        "large",
+        "--id",
+        "y",
+    ];
+    let mut forked = scene.home.start(forked);
+    let line = forked.wait_for(waits);
+    let asked = line.split_once(waits).and_then(|(_, rest)| rest.split_whitespace().next()).unwrap().to_owned();
+    assert_eq!(scene.file("Makefile"), "", "nothing is committed unasked");
+    assert_eq!(scene.home.run(["deny", asked.as_str(), "--reason", "not here"]).code, 0);
+    assert_ne!(forked.end().code, 0);
+    assert_eq!(scene.file("Makefile"), "");
 }
 
 /// What a person gets wrong is said by its name.

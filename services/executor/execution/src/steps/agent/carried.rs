@@ -2,16 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use belay_agent::{CarriedConversation, CarriedTurn};
+use belay_agent::{CarriedConversation, CarriedTurn, Turn, Wanted, WantedCall};
+use belay_plan::AgentStep;
 use thiserror::Error;
 
 use super::{
-    conversation::{TurnOutcome, call_at, carried_by, conversation, is_told, outcome_of_turn, rebase_after},
+    conversation::{
+        TAKEOVER, TurnOutcome, call_at, carried_by, conversation, is_told, offered_names, outcome_of_turn,
+        rebase_after, with_planned,
+    },
     files,
     reading::{Reading, outcome},
 };
 use crate::{
-    Blobs, Execution, Failure, Json, StepId, StepKey, StepState,
+    Amounts, Blobs, Execution, Failure, Json, StepId, StepKey, StepState,
     state::{AgentEntry, StepRecord},
     steps::layers,
 };
@@ -27,6 +31,8 @@ pub struct CarriedOverTurns {
     pub layers: Option<Vec<String>>,
     /// The number of the event with which the last of these turns and their calls ended.
     pub ended_by: u64,
+    /// The amounts that the step has used of its budget.
+    pub spent: Amounts,
 }
 
 /// Why a conversation cannot be carried over.
@@ -81,6 +87,9 @@ impl Execution {
         };
         let mut reading = Reading::new(blobs);
         let turns = conversation(self, (key, entries), None, &mut |record, payload| reading.value(record, payload));
+        if let Some(open) = self.unlisted_calls(record, agent, entries, &turns) {
+            return Some(Err(open));
+        }
         let TurnOutcome { results, message } = outcome_of_turn(self, (key, agent), entries, &turns, &mut reading);
         let whole = self.cut_texts(key, entries, &turns, &mut reading);
         let carried =
@@ -101,6 +110,7 @@ impl Execution {
             round: record.attempt,
             layers: is_kept.then(|| layers::kept_by(self, entries)),
             ended_by: ended.unwrap_or_default(),
+            spent: record.account.spent,
         }))
     }
 
@@ -138,12 +148,31 @@ impl Execution {
         Ok(upto)
     }
 
+    /// The refusal of a turn whose calls are not listed yet: it is not known what comes of them.
+    fn unlisted_calls(
+        &self,
+        record: &StepRecord,
+        agent: &AgentStep,
+        entries: &[StepKey],
+        turns: &[Turn],
+    ) -> Option<NotCarriedOver> {
+        let last = &self.steps[*entries.last()?];
+        let is_last = record.items.current().len() == entries.len() && !record.state.is_terminal();
+        if !is_last || last.asked_model().is_none() {
+            return None;
+        }
+        let names = offered_names(self, agent);
+        let wanted = turns.last()?.answered.as_ref()?.wanted(&with_planned(&names, agent));
+        let is_call = |wanted: &WantedCall<'_>| matches!(wanted.wanted, Wanted::Call(_) | Wanted::Complete);
+        wanted.iter().any(is_call).then(|| NotCarriedOver::Open(last.id.clone()))
+    }
+
     /// The whole texts of these entries of which the model has read the beginning alone, by the ids with which it can read the rest.
     fn cut_texts(
         &self,
         step: StepKey,
         entries: &[StepKey],
-        turns: &[belay_agent::Turn],
+        turns: &[Turn],
         reading: &mut Reading<'_>,
     ) -> BTreeMap<String, String> {
         let earlier = carried_by(&self.steps[step], &mut |record, payload| reading.value(record, payload));
@@ -162,6 +191,10 @@ impl Execution {
                 let returned = reading.returned(record);
                 whole.insert(belay_agent::conflict_id(turn.asked.turn), outcome(record, returned.as_ref()).text());
             }
+        }
+        if let Some(record) = rebase_after(self, entries, TAKEOVER) {
+            let returned = reading.returned(record);
+            whole.insert(belay_agent::conflict_id(TAKEOVER), outcome(record, returned.as_ref()).text());
         }
         for place in 0.. {
             let Some(record) = files::file_at(self, entries, place) else { break };

@@ -153,9 +153,9 @@ pub(in super::super) fn without_price(
     blobs: &dyn Blobs,
 ) -> Option<Failure> {
     let record = &execution.steps[step];
-    let judge = (tool == JUDGE_TOOL).then(|| judge(record, arguments)).flatten();
+    let judge = (tool == JUDGE_TOOL).then(|| judge(arguments));
     let model = match &judge {
-        Some(judge) => judge,
+        Some(judge) => judge.as_str(),
         None => record.asked_model()?.1,
     };
     let has_none = blobs.model(model).is_some_and(|facts| facts.price.is_none());
@@ -170,8 +170,20 @@ pub(in super::super) fn without_price(
 /// Whether the next call of a step is a turn that has to wait for what others hold of a budget; not as long as a value is not at hand.
 pub(crate) fn turn_waits(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> bool {
     let record = &execution.steps[step];
+    if !execution.is_shared(step) {
+        return false;
+    }
+    if record.next_call_tool() == Some(JUDGE_TOOL) {
+        let check =
+            record.postconditions().iter().filter_map(|check| check.call()).find(|call| call.tool == JUDGE_TOOL);
+        let told = check.and_then(|call| resolved(execution, step, &call.arguments, blobs)?.ok());
+        return told.is_some_and(|told| {
+            let told = Json::canonical(&with_judge(execution, step, JUDGE_TOOL, told));
+            execution.has_to_wait_for(step, judge_may_use(&told, blobs))
+        });
+    }
     let is_turn = matches!(record.agent_entry(), Some(AgentEntry::Turn(_))) && record.makes_own_call_next();
-    if !is_turn || !execution.is_shared(step) {
+    if !is_turn {
         return false;
     }
     let Some(Ok(asked)) = arguments(execution, step, blobs) else { return false };
@@ -205,17 +217,28 @@ pub(in super::super) fn may_use(
     Some(Amounts { tokens: input.saturating_add(max_output), cost_micros, ..Amounts::default() })
 }
 
-/// The model that judges a criterion, by its name in the settings: the one that the check names, or that of the step.
-fn judge(record: &StepRecord, arguments: &Json) -> Option<String> {
-    let named = arguments.value()["model"].as_str().map(str::to_owned);
-    named.or_else(|| record.spec.agent().map(|agent| agent.model().to_owned()))
+/// The arguments of a call with the model that judges, where it is one that has a criterion judged and names none: the model that says that the step is done, which may be one that
+/// has taken over. All other arguments are as they were.
+pub(in super::super) fn with_judge(execution: &Execution, step: StepKey, tool: &str, mut arguments: Value) -> Value {
+    if tool == JUDGE_TOOL && arguments["model"].is_null() {
+        let of_turn = execution.step(step).asking_model(execution).map(|(model, _)| model);
+        let of_step = execution.steps[step].spec.agent().map(AgentStep::model);
+        arguments["model"] = json!(of_turn.or(of_step));
+    }
+    arguments
+}
+
+/// The model that judges a criterion, by its name in the settings.
+fn judge(arguments: &Json) -> String {
+    arguments.value()["model"].as_str().unwrap_or_default().to_owned()
 }
 
 /// The amounts that a model may use that judges a criterion: an upper bound of the tokens of what it is told, and all that the answer may have.
-pub(in super::super) fn judge_may_use(record: &StepRecord, arguments: &Json, blobs: &dyn Blobs) -> Amounts {
-    let facts = judge(record, arguments).and_then(|model| blobs.model(&model));
+pub(in super::super) fn judge_may_use(arguments: &Json, blobs: &dyn Blobs) -> Amounts {
     // One that the settings do not have is not asked.
-    let Some(ModelFacts { max_output, price, .. }) = facts else { return Amounts::default() };
+    let Some(ModelFacts { max_output, price, .. }) = blobs.model(&judge(arguments)) else {
+        return Amounts::default();
+    };
     let input = belay_agent::judge_size(&arguments.value()) as u64;
     let usage = Usage { input, output: max_output, ..Usage::default() };
     let cost_micros = price.map_or(0, |price| price.cost(&usage));
@@ -367,6 +390,9 @@ pub(super) fn outcome_of_turn(
     TurnOutcome { results, message: conflict.unwrap_or_default() }
 }
 
+/// The number that stands for the turn before a takeover where its text is read on: the turns of the other execution have their own.
+pub(super) const TAKEOVER: u32 = 0;
+
 /// What came of the last turn of the conversation with which a step begins, and of taking over what its calls had changed.
 fn carried_outcome(execution: &Execution, step: StepKey, before: &[StepKey], reading: &mut Reading<'_>) -> TurnOutcome {
     let record = &execution.steps[step];
@@ -375,8 +401,7 @@ fn carried_outcome(execution: &Execution, step: StepKey, before: &[StepKey], rea
     let conflict = taken_over.and_then(|entry| {
         let returned = reading.returned(entry)?;
         let has_dropped = returned["files"].as_array().is_some_and(|files| !files.is_empty());
-        let turn = record.carried.as_ref().map_or(0, |carried| carried.turns);
-        has_dropped.then(|| belay_agent::conflict_text(turn, &outcome(entry, Some(&returned))))
+        has_dropped.then(|| belay_agent::conflict_text(TAKEOVER, &outcome(entry, Some(&returned))))
     });
     let message = [carried.message.clone(), conflict.unwrap_or_default()];
     let message = message.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
@@ -415,7 +440,7 @@ pub(super) fn rebase_after<'a>(execution: &'a Execution, entries: &[StepKey], tu
     let entry = |key: &StepKey| execution.steps[*key].agent_entry();
     // Several models may have been asked for it, and the last one has answered. That of a conversation with which the step begins is before all entries.
     let of = *entries.first().and_then(|&first| execution.steps[first].runs_for()).as_ref()?;
-    let is_carried = execution.steps[of].carried.as_ref().is_some_and(|carried| carried.turns == turn);
+    let is_carried = turn == TAKEOVER && execution.steps[of].carried.is_some();
     let asked = entries.iter().rposition(|key| entry(key) == Some(AgentEntry::Turn(turn)));
     let later = if is_carried { 0 } else { asked? + 1 };
     let later = entries[later..].iter().take_while(|key| !matches!(entry(key), Some(AgentEntry::Turn(_))));

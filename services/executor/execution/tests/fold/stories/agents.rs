@@ -540,7 +540,7 @@ fn a_step_that_runs_again_begins_with_the_first_turn() {
     assert!(end.ends_with("COMPLETED"), "{end}");
 }
 
-fn tokens(tokens: u64, on_exhausted: OnExhausted) -> Budget {
+pub(super) fn tokens(tokens: u64, on_exhausted: OnExhausted) -> Budget {
     Budget { tokens: Some(tokens), on_exhausted, ..Budget::default() }
 }
 

@@ -1,11 +1,13 @@
 //! Steps of forks that begin with a conversation of another execution.
 
 use belay_execution::{
-    CarriedLayers, CarriedOverTurns, ErrorClass, Execution, Json, NoBlobs, NotCarriedOver, StepEvent, StepState,
+    BudgetUnit, CarriedLayers, CarriedOverTurns, ErrorClass, Execution, Json, NoBlobs, NotCarriedOver, StepEvent,
+    StepState,
 };
+use belay_plan::OnExhausted;
 use serde_json::json;
 
-use super::agents::{asked, calls, completion, conflict, goal};
+use super::agents::{asked, calls, completion, conflict, goal, tokens};
 use crate::support::{Play, Story, failed};
 
 fn carried(execution: &Execution, turn: u32) -> Result<CarriedOverTurns, NotCarriedOver> {
@@ -14,13 +16,14 @@ fn carried(execution: &Execution, turn: u32) -> Result<CarriedOverTurns, NotCarr
 
 /// The event with which a fork begins after a turn.
 fn beginning(execution: &Execution, turn: u32) -> StepEvent {
-    let CarriedOverTurns { conversation, round, layers, .. } = carried(execution, turn).unwrap();
+    let CarriedOverTurns { conversation, round, layers, spent, .. } = carried(execution, turn).unwrap();
     let layers = layers.filter(|layers| !layers.is_empty());
     let layers = layers.map(|layers| CarriedLayers { execution: "origin".to_owned(), round, layers });
     StepEvent::ConversationCarriedOver {
         conversation: conversation.into(),
         turns: turn,
         layers,
+        spent,
         reason: "why".to_owned(),
     }
 }
@@ -205,6 +208,47 @@ fn the_rest_of_a_result_is_read_in_a_fork() {
     assert!(read.contains("word word") && !read.contains("There is no result"), "{}", &read[..200.min(read.len())]);
 }
 
+// What the step has used of its budget counts in the fork, and the preconditions hold before its first turn.
+#[test]
+fn a_fork_has_the_budget_that_is_left_and_its_preconditions_hold() {
+    let mut counted = calls(1, &[("look", json!({"n": 1}))]);
+    counted["usage"] = json!({"input": 900, "cached_input": 0, "output": 100, "reasoning": 0});
+    let first = goal(1)
+        .step_budget("fix", tokens(200_000, OnExhausted::Fail))
+        .output("fix~0", &counted)
+        .output("fix~1", &json!("one"))
+        .play();
+    let used = carried(&first.execution, 1).unwrap().spent.of(BudgetUnit::Tokens);
+    assert!(used > 0, "it has used tokens");
+    let fork = || {
+        goal(4)
+            .step_budget("fix", tokens(used + 10, OnExhausted::Fail))
+            .carries_over("fix", beginning(&first.execution, 1))
+    };
+    let fork_of = fork().play();
+    assert!(fork_of.picture().last().unwrap().contains("BUDGET_EXHAUSTED"), "{:?}", fork_of.picture());
+    let guarded = goal(4)
+        .carries_over("fix", beginning(&first.execution, 1))
+        .checks("fix", json!([{"command": ["guard"]}]), json!([]))
+        .outcomes("fix~0", [failed(ErrorClass::Transient, "COMMAND_FAILED", "exit code 1")])
+        .play();
+    assert!(guarded.picture().last().unwrap().contains("PRECONDITION_FAILED"), "{:?}", guarded.picture());
+}
+
+// A plan that no longer has one effect cannot take over what the turns had changed, and says so.
+#[test]
+fn a_fork_whose_plan_was_changed_says_what_it_lacks() {
+    let first = one_effect(origin()).play();
+    let begin = beginning(&first.execution, 3);
+    let fork = one_effect(goal(6)).carries_over("fix", begin).starts_after("2s").acts("1s update divide fix").play();
+    assert!(
+        fork.picture().last().unwrap().contains("fix failed FILES_NOT_KEPT"),
+        "{:?} {:?}",
+        fork.picture(),
+        fork.refused
+    );
+}
+
 // A fork's step that is made to run again begins with the conversation again, and what an earlier version recorded otherwise is refused, not misread.
 #[test]
 fn a_step_that_runs_again_begins_with_the_conversation_again() {
@@ -226,6 +270,7 @@ fn a_step_that_runs_again_begins_with_the_conversation_again() {
         conversation: Json::from_text("{}").into(),
         turns: 2,
         layers: None,
+        spent: Default::default(),
         reason: String::new(),
     };
     let play = goal(3).carries_over("fix", empty).play();

@@ -571,7 +571,8 @@ impl Audit {
                 self.effects.insert(step);
                 self.given.insert(step);
             }
-            StepEvent::ConversationCarriedOver { turns, layers, .. } => {
+            StepEvent::ConversationCarriedOver { turns, layers, spent, .. } => {
+                self.begins_with_spent(step, *spent);
                 self.check_can_be_changed(step, attempt);
                 assert_eq!(attempt, 0, "step {step} has begun before");
                 self.carried.insert(step, (*turns, layers.is_some()));
@@ -601,7 +602,11 @@ impl Audit {
     /// Whether its checks are made before its call, and after it: of a step with a goal, before the first turn, and after what the model says that it has done.
     fn checked(&self, step: usize) -> [bool; 2] {
         match self.agent_item(step) {
-            Some(item) => [item["turn"] == 1 && item["tool"].is_null(), item["tool"] == COMPLETION_TOOL],
+            Some(item) => {
+                let of = self.lists.get(&step).and_then(|list| self.carried.get(list));
+                let first = of.map_or(0, |(turns, _)| *turns) + 1;
+                [item["turn"] == first && item["tool"].is_null(), item["tool"] == COMPLETION_TOOL]
+            }
             None => [!self.has_entries(step) && !self.undoes.contains_key(&step); 2],
         }
     }

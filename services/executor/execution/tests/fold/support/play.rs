@@ -11,7 +11,7 @@ use belay_execution::{
     RecoveryClass, RequiredAction, StepState, StepView, Timestamp, ToolFacts, WaitEnd, Waiting, Work, digest,
 };
 use belay_plan::{
-    Budget, Check, OnExhausted, Outcome, Plan, RunWhen, StepDraft, StepKind, StepKindDraft, ToolStep, WhenFull,
+    Budget, Check, Effects, OnExhausted, Outcome, Plan, RunWhen, StepDraft, StepKind, StepKindDraft, ToolStep, WhenFull,
 };
 
 use super::{
@@ -72,7 +72,7 @@ pub(crate) fn created(plan: Plan) -> Created {
     }
 }
 
-/// A plan with a change, by its words: `drop s1`, `rename s1`, `free s1` of what it depends on, `join s1`, which then runs after any end of that, `succeed s1`, which runs after success alone, `recall s1`, which changes its first call and keeps two, `add s9` after all others.
+/// A plan with a change, by its words: `drop s1`, `divide s1` of its one effect, `rename s1`, `free s1` of what it depends on, `join s1`, which then runs after any end of that, `succeed s1`, which runs after success alone, `recall s1`, which changes its first call and keeps two, `add s9` after all others.
 pub(crate) fn edited(plan: &Plan, words: &str) -> Plan {
     let mut draft = plan.to_draft();
     let (what, id) = words.split_once(' ').unwrap();
@@ -105,6 +105,11 @@ pub(crate) fn edited(plan: &Plan, words: &str) -> Plan {
             let calls = |step: &&mut StepDraft| !matches!(step.kind, StepKindDraft::Wait { .. });
             for step in draft.steps.iter_mut().filter(calls) {
                 step.budget = Some(Budget { calls: Some(2), on_exhausted: OnExhausted::Fail, ..Budget::default() });
+            }
+        }
+        ("divide", Some(place)) => {
+            if let StepKindDraft::Agent { effects, .. } = &mut draft.steps[place].kind {
+                *effects = Effects::PerCall;
             }
         }
         ("join", Some(place)) => {

@@ -6,7 +6,7 @@ use crate::{
     check::Checker,
     limits::{MAX_ARGUMENT_BYTES, MAX_CHECKS},
     path::FieldPath,
-    plan::call_of,
+    plan::{CRITERION, call_of},
     template::json_size,
 };
 
@@ -54,7 +54,8 @@ impl Checker<'_> {
         };
         let (arguments, errors) = Template::read(&arguments, &[]);
         let arguments_are_valid = errors.is_empty();
-        for error in errors {
+        // Those of the task stand at the task.
+        for error in errors.into_iter().filter(|error| check.judge.is_empty() || error.field.begins_with(CRITERION)) {
             // The author writes a path, a criterion or a command, and no arguments.
             let field = match (check.file.is_empty(), check.judge.is_empty()) {
                 (false, _) => path.key("file"),
@@ -63,7 +64,8 @@ impl Checker<'_> {
             };
             self.refuse(&field, || error.message);
         }
-        let size = json_size(arguments.source());
+        let written = if check.judge.is_empty() { arguments.source() } else { &arguments.source()[CRITERION] };
+        let size = json_size(written);
         if size > MAX_ARGUMENT_BYTES {
             self.rule(path, || {
                 format!("has {size} bytes as JSON and the limit is {MAX_ARGUMENT_BYTES}: put the content into a file")

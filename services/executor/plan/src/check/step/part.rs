@@ -6,8 +6,10 @@ use super::{
 };
 use crate::{
     CallDraft, CallPlace, Check, CheckPlace, Condition, ConditionPlace, JUDGE_TOOL, ModelPlace, Plan, PlanPart,
-    Profile, Repeat, RetryPolicy, StepDraft, StepKindDraft, StepSpec, Template, ToolStep, path::FieldPath,
-    plan::call_of, template::Reference,
+    Profile, Repeat, RetryPolicy, StepDraft, StepKindDraft, StepSpec, Template, ToolStep,
+    path::FieldPath,
+    plan::{CRITERION, call_of},
+    template::Reference,
 };
 
 /// The result of checking a step.
@@ -161,7 +163,8 @@ impl Part {
                 }
                 CheckPart::Judge(call) => {
                     let field = field.key("judge");
-                    let inner = call.arguments.references();
+                    // Those of the task stand at the task.
+                    let inner = call.arguments.references().filter(|(inner, _)| inner.begins_with(CRITERION));
                     references.extend(inner.map(|(_, reference)| (site, field.clone(), reference)));
                 }
                 CheckPart::Command(call) => {

@@ -144,6 +144,11 @@ impl Audit {
         }
     }
 
+    /// A step begins with what it has used in another execution.
+    pub(super) fn begins_with_spent(&mut self, step: usize, spent: Amounts) {
+        self.accounts.spent.insert(Some(step), spent);
+    }
+
     pub(super) fn about_budget(&mut self, report: &BudgetReport) {
         let account = report.step.as_ref().map(|step| self.index_of(step).expect("a step"));
         let unit = UNITS.iter().position(|unit| *unit == report.unit).expect("all are there");
