@@ -7,12 +7,13 @@ use serde::Serialize;
 use serde_json::{Error, Map, Value};
 
 /// The fields whose type is `Payload`.
-const PAYLOADS: [&str; 14] = [
+const PAYLOADS: [&str; 15] = [
     "afterValue",
     "answer",
     "arguments",
     "beforeValue",
     "context",
+    "conversation",
     "defaultValue",
     "forEach",
     "inputs",
