@@ -84,7 +84,7 @@ pub(crate) async fn attend(
 
     let embedded = session.is_embedded();
     let finished = match end {
-        End::Finished => Some(read::execution(&mut session.client, &attendance.name, context.screen.format).await),
+        End::Finished => Some(ended(&mut session, &attendance.name, context.screen.format).await),
         _ => None,
     };
     match &end {
@@ -101,6 +101,18 @@ pub(crate) async fn attend(
             }
             Err(left(context, &attendance, end, embedded, last))
         }
+    }
+}
+
+/// An execution that has ended. The process that has driven it may have ended with it: then it is read from where it is recorded.
+async fn ended(session: &mut Session, name: &str, format: Format) -> Result<Execution, Failure> {
+    match read::execution(&mut session.client, name, format).await {
+        // It only reads, so that it does not matter whether the request was lost on its way or its answer.
+        Err(status) if Report::of_status(&status).code == reasons::SERVER_UNREACHABLE => {
+            session.reconnect(true).await?;
+            Ok(read::execution(&mut session.client, name, format).await?)
+        }
+        read => Ok(read?),
     }
 }
 

@@ -214,7 +214,8 @@ fn a_model_asks_for_verification() {
     let why = scene.home.run(["why", "x"]);
     assert!(why.out.contains("step `a` is done, and its model asks for verification"), "{why:?}");
     assert!(why.out.contains("next: belay executions resume x"), "{why:?}");
-    assert_eq!(scene.home.run(["executions", "resume", "x"]).code, 0);
+    let resumed = scene.home.run(["executions", "resume", "x"]);
+    assert_eq!(resumed.code, 0, "{resumed:?}");
     assert_eq!((run.end().code, scene.step("b")["state"].as_str()), (0, Some("STATE_COMPLETED")));
 }
 
