@@ -11,7 +11,7 @@ use crate::{Answered, Asked, ResultText, Turn};
 pub struct CarriedConversation {
     /// The turns, each as it was asked and answered.
     pub turns: Vec<CarriedTurn>,
-    /// What came of the calls of the last of them, in their order.
+    /// The results of the calls of the last of them, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<ResultText>,
     /// The message to the model that went with these results: what others have changed meanwhile, or a note; empty when there was none.
@@ -25,7 +25,7 @@ pub struct CarriedConversation {
 /// A turn of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CarriedTurn {
-    /// What the turn added to the conversation.
+    /// The addition of the turn to the conversation.
     pub asked: Arc<Asked>,
     /// The answer.
     pub answered: Arc<Answered>,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{Answered, Asked};
 
-/// What a turn adds to the conversation: the instructions, where it begins it, and the messages. What the turns before have added is in their spans.
+/// The addition of a turn to the conversation: the instructions, where it begins it, and the messages. The additions of earlier turns are in their spans.
 pub fn span_input(asked: &Asked) -> (Option<Value>, Value) {
     let text = |text: &str| json!({"type": "text", "content": text});
     let instructions = asked.beginning.as_ref().map(|beginning| json!([text(&beginning.instructions)]));

@@ -106,7 +106,7 @@ impl Execution {
         if !steps::makes_calls(record) {
             return Supply::Enough;
         }
-        let own = record.next_call_tool().filter(|tool| is_own_tool(tool));
+        let own = record.call_due().map(|call| call.tool.as_str()).filter(|tool| is_own_tool(tool));
         let mut supply = Supply::Enough;
         for account in self.accounts_of(step) {
             for unit in BudgetUnit::ALL {

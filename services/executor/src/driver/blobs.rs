@@ -103,7 +103,8 @@ impl Driver {
         };
         let facts = self.execution.tools().iter().find(|facts| facts.tool == call.tool);
         let marked = facts.map_or_else(Vec::new, |facts| marks::at(&facts.secret_result, &json));
-        self.secrets.mark(origin.secrets.found_in(json.as_str()));
+        // All of them: a value may have one in any spelling.
+        self.secrets.mark(origin.secrets.known().map(str::to_owned).collect::<Vec<_>>());
         self.secrets.mark(marked);
         Ok(Some(FoundResult { result: json, execution: origin.name.to_string(), completed_at }))
     }

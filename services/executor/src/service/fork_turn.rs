@@ -6,7 +6,7 @@ use std::{
 };
 
 use belay_execution::{
-    BlobRef, BlobValue, Blobs, Body, CarriedLayers, CarriedOverTurns, ConditionResult, Event, Execution, Json,
+    BlobRef, BlobValue, Blobs, Body, CarriedLayers, CarriedOverTurns, ConditionResult, Event, Execution, Json, NoBlobs,
     NotCarriedOver, Payload, StepEvent, StepId, ToolCallEnd,
 };
 use belay_journal::ExecutionKey;
@@ -300,14 +300,20 @@ impl Blobs for AtHand {
     }
 
     fn payload(&self, json: Json) -> Payload {
-        json.into()
+        NoBlobs.payload(json)
     }
 
-    fn evaluate(&self, _: &str, _: Option<CheckPlace>, _: &Condition, _: ConditionValues) -> ConditionResult {
-        ConditionResult::Wanted
+    fn evaluate(
+        &self,
+        step: &str,
+        place: Option<CheckPlace>,
+        condition: &Condition,
+        variables: ConditionValues,
+    ) -> ConditionResult {
+        NoBlobs.evaluate(step, place, condition, variables)
     }
 
-    fn validate(&self, _: &str, _: &Value, _: Value) -> ConditionResult {
-        ConditionResult::Wanted
+    fn validate(&self, step: &str, schema: &Value, output: Value) -> ConditionResult {
+        NoBlobs.validate(step, schema, output)
     }
 }

@@ -389,15 +389,6 @@ impl Secrets {
         self.known.iter().map(String::as_str)
     }
 
-    /// The values of the known secrets that occur in a JSON text.
-    pub(crate) fn found_in(&self, json: &str) -> Vec<String> {
-        let occurs = |value: &&String| {
-            let quoted = Json::canonical(&value.as_str().into());
-            json.contains(value.as_str()) || json.contains(quoted.as_str().trim_matches('"'))
-        };
-        self.known.iter().filter(occurs).cloned().collect()
-    }
-
     /// Remembers values, those that are too short or too ordinary to be looked for in texts as well.
     fn learn_all(&mut self, values: impl IntoIterator<Item = String>) {
         let (telling, other): (Vec<String>, Vec<String>) = values.into_iter().partition(|value| is_telling(value));

@@ -78,7 +78,7 @@ impl Calls {
                     // Its layer stands without those that it takes over.
                     let (over, mut taken_over) =
                         if takes_over { (Vec::new(), notes_of(&from)?) } else { (begin_with.clone(), Vec::new()) };
-                    // What a person has approved there, nobody has approved here.
+                    // An approval is for the execution in which a person gave it.
                     taken_over.iter_mut().for_each(|note| note.basis.covered.clear());
                     Layering::Leaves(LayerTarget { place, over, secrets, taken_over })
                 }

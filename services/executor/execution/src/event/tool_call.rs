@@ -158,7 +158,7 @@ pub struct StepLayers {
     pub carried: Option<CarriedLayers>,
 }
 
-/// What the calls of a step have changed in another execution, where it was not committed.
+/// The changes that the calls of a step have made in another execution, where they were not committed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CarriedLayers {
     /// The name of that execution.

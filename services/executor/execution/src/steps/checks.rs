@@ -204,7 +204,7 @@ impl StepRecord {
     }
 
     /// The call that it makes next, as far as no check between is one that takes no call: that of a check, or its own.
-    pub(crate) fn next_call_tool(&self) -> Option<&str> {
+    pub(crate) fn call_due(&self) -> Option<&ToolStep> {
         let is_call = |check: &&Check| check.call().is_some();
         let check = match self.has_done() {
             false => self.preconditions().iter().skip(self.checked).find(is_call),
@@ -214,9 +214,9 @@ impl StepRecord {
             }
         };
         match check.and_then(Check::call) {
-            Some(call) => Some(&call.tool),
+            Some(call) => Some(call),
             None if self.has_done() => None,
-            None => Some(&self.current_call()?.tool),
+            None => self.current_call(),
         }
     }
 

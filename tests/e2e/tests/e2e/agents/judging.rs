@@ -108,7 +108,7 @@ fn a_judge_that_judges_nothing_is_no_judge() {
         "{ended:?}"
     );
     let message = scene.step("a")["failure"]["message"].as_str().unwrap_or_default().to_owned();
-    assert!(message.contains("its answer is no verdict"), "{message}");
+    assert!(message.contains("its answer is not a verdict"), "{message}");
     assert_eq!(scene.asks().len(), 3, "a turn, and two judgements");
 
     let refused = |plan: serde_json::Value, says: &str| {

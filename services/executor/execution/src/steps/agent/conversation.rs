@@ -173,10 +173,8 @@ pub(crate) fn turn_waits(execution: &Execution, step: StepKey, blobs: &dyn Blobs
     if !execution.is_shared(step) {
         return false;
     }
-    if record.next_call_tool() == Some(JUDGE_TOOL) {
-        let check =
-            record.postconditions().iter().filter_map(|check| check.call()).find(|call| call.tool == JUDGE_TOOL);
-        let told = check.and_then(|call| resolved(execution, step, &call.arguments, blobs)?.ok());
+    if let Some(call) = record.call_due().filter(|call| call.tool == JUDGE_TOOL) {
+        let told = resolved(execution, step, &call.arguments, blobs).and_then(Result::ok);
         return told.is_some_and(|told| {
             let told = Json::canonical(&with_judge(execution, step, JUDGE_TOOL, told));
             execution.has_to_wait_for(step, judge_may_use(&told, blobs))
@@ -305,6 +303,14 @@ fn later(
     if reading.is_wanted {
         return None;
     }
+    if turns.len() < carried as usize {
+        let message = format!(
+            "The conversation of {carried} turns with which step `{}` begins cannot be read: it has {} turns. Fork the first execution again.",
+            execution.steps[step].id,
+            turns.len()
+        );
+        return Some(Err(Failure::new(ErrorClass::Internal, reasons::BLOB_DAMAGED, message)));
+    }
     // What another server did says nothing about the one that is asked now.
     let is_of_model = turns.last().is_some_and(|turn| turn.asked.model == model);
     if let Some((now, then)) = belay_agent::shortened(&turns).filter(|_| is_of_model) {
@@ -323,7 +329,7 @@ fn later(
     let mut all = turns;
     all.push(Turn { asked: Arc::new(asked.clone()), answered: None });
     // What was done in the execution from which the conversation comes is no reason to end this one: its model begins anew.
-    let repetitions = belay_agent::repetitions(&all[all.len().min(carried as usize)..]);
+    let repetitions = belay_agent::repetitions(&all[carried as usize..]);
     all.pop();
     if repetitions > REPETITION_LIMIT {
         let message = format!(
@@ -342,15 +348,15 @@ fn later(
     Some(Ok((asked, all)))
 }
 
-/// What came of a turn, as the next one tells the model.
+/// The outcome of a turn, as the next one tells the model.
 pub(super) struct TurnOutcome {
-    /// What came of the calls of its answer, in their order.
+    /// The results of the calls of its answer, in their order.
     pub(super) results: Vec<ResultText>,
     /// A message beside them; empty when there is none.
     pub(super) message: String,
 }
 
-/// What came of the last of these turns, whose calls are the last entries.
+/// The outcome of the last of these turns, whose calls are the last entries.
 pub(super) fn outcome_of_turn(
     execution: &Execution,
     (step, agent): (StepKey, &AgentStep),
@@ -393,7 +399,7 @@ pub(super) fn outcome_of_turn(
 /// The number that stands for the turn before a takeover where its text is read on: the turns of the other execution have their own.
 pub(super) const TAKEOVER: u32 = 0;
 
-/// What came of the last turn of the conversation with which a step begins, and of taking over what its calls had changed.
+/// The outcome of the last turn of the conversation with which a step begins, and of taking over what its calls had changed.
 fn carried_outcome(execution: &Execution, step: StepKey, before: &[StepKey], reading: &mut Reading<'_>) -> TurnOutcome {
     let record = &execution.steps[step];
     let carried = carried_by(record, &mut |record, payload| reading.value(record, payload)).unwrap_or_default();

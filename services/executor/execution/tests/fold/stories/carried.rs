@@ -274,5 +274,6 @@ fn a_step_that_runs_again_begins_with_the_conversation_again() {
         reason: String::new(),
     };
     let play = goal(3).carries_over("fix", empty).play();
+    assert!(play.picture().last().unwrap().contains("fix~0 failed BLOB_DAMAGED"), "{:?}", play.picture());
     assert_eq!(play.execution.step(play.execution.step_key("fix").unwrap()).state(), StepState::Failed);
 }

@@ -17,6 +17,7 @@ mod for_each;
 mod forking;
 mod groups;
 mod joins;
+mod judging;
 mod limits;
 mod on_error;
 mod order;
