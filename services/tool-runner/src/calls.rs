@@ -470,9 +470,7 @@ impl Calls {
     async fn cancel_known(self: &Arc<Self>, name: &str, stop: Stop) -> Result<Arc<runner_v1::ToolCall>, Status> {
         loop {
             let Some(call) = self.look_up(name).await? else {
-                if let Some(ended) = self.write_tombstone(name).await? {
-                    return Ok(ended);
-                }
+                self.add_tombstone(name);
                 continue;
             };
             call.cancel.send_if_modified(|asked| std::mem::replace(asked, stop.max(*asked)) < stop);
@@ -486,8 +484,8 @@ impl Calls {
         }
     }
 
-    /// Writes a tombstone for an unknown call; returns `None` if the call has arrived meanwhile.
-    async fn write_tombstone(&self, name: &str) -> Result<Option<Arc<runner_v1::ToolCall>>, Status> {
+    /// Adds a tombstone for a call that is unknown, unless that has arrived meanwhile. It ends as cancelled once its row is durable.
+    fn add_tombstone(self: &Arc<Self>, name: &str) {
         let failed =
             ToolFailure::new(ErrorClass::Cancelled, reasons::CANCELLED, "The call was cancelled before it started.");
         let tombstone = runner_v1::ToolCall {
@@ -498,12 +496,11 @@ impl Calls {
             receipt: Some(v1::Receipt { ledger_id: self.ledger.id().into(), ..v1::Receipt::default() }),
             ..runner_v1::ToolCall::default()
         };
-        // In memory first, so that the call cannot start while the row is written; if the write fails, the entry is removed again. The end
-        // is published only once the row is durable.
+        // In memory first, so that the call cannot start while the row is written.
         let secrets = self.ledger.secrets_of("", "");
         let call = Call::new("".into(), Progress::Running, tombstone.clone(), secrets);
         if !self.known().add_new(name, &call) {
-            return Ok(None);
+            return;
         }
         let row = Row {
             digest: String::new(),
@@ -514,13 +511,14 @@ impl Calls {
             spends: None,
             removes: None,
         };
-        if let Err(error) = self.write(row).await {
-            self.known().calls.remove(name);
-            return Err(not_durable(error));
-        }
-        let ended = EndedCall::without_result(tombstone);
-        call.progress.send_replace(Progress::Ended(ended.clone()));
-        Ok(Some(ended.call))
+        let calls = Arc::clone(self);
+        // In a task of its own: the caller may disconnect, and the next one waits for the end of what it finds.
+        tokio::spawn(async move {
+            call.progress.send_replace(match calls.write(row).await {
+                Ok(_) => Progress::Ended(EndedCall::without_result(tombstone)),
+                Err(_) => Progress::Unresolved,
+            });
+        });
     }
 
     /// The names of ended calls that the executor has not acknowledged, sorted.

@@ -5,6 +5,7 @@ use belay_proto::{
     v1::{ErrorClass, tool_call::State},
 };
 use belay_service_kit::status::fact;
+use rusqlite::Connection;
 use serde_json::json;
 use tonic::Code;
 
@@ -108,6 +109,29 @@ async fn a_cancelled_call_ends_and_an_unknown_one_gets_a_tombstone() {
     let runner = bench.start(FREE).await;
     let late = runner.run("never", KEEP, json!([])).await;
     assert_eq!((state(&late), bench.signals.runs()), (State::Cancelled, 1), "a tombstone outlives the runner");
+}
+
+/// B-01: a canceller that disconnects while the tombstone is written leaves none that has no end.
+#[tokio::test]
+async fn who_cancels_after_a_canceller_that_disconnected_gets_the_end() {
+    let bench = Bench::new();
+    bench.start(FREE).await.lose().await;
+    // Rows take so long that a client can disconnect while one is written.
+    let slow = "CREATE TRIGGER slow BEFORE INSERT ON call BEGIN
+                    SELECT count(*) FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 3000000) SELECT i FROM n);
+                END";
+    Connection::open(bench.path().join("state/ledger.db")).unwrap().execute_batch(slow).unwrap();
+    let runner = bench.start(FREE).await;
+    let is_known = async {
+        while runner.get("never").await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        _ = runner.cancel("never") => panic!("its tombstone takes longer than a request"),
+        () = is_known => {}
+    }
+    assert_eq!(state(&runner.cancel("never").await.unwrap()), State::Cancelled);
 }
 
 /// B-01: after a crash the recovery class of the tool decides; the outcome is never guessed.
