@@ -251,6 +251,7 @@ const SCENARIOS: &[Scenario] = &[
         expect: Expect::Holds {
             seeds: 20,
             counted: &[
+                "approvals of a model's calls decided",
                 "budgets of tokens overrun",
                 "clocks set back",
                 "goals not reached",

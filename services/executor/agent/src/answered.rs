@@ -24,9 +24,6 @@ pub struct Answered {
     /// Whether the limit of its tokens has cut the text.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
-    /// Whether the server or the model refused to answer.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_refusal: bool,
     /// What the server counted; `None` if it counted nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Counted>,
@@ -147,7 +144,6 @@ impl Answered {
             text,
             reasoning,
             is_cut: end == End::Length,
-            is_refusal: end == End::Refused,
             usage: usage.map(Counted::from),
             model,
         }

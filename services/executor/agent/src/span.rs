@@ -26,11 +26,10 @@ pub fn span_output(answered: &Answered) -> Value {
         .iter()
         .map(|call| json!({"type": "tool_call", "id": call.id, "name": call.tool, "arguments": call.arguments}));
     let parts: Vec<Value> = reasoning.into_iter().chain(text).chain(calls).collect();
-    let end = match (answered.calls.is_empty(), answered.is_refusal, answered.is_cut) {
-        (false, ..) => "tool_call",
-        (true, true, _) => "content_filter",
-        (true, false, true) => "length",
-        (true, false, false) => "stop",
+    let end = match (answered.calls.is_empty(), answered.is_cut) {
+        (false, _) => "tool_call",
+        (true, true) => "length",
+        (true, false) => "stop",
     };
     json!([{"role": "assistant", "parts": parts, "finish_reason": end}])
 }
@@ -61,7 +60,6 @@ mod tests {
         assert_eq!(span_output(&answered), expected);
         let end = |answered: &Answered| span_output(answered)[0]["finish_reason"].clone();
         assert_eq!(end(&Answered { is_cut: true, ..Answered::default() }), "length");
-        assert_eq!(end(&Answered { is_refusal: true, ..Answered::default() }), "content_filter");
         assert_eq!(end(&Answered::default()), "stop");
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use belay_agent::{Answered, Turn};
 use belay_defects::{Defect, is_planted};
 use belay_execution::{ErrorClass, Failure, Json, ModelUsage, OperationKey, Receipt, Timestamp, ToolCallEnd};
-use belay_model::{Delta, Model, Refusal, Usage};
+use belay_model::{Answer, Delta, End, Model, Refusal, Usage};
 use belay_proto::v1::{ToolCallOutput, tool_call_output::Stream};
 use belay_reasons as reasons;
 use tokio::sync::mpsc;
@@ -58,6 +58,9 @@ impl Streams<'_> {
     }
 }
 
+/// How much of its words a failure has of a model that refuses, in characters.
+const MAX_REFUSAL: usize = 2_000;
+
 impl ModelTurn {
     /// Asks, and reports the end to the driver.
     pub(crate) async fn run(self) {
@@ -90,9 +93,12 @@ impl ModelTurn {
         match answered {
             Ok(asked) => {
                 let usage = asked.answer.usage.map(|usage| usage_of(model.model(), &usage));
+                let receipt = Receipt { duration: took, usage, ..Receipt::default() };
+                if let Some(failure) = refusal_of(name, &asked.answer) {
+                    return ToolCallEnd::Failed { failure, receipt };
+                }
                 let answered = Answered::new(turn.asked.turn, asked.answer);
                 let result = Json::canonical(&serde_json::to_value(answered).unwrap_or_default());
-                let receipt = Receipt { duration: took, usage, ..Receipt::default() };
                 ToolCallEnd::Completed { result: result.into(), receipt }
             }
             Err(failure) => {
@@ -164,6 +170,16 @@ pub(super) fn used_by(model: &Model, failure: &belay_model::Failure) -> Option<M
         | Of::Malformed { .. }
         | Of::TooLarge { .. } => None,
     }
+}
+
+/// The failure of a call whose model refuses in what it answers; `None` for any other answer. What it wants to call is not called.
+pub(super) fn refusal_of(model: &str, answer: &Answer) -> Option<Failure> {
+    (answer.end == End::Refused).then(|| {
+        let words: String = answer.text.chars().take(MAX_REFUSAL).collect();
+        let words = if words.is_empty() { "it does not say why.".to_owned() } else { words };
+        let message = format!("The model `{model}` refuses: {words}");
+        Failure::new(ErrorClass::InvalidArguments, reasons::MODEL_REFUSED, message)
+    })
 }
 
 /// What a step records of a model that has not answered.

@@ -450,9 +450,9 @@ table! {
     "The server of a model counted fewer tokens in a prompt than in the one with which it begins: it shortens prompts without saying so, and the model has not read all of it."
     "Raise the window of the server (`num_ctx` of Ollama), or lower `models.NAME.window` to what it has; `belay models check NAME --fill-window` tries it."
 
-    MODEL_REFUSED Calls 30 false [InvalidArguments InvalidResult] []
+    MODEL_REFUSED Calls 30 false [InvalidArguments] []
     "The model, or its server, refuses what a step asks of it."
-    "The message has its words. `belay models check NAME` tries what the server can do; correct the settings or the task, and run `belay executions retry ID`."
+    "The message has its words. `belay models check NAME` tries what the server can do; correct the settings or the task, and run `belay executions retry ID`. `agent.fallback` names models that are asked instead."
 
     MODEL_ANSWER_INVALID Calls 30 true [InvalidResult] []
     "What a model's server sent is no answer that can be acted on: it is cut within a call, too large, or not of its API. Nothing of it was done."

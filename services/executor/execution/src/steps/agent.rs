@@ -105,11 +105,6 @@ pub(super) fn course(
     if let Some(failure) = judge_gone(execution, calls) {
         return Some(Course::Failed(failure.clone()));
     }
-    if answered.is_refusal {
-        let message = format!("The model refused in turn {turn}: {}", answered.text);
-        let failure = Failure::new(ErrorClass::InvalidResult, reasons::MODEL_REFUSED, message);
-        return Some(Course::Failed(failure));
-    }
     let completed = calls.iter().map(|&key| &execution.steps[key]);
     let mut completed = completed.filter(|call| {
         matches!(call.agent_entry(), Some(AgentEntry::Completion { .. })) && call.state == StepState::Completed

@@ -492,6 +492,30 @@ fn the_next_model_takes_over() {
     assert_eq!(scene.step("a")["agent"]["model"], "other", "{}", scene.step("a"));
 }
 
+/// A model that refuses gives way as well, in each API; without another one its words are the failure of the step, and it is not asked again.
+#[test]
+fn a_refusal_gives_way_to_the_next_model() {
+    let other = "  other: {api: chat, base_url: '{url}', model: other, window: 50000}";
+    let asked = |scene: &Scene| scene.asks().iter().map(|ask| ask.body["model"].to_string()).collect::<Vec<_>>();
+    for api in APIS {
+        let scene = || {
+            Scene::with(api, "", other, |ask| match ask.body["model"].as_str() {
+                Some("m") => ask.refuses("I will not write that."),
+                _ => ask.completes(json!("done")),
+            })
+        };
+        let mut agent = goal(&["write_file"]);
+        let alone = scene();
+        assert_eq!(run(&alone, &["write_file"]).code, 30, "{api}");
+        assert_eq!(failure(&alone), "MODEL_REFUSED: The model `m` refuses: I will not write that.", "{api}");
+        assert_eq!(asked(&alone), [r#""m""#], "{api}: it is asked once");
+        agent["fallback"] = json!(["other"]);
+        let with_another = scene();
+        assert_eq!(with_another.run(&agent, &json!({}), &[]).code, 0, "{api}");
+        assert_eq!(asked(&with_another), [r#""m""#, r#""other""#], "{api}");
+    }
+}
+
 /// B-35: where a model may cost more than is left, the next one is asked; and a model of which nothing is known is refused with its place.
 #[test]
 fn a_cheaper_model_takes_over_where_the_budget_ends() {

@@ -125,6 +125,19 @@ impl Ask {
         self.calls("complete_step", json!({"result": result}))
     }
 
+    /// The model refuses, in the form that its API has for that.
+    pub(super) fn refuses(&self, words: &str) -> Reply {
+        let of = |events: Vec<String>, from: &str, to: &str| {
+            events.into_iter().map(|event| event.replace(from, to)).collect()
+        };
+        let events: Vec<String> = match self.api {
+            "chat" => of(chat(words, &[], Some(9)), "\"content\":\"", "\"refusal\":\""),
+            "responses" => of(responses(words, &[], Some(9)), "output_text.delta", "refusal.delta"),
+            _ => of(messages(words, &[], Some(9)), "end_turn", "refusal"),
+        };
+        Reply::pieces(events.into_iter().map(|event| Piece::Bytes(event.into_bytes())).collect())
+    }
+
     /// An answer with calls whose arguments are this text, whatever it is.
     pub(super) fn writes(&self, text: &str, calls: &[(&str, String)]) -> Reply {
         self.counts(text, calls, Some(self.body.to_string().len() as u64 / 4))

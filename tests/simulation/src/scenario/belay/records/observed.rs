@@ -128,6 +128,11 @@ impl Observations {
         Self { checker, gate_remembers, journal_remembers, damaged, taken, backup, has_reader, ..Self::default() }
     }
 
+    /// Those of a site where all services keep what they know, and nothing is deleted.
+    pub(in super::super) fn of_a_site_that_remembers(checker: &Checker) -> Self {
+        Self { checker: checker.clone(), gate_remembers: true, journal_remembers: true, ..Self::default() }
+    }
+
     /// The same, of a run in which an executor may be replaced without noticing it.
     #[must_use]
     pub(in super::super) fn of_replaced_executors(self, replaces_executors: bool) -> Self {
