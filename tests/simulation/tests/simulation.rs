@@ -526,7 +526,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "belay_lost_turn_not_counted",
         run: belay::lost_turn_not_counted,
-        expect: Expect::Found { violation: "and its budget is", first: 58, within: 200 },
+        expect: Expect::Found { violation: "and its budget is", first: 8, within: 200 },
     },
     Scenario {
         name: "belay_limits_ignored",

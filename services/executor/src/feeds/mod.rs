@@ -387,6 +387,11 @@ impl Follower {
         lock(&self.feeds).forget(key);
     }
 
+    /// A driver leaves memory: what is left of its feed goes in the next round.
+    pub(crate) fn driver_leaves(&self) {
+        self.keeps.notify_one();
+    }
+
     /// Gives up, round by round, what is kept for readers and watchers that do not come any more.
     pub(crate) async fn give_up_left_overs(&self) {
         loop {

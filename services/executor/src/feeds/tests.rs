@@ -487,6 +487,24 @@ fn a_feed_lives_as_long_as_it_is_used() {
     assert!(Arc::ptr_eq(&held, &feeds.of(ExecutionKey(0))));
 }
 
+/// B-22: an execution that has left memory leaves nothing of its feed there, also when none comes after it.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_of_the_feed_of_a_driver_that_has_left() {
+    let world = World::new().await;
+    let leaves = async {
+        let driven = world.follower.feed(ExecutionKey(7));
+        tokio::time::sleep(3 * ROUND).await;
+        drop(driven);
+        world.follower.driver_leaves();
+        tokio::time::sleep(2 * ROUND).await;
+    };
+    tokio::select! {
+        () = leaves => {}
+        () = world.follower.give_up_left_overs() => unreachable!("it has no end"),
+    }
+    assert!(lock(&world.follower.feeds).known.is_empty(), "its entry holds as much as the feed");
+}
+
 #[tokio::test]
 async fn a_commit_of_an_execution_without_a_feed_needs_none() {
     let world = World::new().await;

@@ -451,6 +451,7 @@ impl ExecutionRegistry {
         if ended {
             self.reading.driven.remove(key);
         }
+        self.reading.follower.driver_leaves();
         true
     }
 
@@ -473,6 +474,7 @@ impl ExecutionRegistry {
     /// Removes an execution and its queued commands from memory; their callers get an error.
     pub(crate) fn evict(&self, key: ExecutionKey) {
         self.live().remove(&key);
+        self.reading.follower.driver_leaves();
     }
 
     /// Remembers how far the time of an execution that leaves memory is ahead of the clock.
