@@ -45,8 +45,8 @@ pub use belay_json as json;
 pub use belay_network as network;
 // Re-exported for clients that read a plan with the files that its steps name.
 pub use belay_plan::{
-    ComposedDocument, Format as PlanTextFormat, PlanText, Violation as PlanTextViolation, limits::MAX_NESTED_PLANS,
-    refused_name,
+    ComposedDocument, FileContent, Format as PlanTextFormat, PlanText, Violation as PlanTextViolation,
+    limits::MAX_NESTED_PLANS, refused_name,
 };
 // Re-exported for clients that start a trace or configure the log.
 pub use belay_service_kit::telemetry::{InvalidLogFormat, LogFormat, init as log_to_stderr};

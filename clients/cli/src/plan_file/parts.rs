@@ -8,7 +8,9 @@ use std::{
     sync::Arc,
 };
 
-use belay_all_in_one::{ComposedDocument, MAX_NESTED_PLANS, PlanText, PlanTextFormat, PlanTextViolation, refused_name};
+use belay_all_in_one::{
+    ComposedDocument, FileContent, MAX_NESTED_PLANS, PlanText, PlanTextFormat, PlanTextViolation, refused_name,
+};
 use belay_proto::v1::PlanViolation;
 
 use super::text::{TextError, format_of, read_text, text_format};
@@ -55,7 +57,7 @@ pub(super) fn read(
     path: Option<&Path>,
 ) -> Result<Option<ComposedPlan>, Failure> {
     // Most plans name no files and need not be parsed here as well.
-    if !source.text.contains("plan") {
+    if !["plan", "file"].iter().any(|name| source.text.contains(name)) {
         return Ok(None);
     }
     let Ok(plan) = PlanText::parse(format, &source.text) else { return Ok(None) };
@@ -95,8 +97,8 @@ struct Reader {
     real: PathBuf,
     sources: Vec<Arc<Source>>,
     problems: Vec<LocatedViolation>,
-    /// The plan of each file, by its path without symbolic links; `None` when its problems are known.
-    read: HashMap<PathBuf, Option<Arc<ComposedDocument>>>,
+    /// What each file has been read as, by its path without symbolic links; `None` when its problems are known.
+    read: HashMap<(PathBuf, FileContent), Option<Arc<ComposedDocument>>>,
     /// The files around the one that is being read, the outermost first.
     around: Vec<EnclosingFile>,
 }
@@ -108,11 +110,12 @@ impl Reader {
         let mut parts = HashMap::new();
         let mut is_whole = true;
         for named in text.named() {
-            let part = match depth + named.depth > MAX_NESTED_PLANS {
+            let is_too_deep = named.content == FileContent::Plan && depth + named.depth > MAX_NESTED_PLANS;
+            let part = match is_too_deep {
                 true => Err(format!(
                     "names a file, and stands in {MAX_NESTED_PLANS} other plans, which is the limit: let a plan further out have its steps"
                 )),
-                false => self.part(&named.name, within, depth + named.depth),
+                false => self.part(&named.name, named.content, within, depth + named.depth),
             };
             match part {
                 Ok(Some(part)) => drop(parts.insert(named.field, part)),
@@ -134,9 +137,15 @@ impl Reader {
         self.problems.push(located(&self.sources, source, violation));
     }
 
-    /// The plan in a file that a step names; `None` when what is wrong in it is among the problems. The error is about the name.
-    fn part(&mut self, name: &str, within: &Path, depth: usize) -> Result<Option<Arc<ComposedDocument>>, String> {
-        if let Some(refused) = refused_name(name) {
+    /// What is in a file that a step names; `None` when what is wrong in it is among the problems. The error is about the name.
+    fn part(
+        &mut self,
+        name: &str,
+        content: FileContent,
+        within: &Path,
+        depth: usize,
+    ) -> Result<Option<Arc<ComposedDocument>>, String> {
+        if let Some(refused) = refused_name(name, content) {
             return Err(refused);
         }
         let relative = self.relative(name, within)?;
@@ -146,7 +155,8 @@ impl Reader {
             return Err(self.outside(name, "leads through a symbolic link "));
         }
         let shown = path.display().to_string();
-        if let Some(start) = self.around.iter().position(|around| around.real == real) {
+        let start = self.around.iter().position(|around| around.real == real);
+        if let Some(start) = start.filter(|_| content == FileContent::Plan) {
             let chain: Vec<&str> =
                 self.around[start..].iter().map(|around| around.name.as_str()).chain([shown.as_str()]).collect();
             return Err(format!(
@@ -154,39 +164,61 @@ impl Reader {
                 chain.join(" → ")
             ));
         }
-        if let Some(known) = self.read.get(&real) {
+        if let Some(known) = self.read.get(&(real.clone(), content)) {
             return Ok(known.clone());
         }
-        let text = self.text_of(name, &path)?;
+        let text = self.text_of(name, content, &path)?;
         let source = self.sources.len();
         self.sources.push(Arc::new(Source { name: shown.clone(), text: text.clone() }));
-        let plan = PlanText::parse(text_format(format_of(&path)), &text);
-        let plan = plan.and_then(|plan| plan.unfit().map_or(Ok(plan), Err));
-        let whole = match plan {
+        let whole = match content {
+            FileContent::Task => Some(ComposedDocument::of_task(source, text)),
+            FileContent::Plan => {
+                let around = EnclosingFile { real: real.clone(), name: shown };
+                self.plan_of(&text, source, around, &relative, depth)
+            }
+        };
+        let whole = whole.map(Arc::new);
+        self.read.insert((real, content), whole.clone());
+        Ok(whole)
+    }
+
+    /// The plan in a text, with its own files in place; `None` when what is wrong in it is among the problems. `file`: the text's, whose path relative to the
+    /// folder of the outermost plan is `relative`.
+    fn plan_of(
+        &mut self,
+        text: &str,
+        source: usize,
+        file: EnclosingFile,
+        relative: &Path,
+        depth: usize,
+    ) -> Option<ComposedDocument> {
+        let plan = PlanText::parse(text_format(format_of(relative)), text);
+        match plan.and_then(|plan| plan.unfit().map_or(Ok(plan), Err)) {
             Ok(plan) => {
-                self.around.push(EnclosingFile { real: real.clone(), name: shown });
-                let within = relative.parent().unwrap_or(Path::new("")).to_owned();
-                let whole = self.compose(plan, source, &within, depth);
+                self.around.push(file);
+                let whole = self.compose(plan, source, relative.parent().unwrap_or(Path::new("")), depth);
                 self.around.pop();
-                whole.map(Arc::new)
+                whole
             }
             Err(violation) => {
                 self.refuse(source, violation);
                 None
             }
-        };
-        self.read.insert(real, whole.clone());
-        Ok(whole)
+        }
     }
 
     /// The text of a file that a step names. Only a regular file is opened: another, such as a pipe, may never end.
-    fn text_of(&self, name: &str, path: &Path) -> Result<String, String> {
+    fn text_of(&self, name: &str, content: FileContent, path: &Path) -> Result<String, String> {
+        let wanted = match content {
+            FileContent::Plan => "a YAML or JSON file",
+            FileContent::Task => "a text file",
+        };
         let kind = fs::metadata(path).map_err(|error| self.missing(name, path, &error))?;
         if kind.is_dir() {
-            return Err(format!("names `{name}`, which is a folder: name a YAML or JSON file in it"));
+            return Err(format!("names `{name}`, which is a folder: name {wanted} in it"));
         }
         if !kind.is_file() {
-            return Err(format!("names `{name}`, which is not a regular file: name a YAML or JSON file"));
+            return Err(format!("names `{name}`, which is not a regular file: name {wanted}"));
         }
         let text = File::open(path).map_err(TextError::Io).and_then(read_text);
         text.map_err(|error| match error {
@@ -195,7 +227,7 @@ impl Reader {
                 format!("names `{name}`, which is longer than 4 MiB, the limit of a whole plan: split it")
             }
             TextError::Line(line) => {
-                format!("names `{name}`, which is not text: its line {line} is not UTF-8: name a YAML or JSON file")
+                format!("names `{name}`, which is not text: its line {line} is not UTF-8: name {wanted}")
             }
         })
     }

@@ -33,7 +33,7 @@ mod timestamp;
 pub use budget::{Budget, OnExhausted};
 pub use check::{is_signal_name, label_problem};
 pub use derived_id::{compensated_step, compensation_id, entry_id, planned_step};
-pub use document::{ComposedDocument, EXECUTOR_STAGE_COMMANDS, Format, NamedPlan, PlanText, refused_name};
+pub use document::{ComposedDocument, EXECUTOR_STAGE_COMMANDS, FileContent, Format, NamedFile, PlanText, refused_name};
 pub use draft::{AuditLevel, CONTEXT_INPUT, CheckDraft, Dependency, Input, Outcome, PlanDraft, RunWhen, StepDraft};
 pub use error::{InvalidPlan, StepProblem, Violation};
 pub use escalation::{Escalation, Then};

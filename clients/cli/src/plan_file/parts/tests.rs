@@ -112,6 +112,36 @@ fn each_wrong_name_says_where_it_stands_and_what_to_do() {
 }
 
 #[test]
+fn a_task_stands_in_a_file_beside_the_plan() {
+    let plan = |name: &str| format!("id: p\nsteps:\n  - {{id: a, agent: {{model: m, task: {{file: {name}}}}}}}\n");
+    let folder =
+        Folder::with(&[("plan.yaml", &plan("prompts/task.md")), ("prompts/task.md", "# Do it\n\nid: ${inputs.x}\n")]);
+    let whole: serde_json::Value = serde_json::from_str(&folder.read("plan.yaml").document().text).unwrap();
+    assert_eq!(whole["steps"][0]["agent"]["task"], "# Do it\n\nid: ${inputs.x}\n");
+    // The same file may be read as both.
+    let both = format!("{}  - {{id: b, plan: inner.yaml}}\n", plan("inner.yaml"));
+    let folder_of_both = Folder::with(&[("plan.yaml", &both), ("inner.yaml", INNER)]);
+    let whole: serde_json::Value = serde_json::from_str(&folder_of_both.read("plan.yaml").document().text).unwrap();
+    assert_eq!(
+        (&whole["steps"][0]["agent"]["task"], &whole["steps"][1]["plan"]["id"]),
+        (&INNER.into(), &"inner".into())
+    );
+    for (name, expected) in [
+        (
+            "prompts/taks.md",
+            "names `prompts/taks.md`, and there is no file prompts/taks.md; did you mean `prompts/task.md`?",
+        ),
+        ("prompts", "names `prompts`, which is a folder: name a text file in it"),
+        ("../a.md", "names `../a.md`, which is outside of "),
+        ("\"\"", "must be the name of a file: it is empty"),
+    ] {
+        fs::write(folder.path("plan.yaml"), plan(name)).unwrap();
+        let refusal = folder.refusal("plan.yaml");
+        assert!(refusal.starts_with(&format!("plan.yaml:3:37: steps[0].agent.task: {expected}")), "{name}: {refusal}");
+    }
+}
+
+#[test]
 fn what_cannot_be_a_plan_is_reported_in_its_own_file() {
     for (text, expected) in [
         ("id: inner\nsteps: [}\n", "parts/i.yaml:2:8: invalid YAML: "),

@@ -1,6 +1,6 @@
-//! Plans of steps that stand in files of their own: `plan: parts/build.yaml`.
+//! What stands in files of its own: the plan of a step, `plan: parts/build.yaml`, and the task of a model, `task: {file: prompts/fix.md}`.
 //!
-//! The service gets one text with every plan in its place. A client that reads files finds with [`PlanText::named`] which files the steps name,
+//! The service gets one text with everything in its place. A client that reads files finds with [`PlanText::named`] which files the steps name,
 //! and [`PlanText::with`] writes the whole plan as JSON on one line, with a map from each value back to the file it came from:
 //! [`ComposedDocument::locate`] converts what the service says of that line to the author's file, field, line and column. Pure: the client reads the
 //! files.
@@ -29,9 +29,20 @@ pub struct PlanText {
     root: Node,
 }
 
-/// A step's plan that is the name of a file.
+/// What a file is that a step names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileContent {
+    /// The plan of the step.
+    Plan,
+    /// The task of its model, as it stands there.
+    Task,
+}
+
+/// A file that a step names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedPlan {
+pub struct NamedFile {
+    /// What it is.
+    pub content: FileContent,
     /// The field that names the file, such as `steps[2].plan`.
     pub field: String,
     /// The name of the file, as it stands there.
@@ -80,14 +91,14 @@ impl PlanText {
         }
     }
 
-    /// The plans of steps that are names of files, in the order of the text.
-    pub fn named(&self) -> Vec<NamedPlan> {
+    /// The files that the steps name, in the order of the text.
+    pub fn named(&self) -> Vec<NamedFile> {
         let positions = Positions::new(&self.text);
         let mut named = Vec::new();
         let (plan, path) = self.plan();
-        walk(plan, &path, 1, &mut |node, path, depth, name| {
+        walk(plan, &path, 1, &mut |Found { content, node, path, depth, name }| {
             let (line, column) = positions.line_and_column(node.offset);
-            named.push(NamedPlan { field: path.to_string(), name: name.to_owned(), depth, line, column });
+            named.push(NamedFile { content, field: path.to_string(), name: name.to_owned(), depth, line, column });
         });
         named
     }
@@ -117,7 +128,7 @@ impl PlanText {
     ) -> Result<ComposedDocument, Violation> {
         let mut by_offset: HashMap<*const Node, (String, Arc<ComposedDocument>)> = HashMap::new();
         let (plan, path) = self.plan();
-        walk(plan, &path, 1, &mut |node, path, _, _| {
+        walk(plan, &path, 1, &mut |Found { node, path, .. }| {
             let field = path.to_string();
             if let Some(part) = parts.get(&field) {
                 by_offset.insert(node, (field, Arc::clone(part)));
@@ -153,6 +164,12 @@ impl PlanText {
 }
 
 impl ComposedDocument {
+    /// A text that is no plan, as it is put in place of the name of its file. `source` is the caller's number of it.
+    pub fn of_task(source: usize, text: String) -> Self {
+        let json = serde_json::Value::from(text.as_str()).to_string();
+        Self { json, text, source, tokens: vec![(0, 0)], parts: Vec::new() }
+    }
+
     /// The whole plan, which [`Format::Json`] reads.
     pub fn json(&self) -> &str {
         &self.json
@@ -187,22 +204,45 @@ impl ComposedDocument {
     }
 }
 
-/// Visits the plans of steps that are texts, those in plans that are written out included. `depth` is the number of plans around them.
-fn walk(plan: &Node, path: &FieldPath, depth: usize, visit: &mut impl FnMut(&Node, &FieldPath, usize, &str)) {
+/// A file that a step names, and the value in whose place it is put.
+struct Found<'a> {
+    content: FileContent,
+    node: &'a Node,
+    path: &'a FieldPath,
+    /// The number of plans around the step.
+    depth: usize,
+    name: &'a str,
+}
+
+/// Visits the files that steps name, also the steps of plans that are written out. `depth` is the number of plans around them.
+fn walk(plan: &Node, path: &FieldPath, depth: usize, visit: &mut impl FnMut(Found<'_>)) {
     let Some(steps) = plan.field("steps") else { return };
     let Kind::List(steps) = &steps.value.kind else { return };
     for (index, step) in steps.iter().enumerate() {
         let path = path.key("steps").index(index);
+        if let Some((node, name)) = task_file(step) {
+            let path = path.key("agent").key("task");
+            visit(Found { content: FileContent::Task, node, path: &path, depth, name });
+        }
         let Some(inner) = step.field("plan") else {
             // A group of steps.
             walk(step, &path, depth, visit);
             continue;
         };
-        let path = path.key("plan");
-        match &inner.value.kind {
-            Kind::Text(name) => visit(&inner.value, &path, depth, name),
-            _ => walk(&inner.value, &path, depth + 1, visit),
+        let (path, node) = (path.key("plan"), &inner.value);
+        match &node.kind {
+            Kind::Text(name) => visit(Found { content: FileContent::Plan, node, path: &path, depth, name }),
+            _ => walk(node, &path, depth + 1, visit),
         }
+    }
+}
+
+/// The task of a step that names a file, and the name.
+fn task_file(step: &Node) -> Option<(&Node, &str)> {
+    let task = &step.field("agent")?.value.field("task")?.value;
+    match (&task.field("file")?.value.kind, &task.kind) {
+        (Kind::Text(name), Kind::Map(fields)) if fields.len() == 1 => Some((task, name)),
+        _ => None,
     }
 }
 
@@ -304,9 +344,13 @@ fn too_long() -> String {
 const MAX_NAME_BYTES: usize = 4096;
 
 /// The problem with the name of a file, found before the file is looked for; `None` when the name is allowed.
-pub fn refused_name(name: &str) -> Option<String> {
+pub fn refused_name(name: &str, content: FileContent) -> Option<String> {
+    let (what, instead) = match content {
+        FileContent::Plan => ("a plan or the name of a file", "indent the plan below `plan:`"),
+        FileContent::Task => ("the name of a file", "write the task as a text"),
+    };
     if name.trim().is_empty() {
-        return Some("must be a plan or the name of a file: it is empty".to_owned());
+        return Some(format!("must be {what}: it is empty"));
     }
     if name.contains("${") {
         return Some(format!(
@@ -328,10 +372,7 @@ pub fn refused_name(name: &str) -> Option<String> {
         ));
     }
     if name.contains('\n') || name.len() > MAX_NAME_BYTES {
-        return Some(
-            "must be a plan or the name of a file: indent the plan below `plan:`, or name a file in one line"
-                .to_owned(),
-        );
+        return Some(format!("must be {what}: {instead}, or name a file in one line"));
     }
     None
 }

@@ -24,7 +24,7 @@ use crate::{
     error::{Findings, Problem},
     limits::MAX_PLAN_BYTES,
 };
-pub use files::{ComposedDocument, NamedPlan, PlanText, refused_name};
+pub use files::{ComposedDocument, FileContent, NamedFile, PlanText, refused_name};
 use finding::Finding;
 use locate::Positions;
 pub(crate) use locate::other_names;

@@ -441,8 +441,14 @@ pub(super) fn agent() -> Value {
             "type": "string", "minLength": 1, "maxLength": MAX_TOOL_CHARS, "pattern": VISIBLE,
         },
         "task": {
-            "description": format!("What is to be achieved, in words; at most {MAX_TASK_BYTES} bytes."),
-            "type": "string", "pattern": "\\S", "maxLength": MAX_TASK_BYTES,
+            "description": format!(
+                "What is to be achieved, in words; at most {MAX_TASK_BYTES} bytes. `{{file: NAME}}` names a text file with it, relative to the file of the \
+                 plan: the `belay` command puts it in place."
+            ),
+            "anyOf": [
+                {"type": "string", "pattern": "\\S", "maxLength": MAX_TASK_BYTES},
+                object(json!({"file": {"description": "The name of the file.", "type": "string", "minLength": 1}}), json!({"required": ["file"]})),
+            ],
         },
         "tools": optional(json!({
             "description": "The tools that the model may call, by their names or aliases.",

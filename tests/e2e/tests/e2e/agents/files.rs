@@ -115,3 +115,20 @@ fn what_was_found_is_not_looked_for_again() {
     assert!(shown(&task).len() == 2 && shown(&task)[1].starts_with(r#"path="src/b.rs""#), "{task}");
     assert!(!task.contains("0.rs"), "{task}");
 }
+
+/// S2-FR-018: what the model is told is the file beside the plan, byte for byte, also where it is larger than what stands in events.
+#[test]
+fn the_task_stands_in_a_file_beside_the_plan() {
+    let scene = Scene::new(|ask| ask.completes(json!("done")));
+    let text = "# Fix é\n\n- all of it\n".repeat(3_000);
+    fs::create_dir(scene.home.path("prompts")).unwrap();
+    scene.home.file("prompts/fix.md", &text);
+    let mut agent = goal(&[]);
+    agent["task"] = json!({"file": "prompts/fix.md"});
+    let ended = scene.run(&agent, &json!({}), &[]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(scene.asks()[0].task.contains(text.trim()), "{}", scene.asks()[0].task.len());
+    agent["task"] = json!({"file": "prompts/fxi.md"});
+    let refused = scene.home.run(["plan", "validate", &scene.plan(&agent, &json!({})), "--config", "config.yaml"]);
+    assert!(refused.talk.contains("steps[0].agent.task") && refused.talk.contains("`prompts/fix.md`?"), "{refused:?}");
+}

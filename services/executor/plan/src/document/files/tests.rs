@@ -32,6 +32,39 @@ fn the_names_of_files_are_found_with_their_places() {
     );
 }
 
+/// S2-FR-018: a task may stand in a file, also that of a step of a group or of a plan within.
+#[test]
+fn the_task_of_a_model_may_stand_in_a_file() {
+    let text = "id: p\nsteps:\n  - {id: a, agent: {model: m, task: {file: prompts/a.md}}}\n  - {id: g, steps: [{id: b, agent: {model: m, task: \
+                {file: b.md}}}]}\n  - {id: c, agent: {model: m, task: {file: c.md, more: 1}}}\n  - {id: d, agent: {model: m, task: file}}\n";
+    let named = read(text).named();
+    let places: Vec<_> = named.iter().map(|named| (named.content, &*named.field, &*named.name, named.line)).collect();
+    let task = FileContent::Task;
+    let expected =
+        [(task, "steps[0].agent.task", "prompts/a.md", 3), (task, "steps[1].steps[0].agent.task", "b.md", 4)];
+    assert_eq!(places, expected);
+
+    let text = "id: p\nsteps:\n  - {id: a, agent: {model: m, task: {file: a.md}}, tol: t}\n";
+    let task = Arc::new(ComposedDocument::of_task(1, "Say \"hello\" to\n${inputs.whom}: ü\n".to_owned()));
+    let whole = composed(0, text, &[("steps[0].agent.task", &task)]);
+    let json: serde_json::Value = serde_json::from_str(whole.json()).unwrap();
+    assert_eq!(json["steps"][0]["agent"]["task"], "Say \"hello\" to\n${inputs.whom}: ü\n");
+    let task = (0, "steps[0].agent.task".to_owned(), 3, 37);
+    let follows = (0, "steps[0].tol".to_owned(), 3, 52);
+    assert_eq!(wrong(&whole), [task, follows], "there is no such input, and what follows has its place");
+    let task = Arc::new(ComposedDocument::of_task(1, " \n".to_owned()));
+    let whole = composed(
+        0,
+        "id: p\nsteps:\n  - {id: a, agent: {model: m, task: {file: a.md}}}\n",
+        &[("steps[0].agent.task", &task)],
+    );
+    assert_eq!(
+        wrong(&whole),
+        [(0, "steps[0].agent.task".to_owned(), 3, 37)],
+        "what is wrong with it is said of its name"
+    );
+}
+
 #[test]
 fn what_is_wrong_is_located_in_the_file_where_it_stands() {
     let inner = composed(1, "# é\nid: inner\nsteps:\n  - {id: c, tol: t}\n", &[]);
@@ -114,7 +147,7 @@ fn what_cannot_be_the_plan_of_a_step_says_why() {
         ("a\u{202e}.yaml", "U+202E"),
         (&"x".repeat(5_000), "in one line"),
     ] {
-        assert!(refused_name(name).is_some_and(|refused| refused.contains(message)), "{name}");
+        assert!(refused_name(name, FileContent::Plan).is_some_and(|refused| refused.contains(message)), "{name}");
     }
-    assert_eq!(refused_name("parts/build.yaml"), None);
+    assert_eq!(refused_name("parts/build.yaml", FileContent::Plan), None);
 }

@@ -1,6 +1,9 @@
 //! Reads a goal that a model works towards.
 
-use super::{super::fields::Value, Reader};
+use super::{
+    super::fields::{Fields, Value},
+    Reader,
+};
 use crate::{AgentDraft, limits::MAX_TURNS};
 
 impl<'n> Reader<'n> {
@@ -12,7 +15,7 @@ impl<'n> Reader<'n> {
             return AgentDraft { model: unread(), task: unread(), ..AgentDraft::default() };
         };
         let model = self.optional_text(&mut fields, "model");
-        let task = self.optional_text(&mut fields, "task");
+        let task = self.text_of_task(&mut fields);
         let tools = self.texts(&mut fields, "tools", "names of tools");
         let files = self.texts(&mut fields, "files", "paths of files");
         let max_turns = fields.take_exactly("max_turns").and_then(|value| {
@@ -39,6 +42,20 @@ impl<'n> Reader<'n> {
             max_turns: max_turns.unwrap_or_default(),
             fallback,
             prompt_percent: prompt_percent.unwrap_or_default(),
+        }
+    }
+
+    /// The task, which a client has put in place where it stands in a file.
+    fn text_of_task(&mut self, fields: &mut Fields<'n>) -> String {
+        let Some(value) = fields.take_exactly("task") else { return String::new() };
+        match value.node.field("file") {
+            Some(_) => {
+                value.refuse(&mut self.report, || {
+                    "names a file, which must be the only field, and which the `belay` command reads: send the text itself".to_owned()
+                });
+                "unread".to_owned()
+            }
+            None => value.text(&mut self.report),
         }
     }
 }
