@@ -113,7 +113,8 @@ pub(crate) struct WaitingSteps {
     pub(crate) idle_kib: [u64; 3],
     /// The same once all of them wait.
     pub(crate) waiting_kib: [u64; 3],
-    /// The memory of an executor that has started beside them, in KiB.
+    /// The memory of an executor that has carried out nothing, in KiB, and of one that has started beside the steps that wait.
+    pub(crate) fresh_kib: u64,
     pub(crate) restarted_kib: u64,
     /// From a decision to the first event that the executor records of it, and to the next question to the model: the medians in milliseconds.
     pub(crate) woken_ms: f64,
@@ -121,9 +122,11 @@ pub(crate) struct WaitingSteps {
 }
 
 impl WaitingSteps {
-    /// How much more memory the executor has than before, in KiB: the one that has made the turns, and one that has started beside them.
+    /// How much more memory the executor has, in KiB: the one that has made the turns than it had idle, and one that has started beside them than one that has
+    /// carried out nothing.
     pub(crate) fn executor_kib(&self) -> [f64; 2] {
-        [self.waiting_kib[2], self.restarted_kib].map(|kib| kib as f64 - self.idle_kib[2] as f64)
+        let more = |kib: u64, than: u64| kib as f64 - than as f64;
+        [more(self.waiting_kib[2], self.idle_kib[2]), more(self.restarted_kib, self.fresh_kib)]
     }
 }
 
@@ -380,6 +383,7 @@ pub(crate) async fn waiting(binaries: &Path, root: &Path, Waiting { steps, turns
     };
     let (server, mut exchanges) = ModelServer::start(script).await?;
     let mut belay = start(binaries, &place, &server, &["--policy", &policy.display().to_string()]).await?;
+    let [_, _, fresh_kib] = of_each(&belay)?;
     // Code that has never run takes no memory, and would be counted as that of the steps.
     let first = belay.begin_plan(plan(vec![agent(BRIEF.to_owned(), &["noop", "write_file"])])).await?;
     belay.finish(std::slice::from_ref(&first), 1).await?;
@@ -429,7 +433,7 @@ pub(crate) async fn waiting(binaries: &Path, root: &Path, Waiting { steps, turns
     let [_, _, restarted_kib] = of_each(&belay)?;
     let median = |of: Vec<f64>| stats::median(of).ok_or("no step was woken");
     let (woken_ms, asked_ms) = (median(woken)?, median(asked)?);
-    Ok(WaitingSteps { steps, idle_kib, waiting_kib, restarted_kib, woken_ms, asked_ms })
+    Ok(WaitingSteps { steps, idle_kib, waiting_kib, fresh_kib, restarted_kib, woken_ms, asked_ms })
 }
 
 /// The memory (PSS) of gate, runner and executor in KiB.

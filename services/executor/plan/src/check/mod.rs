@@ -146,13 +146,23 @@ pub(crate) fn retry_problems(retry: &RetryPolicy) -> Vec<(FieldPath, String)> {
     problems
 }
 
+/// Puts the tools of groups in the place of these, where a model may call them.
+fn resolve_groups(step: &mut StepDraft) {
+    if let StepKindDraft::Agent { agent, .. } = &mut step.kind {
+        agent.resolve_groups();
+    }
+}
+
 /// Checks a draft. `places` gives, for each step of the draft, its position in the author's document, for messages about other steps.
 pub(crate) fn plan(
-    draft: PlanDraft,
+    mut draft: PlanDraft,
     places: &Places,
     trust: Trust,
     check: CheckPlanned<'_>,
 ) -> Result<Plan, Findings<Problem>> {
+    if trust == Trust::Author {
+        draft.steps.iter_mut().for_each(resolve_groups);
+    }
     let size = plan_size(&draft);
     if size > MAX_PLAN_BYTES && trust == Trust::Author {
         let message = format!("the plan has {size} bytes and the limit is {MAX_PLAN_BYTES}: split it");

@@ -39,6 +39,15 @@ pub fn asks_model(tool: &str) -> bool {
     tool == MODEL_TOOL || tool == JUDGE_TOOL
 }
 
+/// What precedes the name of a group among the tools of a goal.
+pub(crate) const GROUP_PREFIX: &str = "group:";
+
+/// The groups of tools, by their names.
+pub(crate) const GROUPS: [(&str, &[&str]); 2] = [
+    ("reading", &[READ_TOOL, "list_directory", FIND_TOOL, "search_code"]),
+    ("writing", &["write_file", "modify_file", "move_file", "delete_file"]),
+];
+
 /// How many turns a model has where the plan says nothing (S2-FR-015).
 pub const DEFAULT_TURNS: u32 = 10;
 
@@ -50,7 +59,7 @@ pub struct AgentDraft {
     pub model: String,
     /// What is to be achieved, in words; may hold templates.
     pub task: String,
-    /// The tools that the model may call, by their names or aliases.
+    /// The tools that the model may call, by their names or aliases, and groups of tools, `group:NAME`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
     /// The files that the model is shown with its task, by their paths in the workspace, which may hold templates, or by globs.
@@ -73,6 +82,21 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl AgentDraft {
+    /// Puts the tools of groups in the place of these, without those that are named already. The first stands where the group did and the others at the end, so that
+    /// each tool that the author names keeps its place, by which problems are told. An unknown group stays.
+    pub(crate) fn resolve_groups(&mut self) {
+        for place in 0..self.tools.len() {
+            let name = self.tools[place].strip_prefix(GROUP_PREFIX);
+            let Some((_, group)) = GROUPS.iter().find(|(known, _)| Some(*known) == name) else { continue };
+            let mut new = group.iter().filter(|tool| !self.tools.iter().any(|named| named == *tool)).copied();
+            // A group whose tools are all named stays, and is refused.
+            let Some(first) = new.next() else { continue };
+            let others: Vec<String> = new.map(str::to_owned).collect();
+            self.tools[place] = first.to_owned();
+            self.tools.extend(others);
+        }
+    }
+
     /// The bytes of everything in it that an author can make long.
     pub(super) fn size(&self) -> usize {
         let texts = self.tools.iter().chain(&self.files).chain(&self.fallback);
@@ -219,5 +243,33 @@ steps: [{id: a, agent: {model: m, task: t, files: [a.md, "src/**/*.rs", "[${inpu
         assert!(
             Plan::parse(Format::Yaml, &text.replace('*', "")).unwrap().steps()[0].agent().unwrap().found().is_none()
         );
+    }
+
+    #[test]
+    fn a_group_is_its_tools_and_moves_no_other() {
+        let resolved = |tools: &[&str]| {
+            let mut draft =
+                AgentDraft { tools: tools.iter().map(|&tool| tool.to_owned()).collect(), ..AgentDraft::default() };
+            draft.resolve_groups();
+            draft.tools
+        };
+        let reading = ["read_file", "list_directory", "find_files", "search_code"];
+        assert_eq!(resolved(&["group:reading"]), reading);
+        assert_eq!(
+            resolved(&["a", "group:reading", "list_directory", "group:writing"]),
+            [
+                "a",
+                "read_file",
+                "list_directory",
+                "write_file",
+                "find_files",
+                "search_code",
+                "modify_file",
+                "move_file",
+                "delete_file"
+            ]
+        );
+        let all_named: Vec<&str> = reading.into_iter().chain(["group:reading", "group:other"]).collect();
+        assert_eq!(resolved(&all_named), all_named, "what adds nothing, and what is none, is refused");
     }
 }

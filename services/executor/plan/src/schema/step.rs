@@ -451,7 +451,7 @@ pub(super) fn agent() -> Value {
             ],
         },
         "tools": optional(json!({
-            "description": "The tools that the model may call, by their names or aliases.",
+            "description": "The tools that the model may call, by their names or aliases, and groups of them: `group:reading`, `group:writing`.",
             "type": "array", "maxItems": MAX_OFFERED_TOOLS, "uniqueItems": true,
             "items": {"type": "string", "minLength": 1, "maxLength": MAX_TOOL_CHARS, "pattern": VISIBLE},
         })),

@@ -132,3 +132,16 @@ fn the_task_stands_in_a_file_beside_the_plan() {
     let refused = scene.home.run(["plan", "validate", &scene.plan(&agent, &json!({})), "--config", "config.yaml"]);
     assert!(refused.talk.contains("steps[0].agent.task") && refused.talk.contains("`prompts/fix.md`?"), "{refused:?}");
 }
+
+/// The model is told of the tools of a group, which the execution's plan has in its place.
+#[test]
+fn a_group_is_told_as_its_tools() {
+    let scene = Scene::new(|ask| ask.completes(json!("done")));
+    let ended = scene.run(&goal(&["group:reading", "run_terminal"]), &json!({}), &[]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let told = &scene.asks()[0].body["tools"];
+    let told: Vec<_> = told.as_array().unwrap().iter().map(|tool| tool["function"]["name"].clone()).collect();
+    let expected = ["read_file", "run_terminal", "list_directory", "find_files", "search_code"];
+    assert_eq!(told[..5], expected, "{told:?}");
+    assert_eq!(scene.execution()["plan"]["steps"][0]["agent"]["tools"], json!(expected));
+}

@@ -6,7 +6,9 @@ use super::call_part::{CallPart, outermost};
 use crate::{
     AgentDraft, CallPlace, FIND_TOOL, PlanPart, PlannedCall, READ_TOOL, StepDraft, Template, ToolStep,
     check::Checker,
+    kinds::{GROUP_PREFIX, GROUPS},
     limits::{MAX_FALLBACK_MODELS, MAX_FILES, MAX_OFFERED_TOOLS, MAX_TASK_BYTES, MAX_TOOL_CHARS, MAX_TURNS},
+    nearest,
     path::{FieldPath, shown},
 };
 
@@ -54,6 +56,16 @@ impl FilePart {
     pub(super) fn complete(self) -> ToolStep {
         ToolStep { tool: self.tool().to_owned(), arguments: self.call.arguments }
     }
+}
+
+/// What is wrong with a group that stands for no tools.
+fn problem_of_group(name: &str) -> String {
+    let known = GROUPS.map(|(known, _)| known);
+    if known.contains(&name) {
+        return format!("`{name}` has no tool that is not named besides: remove it");
+    }
+    let near = nearest(name, known).map(|near| format!("; did you mean `{GROUP_PREFIX}{near}`?")).unwrap_or_default();
+    format!("there is no group `{}`, only {}{near}", shown(name), known.join(" and "))
 }
 
 impl Checker<'_> {
@@ -127,7 +139,11 @@ impl Checker<'_> {
             if !is_first {
                 self.rule(&at, || format!("`{}` is named twice: remove it here", shown(tool)));
             }
-            let has_tool = self.tool(&at, tool) && is_first;
+            let group = tool.strip_prefix(GROUP_PREFIX);
+            if let Some(group) = group {
+                self.rule(&at, || problem_of_group(group));
+            }
+            let has_tool = group.is_none() && self.tool(&at, tool) && is_first;
             CallPart { has_tool, arguments: Template::read(&serde_json::json!({}), &[]).0, arguments_are_valid: false }
         });
         let tools = tools.collect();
