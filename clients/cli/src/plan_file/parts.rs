@@ -171,7 +171,7 @@ impl Reader {
         let source = self.sources.len();
         self.sources.push(Arc::new(Source { name: shown.clone(), text: text.clone() }));
         let whole = match content {
-            FileContent::Task => Some(ComposedDocument::of_task(source, text)),
+            FileContent::Task => Some(ComposedDocument::of_task(source, &text)),
             FileContent::Plan => {
                 let around = EnclosingFile { real: real.clone(), name: shown };
                 self.plan_of(&text, source, around, &relative, depth)
@@ -224,7 +224,13 @@ impl Reader {
         text.map_err(|error| match error {
             TextError::Io(error) => self.missing(name, path, &error),
             TextError::TooLong => {
-                format!("names `{name}`, which is longer than 4 MiB, the limit of a whole plan: split it")
+                let (limit, instead) = match content {
+                    FileContent::Plan => ("the limit of a whole plan", "split it"),
+                    FileContent::Task => {
+                        ("and a task may have 256 KiB", "put what is long into files of the workspace")
+                    }
+                };
+                format!("names `{name}`, which is longer than 4 MiB, {limit}: {instead}")
             }
             TextError::Line(line) => {
                 format!("names `{name}`, which is not text: its line {line} is not UTF-8: name {wanted}")

@@ -8,7 +8,7 @@ use belay_reasons as reasons;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::turn::{failed, failure_of, late, refusal_of, unknown_model, usage_of, used_by};
+use super::turn::{failed, failure_of, late, unknown_model, usage_of, used_by};
 use crate::{
     owned::registry::ExecutionRegistry,
     runners::operation::{ReportFault, Update},
@@ -70,9 +70,6 @@ impl Judging {
         };
         let usage = asked.answer.usage.map(|usage| usage_of(model.model(), &usage));
         let receipt = Receipt { duration, usage, ..Receipt::default() };
-        if let Some(failure) = refusal_of(name, &asked.answer) {
-            return ToolCallEnd::Failed { failure, receipt };
-        }
         match belay_agent::judgement(&asked.answer) {
             Ok(Judgement { is_met: true, why }) => {
                 let result = Json::canonical(&json!({"met": true, "why": why}));

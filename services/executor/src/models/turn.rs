@@ -173,11 +173,14 @@ pub(super) fn used_by(model: &Model, failure: &belay_model::Failure) -> Option<M
 }
 
 /// The failure of a call whose model refuses in what it answers; `None` for any other answer. What it wants to call is not called.
-pub(super) fn refusal_of(model: &str, answer: &Answer) -> Option<Failure> {
+fn refusal_of(model: &str, answer: &Answer) -> Option<Failure> {
     (answer.end == End::Refused).then(|| {
-        let words: String = answer.text.chars().take(MAX_REFUSAL).collect();
-        let words = if words.is_empty() { "it does not say why.".to_owned() } else { words };
-        let message = format!("The model `{model}` refuses: {words}");
+        let (words, is_cut) = match answer.text.char_indices().nth(MAX_REFUSAL) {
+            Some((end, _)) => (&answer.text[..end], "…"),
+            None => (answer.text.trim(), ""),
+        };
+        let words = if words.is_empty() { "nothing more." } else { words };
+        let message = format!("The model `{model}`, or the filter of its server, refuses. It says: {words}{is_cut}");
         Failure::new(ErrorClass::InvalidArguments, reasons::MODEL_REFUSED, message)
     })
 }

@@ -452,7 +452,7 @@ table! {
 
     MODEL_REFUSED Calls 30 false [InvalidArguments] []
     "The model, or its server, refuses what a step asks of it."
-    "The message has its words. `belay models check NAME` tries what the server can do; correct the settings or the task, and run `belay executions retry ID`. `agent.fallback` names models that are asked instead."
+    "The message has its words. `belay models check NAME` tries what the server can do; correct the settings or the task, and run `belay executions retry ID`. For the model of a step, `agent.fallback` names others that are asked instead."
 
     MODEL_ANSWER_INVALID Calls 30 true [InvalidResult] []
     "What a model's server sent is no answer that can be acted on: it is cut within a call, too large, or not of its API. Nothing of it was done."

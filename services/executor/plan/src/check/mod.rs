@@ -155,14 +155,11 @@ fn resolve_groups(step: &mut StepDraft) {
 
 /// Checks a draft. `places` gives, for each step of the draft, its position in the author's document, for messages about other steps.
 pub(crate) fn plan(
-    mut draft: PlanDraft,
+    draft: PlanDraft,
     places: &Places,
     trust: Trust,
     check: CheckPlanned<'_>,
 ) -> Result<Plan, Findings<Problem>> {
-    if trust == Trust::Author {
-        draft.steps.iter_mut().for_each(resolve_groups);
-    }
     let size = plan_size(&draft);
     if size > MAX_PLAN_BYTES && trust == Trust::Author {
         let message = format!("the plan has {size} bytes and the limit is {MAX_PLAN_BYTES}: split it");
@@ -197,6 +194,7 @@ fn nested(
     let mut unsplit = Vec::new();
     if trust == Trust::Author {
         split_commands(&mut draft, |path, message| unsplit.push((path, message)));
+        draft.steps.iter_mut().for_each(resolve_groups);
     }
     let mut checker = Checker {
         trust,

@@ -165,7 +165,8 @@ impl PlanText {
 
 impl ComposedDocument {
     /// A text that is no plan, as it is put in place of the name of its file. `source` is the caller's number of it.
-    pub fn of_task(source: usize, text: String) -> Self {
+    pub fn of_task(source: usize, text: &str) -> Self {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
         let json = serde_json::Value::from(text.as_str()).to_string();
         Self { json, text, source, tokens: vec![(0, 0)], parts: Vec::new() }
     }

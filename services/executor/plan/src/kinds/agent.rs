@@ -29,6 +29,11 @@ static READ: LazyLock<ToolStep> = LazyLock::new(|| {
     ToolStep { tool: READ_TOOL.to_owned(), arguments }
 });
 
+/// Whether two names are of one tool, in whatever spelling: `ReadFile`, `READ_FILE` and `read_file` are.
+pub(crate) fn is_same_tool(one: &str, other: &str) -> bool {
+    one.replace('_', "").eq_ignore_ascii_case(&other.replace('_', ""))
+}
+
 /// Whether the executor carries out the calls of this tool itself.
 pub fn is_own_tool(tool: &str) -> bool {
     asks_model(tool) || tool == COMPLETION_TOOL
@@ -42,10 +47,10 @@ pub fn asks_model(tool: &str) -> bool {
 /// What precedes the name of a group among the tools of a goal.
 pub(crate) const GROUP_PREFIX: &str = "group:";
 
-/// The groups of tools, by their names.
-pub(crate) const GROUPS: [(&str, &[&str]); 2] = [
+/// Groups of tools that are part of every tool runner, by their names.
+pub const TOOL_GROUPS: [(&str, &[&str]); 2] = [
     ("reading", &[READ_TOOL, "list_directory", FIND_TOOL, "search_code"]),
-    ("writing", &["write_file", "modify_file", "move_file", "delete_file"]),
+    ("writing", &["write_file", "modify_file", "delete_file"]),
 ];
 
 /// How many turns a model has where the plan says nothing (S2-FR-015).
@@ -87,8 +92,9 @@ impl AgentDraft {
     pub(crate) fn resolve_groups(&mut self) {
         for place in 0..self.tools.len() {
             let name = self.tools[place].strip_prefix(GROUP_PREFIX);
-            let Some((_, group)) = GROUPS.iter().find(|(known, _)| Some(*known) == name) else { continue };
-            let mut new = group.iter().filter(|tool| !self.tools.iter().any(|named| named == *tool)).copied();
+            let Some((_, group)) = TOOL_GROUPS.iter().find(|(known, _)| Some(*known) == name) else { continue };
+            let mut new =
+                group.iter().filter(|tool| !self.tools.iter().any(|named| is_same_tool(named, tool))).copied();
             // A group whose tools are all named stays, and is refused.
             let Some(first) = new.next() else { continue };
             let others: Vec<String> = new.map(str::to_owned).collect();
@@ -265,9 +271,12 @@ steps: [{id: a, agent: {model: m, task: t, files: [a.md, "src/**/*.rs", "[${inpu
                 "find_files",
                 "search_code",
                 "modify_file",
-                "move_file",
                 "delete_file"
             ]
+        );
+        assert_eq!(
+            resolved(&["ReadFile", "group:reading"]),
+            ["ReadFile", "list_directory", "find_files", "search_code"]
         );
         let all_named: Vec<&str> = reading.into_iter().chain(["group:reading", "group:other"]).collect();
         assert_eq!(resolved(&all_named), all_named, "what adds nothing, and what is none, is refused");

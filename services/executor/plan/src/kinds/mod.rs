@@ -12,10 +12,10 @@ use serde_json::Value;
 use crate::{Plan, PlanDraft, Template, template::json_size};
 
 pub use agent::{
-    AgentDraft, AgentStep, COMPLETION_TOOL, DEFAULT_TURNS, FIND_TOOL, JUDGE_TOOL, MODEL_TOOL, READ_TOOL, asks_model,
-    is_own_tool,
+    AgentDraft, AgentStep, COMPLETION_TOOL, DEFAULT_TURNS, FIND_TOOL, JUDGE_TOOL, MODEL_TOOL, READ_TOOL, TOOL_GROUPS,
+    asks_model, is_own_tool,
 };
-pub(crate) use agent::{GROUP_PREFIX, GROUPS};
+pub(crate) use agent::{GROUP_PREFIX, is_same_tool};
 pub use calls::{
     CODE_TOOL, COMMAND_TOOL, COMMIT_TOOL, CallDraft, CallsStep, Effects, REBASE_TOOL, ToolStep, chosen_program,
     not_allowed,

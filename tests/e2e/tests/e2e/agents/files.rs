@@ -133,15 +133,35 @@ fn the_task_stands_in_a_file_beside_the_plan() {
     assert!(refused.talk.contains("steps[0].agent.task") && refused.talk.contains("`prompts/fix.md`?"), "{refused:?}");
 }
 
-/// The model is told of the tools of a group, which the execution's plan has in its place.
+/// The model is told of the tools of groups, which the execution's plan has in their place, also in a plan within.
 #[test]
 fn a_group_is_told_as_its_tools() {
     let scene = Scene::new(|ask| ask.completes(json!("done")));
-    let ended = scene.run(&goal(&["group:reading", "run_terminal"]), &json!({}), &[]);
+    let agent = goal(&["group:reading", "group:writing", "run_terminal"]);
+    let ended = scene.run(&agent, &json!({}), &[]);
     assert_eq!(ended.code, 0, "{ended:?}");
-    let told = &scene.asks()[0].body["tools"];
-    let told: Vec<_> = told.as_array().unwrap().iter().map(|tool| tool["function"]["name"].clone()).collect();
-    let expected = ["read_file", "run_terminal", "list_directory", "find_files", "search_code"];
-    assert_eq!(told[..5], expected, "{told:?}");
+    let expected = [
+        "read_file",
+        "write_file",
+        "run_terminal",
+        "list_directory",
+        "find_files",
+        "search_code",
+        "modify_file",
+        "delete_file",
+    ];
+    let told = |ask: usize| -> Vec<Value> {
+        let told = &scene.asks()[ask].body["tools"];
+        told.as_array().unwrap().iter().map(|tool| tool["function"]["name"].clone()).collect()
+    };
+    assert_eq!(told(0)[..expected.len()], expected);
     assert_eq!(scene.execution()["plan"]["steps"][0]["agent"]["tools"], json!(expected));
+
+    let within = json!({"id": "q", "steps": [{"id": "b", "agent": agent}]});
+    let plan = json!({"id": "p", "steps": [{"id": "a", "plan": within}]});
+    let plan = scene.home.file("outer.json", plan.to_string());
+    let words = ["run", &plan, "--workspace", "w", "--config", "config.yaml", "--policy", "policy.yaml"];
+    let ended = scene.home.run(words);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(told(1)[..expected.len()], expected);
 }

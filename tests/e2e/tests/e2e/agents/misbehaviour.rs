@@ -507,8 +507,13 @@ fn a_refusal_gives_way_to_the_next_model() {
         let mut agent = goal(&["write_file"]);
         let alone = scene();
         assert_eq!(run(&alone, &["write_file"]).code, 30, "{api}");
-        assert_eq!(failure(&alone), "MODEL_REFUSED: The model `m` refuses: I will not write that.", "{api}");
+        assert_eq!(
+            failure(&alone),
+            "MODEL_REFUSED: The model `m`, or the filter of its server, refuses. It says: I will not write that.",
+            "{api}"
+        );
         assert_eq!(asked(&alone), [r#""m""#], "{api}: it is asked once");
+        assert_eq!(alone.file("a"), "", "{api}: nothing that it wants is done");
         agent["fallback"] = json!(["other"]);
         let with_another = scene();
         assert_eq!(with_another.run(&agent, &json!({}), &[]).code, 0, "{api}");

@@ -125,17 +125,15 @@ impl Ask {
         self.calls("complete_step", json!({"result": result}))
     }
 
-    /// The model refuses, in the form that its API has for that.
+    /// The model refuses, in the form that its API has for that, and wants to write the file `a` all the same.
     pub(super) fn refuses(&self, words: &str) -> Reply {
-        let of = |events: Vec<String>, from: &str, to: &str| {
-            events.into_iter().map(|event| event.replace(from, to)).collect()
+        let call = [("write_file", json!({"path": "a", "content": "x"}).to_string())];
+        let (events, from, to) = match self.api {
+            "chat" => (chat(words, &call, Some(9)), r#""content":""#, r#""refusal":""#),
+            "responses" => (responses(words, &call, Some(9)), "output_text.delta", "refusal.delta"),
+            _ => (messages(words, &call, Some(9)), r#""stop_reason":"tool_use""#, r#""stop_reason":"refusal""#),
         };
-        let events: Vec<String> = match self.api {
-            "chat" => of(chat(words, &[], Some(9)), "\"content\":\"", "\"refusal\":\""),
-            "responses" => of(responses(words, &[], Some(9)), "output_text.delta", "refusal.delta"),
-            _ => of(messages(words, &[], Some(9)), "end_turn", "refusal"),
-        };
-        Reply::pieces(events.into_iter().map(|event| Piece::Bytes(event.into_bytes())).collect())
+        Reply::pieces(events.into_iter().map(|event| Piece::Bytes(event.replace(from, to).into_bytes())).collect())
     }
 
     /// An answer with calls whose arguments are this text, whatever it is.

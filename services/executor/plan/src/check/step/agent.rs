@@ -6,7 +6,7 @@ use super::call_part::{CallPart, outermost};
 use crate::{
     AgentDraft, CallPlace, FIND_TOOL, PlanPart, PlannedCall, READ_TOOL, StepDraft, Template, ToolStep,
     check::Checker,
-    kinds::{GROUP_PREFIX, GROUPS},
+    kinds::{GROUP_PREFIX, TOOL_GROUPS},
     limits::{MAX_FALLBACK_MODELS, MAX_FILES, MAX_OFFERED_TOOLS, MAX_TASK_BYTES, MAX_TOOL_CHARS, MAX_TURNS},
     nearest,
     path::{FieldPath, shown},
@@ -60,7 +60,7 @@ impl FilePart {
 
 /// What is wrong with a group that stands for no tools.
 fn problem_of_group(name: &str) -> String {
-    let known = GROUPS.map(|(known, _)| known);
+    let known = TOOL_GROUPS.map(|(known, _)| known);
     if known.contains(&name) {
         return format!("`{name}` has no tool that is not named besides: remove it");
     }

@@ -45,14 +45,14 @@ fn the_task_of_a_model_may_stand_in_a_file() {
     assert_eq!(places, expected);
 
     let text = "id: p\nsteps:\n  - {id: a, agent: {model: m, task: {file: a.md}}, tol: t}\n";
-    let task = Arc::new(ComposedDocument::of_task(1, "Say \"hello\" to\n${inputs.whom}: ü\n".to_owned()));
+    let task = Arc::new(ComposedDocument::of_task(1, "\u{feff}Say \"hello\" to\n${inputs.whom}: ü\n"));
     let whole = composed(0, text, &[("steps[0].agent.task", &task)]);
     let json: serde_json::Value = serde_json::from_str(whole.json()).unwrap();
     assert_eq!(json["steps"][0]["agent"]["task"], "Say \"hello\" to\n${inputs.whom}: ü\n");
     let task = (0, "steps[0].agent.task".to_owned(), 3, 37);
     let follows = (0, "steps[0].tol".to_owned(), 3, 52);
     assert_eq!(wrong(&whole), [task, follows], "there is no such input, and what follows has its place");
-    let task = Arc::new(ComposedDocument::of_task(1, " \n".to_owned()));
+    let task = Arc::new(ComposedDocument::of_task(1, " \n"));
     let whole = composed(
         0,
         "id: p\nsteps:\n  - {id: a, agent: {model: m, task: {file: a.md}}}\n",

@@ -1,7 +1,10 @@
 //! Reads a goal that a model works towards.
 
 use super::{
-    super::fields::{Fields, Value},
+    super::{
+        fields::{Fields, Value},
+        tree::Kind,
+    },
     Reader,
 };
 use crate::{AgentDraft, limits::MAX_TURNS};
@@ -48,14 +51,13 @@ impl<'n> Reader<'n> {
     /// The task, which a client has put in place where it stands in a file.
     fn text_of_task(&mut self, fields: &mut Fields<'n>) -> String {
         let Some(value) = fields.take_exactly("task") else { return String::new() };
-        match value.node.field("file") {
-            Some(_) => {
-                value.refuse(&mut self.report, || {
-                    "names a file, which must be the only field, and which the `belay` command reads: send the text itself".to_owned()
-                });
-                "unread".to_owned()
-            }
-            None => value.text(&mut self.report),
+        if matches!(value.node.kind, Kind::Map(_)) {
+            value.refuse(&mut self.report, || {
+                "must be a text; `{file: NAME}`, with a name and no other field, is one that the `belay` command reads from that file, and a service does not"
+                    .to_owned()
+            });
+            return "unread".to_owned();
         }
+        value.text(&mut self.report)
     }
 }

@@ -12,6 +12,7 @@ use crate::{
     AgentDraft, CheckDraft, Dependency, Effects, PlanDraft, RunWhen, StepDraft, StepKindDraft,
     check::{Place, Places},
     command_line::words_of,
+    kinds::is_same_tool,
     limits::MAX_LABEL_BYTES,
     nearest,
     path::shown,
@@ -220,7 +221,7 @@ impl<'n> Reader<'n> {
         let task = task.join("\n\n").replace("${", "$${");
         let reading = ["read_file", "list_directory", "search_code"].map(str::to_owned);
         let own = (!action.is_empty()).then(|| action.to_owned());
-        let tools = own.into_iter().chain(reading.into_iter().filter(|tool| !is_same_action(tool, action))).collect();
+        let tools = own.into_iter().chain(reading.into_iter().filter(|tool| !is_same_tool(tool, action))).collect();
         AgentDraft { model: self.model.clone().unwrap_or_default(), task, tools, ..AgentDraft::default() }
     }
 
@@ -369,15 +370,10 @@ impl<'n> Reader<'n> {
     }
 }
 
-/// Whether two names are of one action, in whatever spelling: `ReadFile`, `READ_FILE` and `read_file` are.
-fn is_same_action(one: &str, other: &str) -> bool {
-    one.replace('_', "").eq_ignore_ascii_case(&other.replace('_', ""))
-}
-
 /// The sentence about a step without parameters.
 fn missing(action: &str) -> String {
     let needed =
-        NEEDED.iter().find(|(name, _)| is_same_action(name, action)).map_or("its parameters", |(_, needed)| needed);
+        NEEDED.iter().find(|(name, _)| is_same_tool(name, action)).map_or("its parameters", |(_, needed)| needed);
     match action {
         "" => "are missing, and so is `action`: name a model that chooses both with `config: {model: NAME}` beside the plan"
             .to_owned(),
