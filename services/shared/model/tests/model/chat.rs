@@ -69,6 +69,19 @@ fn two_calls_in_pieces() {
     );
 }
 
+// Pieces of calls that take turns belong to them by their indices, whatever comes between them.
+#[test]
+fn interleaved_calls_are_put_together() {
+    let pieces = [
+        piece(0, Some("call_a"), Some("read_file"), json!("{\"path")),
+        piece(1, Some("call_b"), Some("list"), json!("{\"in")),
+        piece(0, None, None, json!("\":\"a\"}")),
+        chunk(json!({"content": "and"})),
+        piece(1, None, None, json!("\":1}")),
+    ];
+    assert_eq!(called(&pieces), [pair("read_file", "{\"path\":\"a\"}"), pair("list", "{\"in\":1}")]);
+}
+
 // Ollama 0.33 sends each call whole; other servers give all of them the index 0 (dynamo's PR 4723).
 #[test]
 fn whole_calls_with_one_index_are_several() {

@@ -545,6 +545,20 @@ fn a_cheaper_model_takes_over_where_the_budget_ends() {
     assert!(talk.contains("agent.fallback[0]") && talk.contains("did you mean `other`?"), "{talk}");
 }
 
+/// B-35: a budget in money needs the price of every model that may be asked: one that is missing is named before anything runs.
+#[test]
+fn a_price_that_is_missing_is_named() {
+    let scene = Scene::new(|ask| ask.completes(json!(1)));
+    let plan = scene.plan(&goal(&[]), &json!({"budget": {"cost": 1.0}}));
+    let refused = scene.home.run(["plan", "validate", &plan, "--config", "config.yaml"]);
+    let talk = format!("{}{}", refused.out, refused.talk);
+    assert!(talk.contains("steps[0].agent.model") && talk.contains("add `models.m.price`"), "{talk}");
+    assert_ne!(refused.code, 0);
+    let ended = scene.run(&goal(&[]), &json!({"budget": {"cost": 1.0}}), &[]);
+    assert_ne!(ended.code, 0, "{ended:?}");
+    assert!(scene.asks().is_empty(), "nobody is asked");
+}
+
 /// Arguments that are nested as deep as they may be are those of a call; deeper ones go back, and take no other call with them.
 #[test]
 fn arguments_are_nested_as_deep_as_can_be_read_again() {
