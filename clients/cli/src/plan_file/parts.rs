@@ -97,7 +97,7 @@ struct Reader {
     real: PathBuf,
     sources: Vec<Arc<Source>>,
     problems: Vec<LocatedViolation>,
-    /// What each file has been read as, by its path without symbolic links; `None` when its problems are known.
+    /// The plan or the task in each file, by its path without symbolic links; `None` when its problems are known.
     read: HashMap<(PathBuf, FileContent), Option<Arc<ComposedDocument>>>,
     /// The files around the one that is being read, the outermost first.
     around: Vec<EnclosingFile>,
@@ -137,7 +137,7 @@ impl Reader {
         self.problems.push(located(&self.sources, source, violation));
     }
 
-    /// What is in a file that a step names; `None` when what is wrong in it is among the problems. The error is about the name.
+    /// The content of a file that a step names; `None` when what is wrong in it is among the problems. The error is about the name.
     fn part(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! What stands in files of its own: the plan of a step, `plan: parts/build.yaml`, and the task of a model, `task: {file: prompts/fix.md}`.
+//! Parts of a plan that stand in files of their own: the plan of a step, `plan: parts/build.yaml`, and the task of a model, `task: {file: prompts/fix.md}`.
 //!
 //! The service gets one text with everything in its place. A client that reads files finds with [`PlanText::named`] which files the steps name,
 //! and [`PlanText::with`] writes the whole plan as JSON on one line, with a map from each value back to the file it came from:
@@ -29,7 +29,7 @@ pub struct PlanText {
     root: Node,
 }
 
-/// What a file is that a step names.
+/// The content of a file that a step names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileContent {
     /// The plan of the step.
@@ -41,7 +41,7 @@ pub enum FileContent {
 /// A file that a step names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedFile {
-    /// What it is.
+    /// Its content.
     pub content: FileContent,
     /// The field that names the file, such as `steps[2].plan`.
     pub field: String,

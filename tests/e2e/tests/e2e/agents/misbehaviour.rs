@@ -556,7 +556,7 @@ fn a_price_that_is_missing_is_named() {
     assert_ne!(refused.code, 0);
     let ended = scene.run(&goal(&[]), &json!({"budget": {"cost": 1.0}}), &[]);
     assert_ne!(ended.code, 0, "{ended:?}");
-    assert!(scene.asks().is_empty(), "nobody is asked");
+    assert!(scene.asks().is_empty(), "the model is asked nothing");
 }
 
 /// Arguments that are nested as deep as they may be are those of a call; deeper ones go back, and take no other call with them.

@@ -58,7 +58,7 @@ impl FilePart {
     }
 }
 
-/// What is wrong with a group that stands for no tools.
+/// The problem of a group that stands for no tools.
 fn problem_of_group(name: &str) -> String {
     let known = TOOL_GROUPS.map(|(known, _)| known);
     if known.contains(&name) {

@@ -136,10 +136,10 @@ pub(super) fn audit(recorded: &Recorded, requests: &[Request], runs: &[Run]) -> 
             let needs = policy::needs(execution.approval_mode(), run.tool, &run.arguments, effect);
             let is_approved = approved.contains(&run.call);
             if needs.before && !is_approved {
-                violations.push(format!("{} was run, and nobody has approved it", run.call));
+                violations.push(format!("{} was run without an approval", run.call));
             }
             if (needs.after && !is_approved || needs.denied) && completed.contains(&run.call) {
-                violations.push(format!("{} has changed {:?}, which nobody has approved", run.call, run.effect));
+                violations.push(format!("{} has changed {:?} without an approval", run.call, run.effect));
             }
         }
         let asked = requests.iter().filter(own).count();
