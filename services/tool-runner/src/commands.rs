@@ -142,6 +142,11 @@ impl CommandSettings {
         self.state_dir.as_ref().map(|own| own.join("research"))
     }
 
+    /// The directory for the tools of MCP servers; `None` if the runner keeps no files.
+    pub(crate) fn mcp_in(&self) -> Option<PathBuf> {
+        self.state_dir.as_ref().map(|own| own.join("mcp"))
+    }
+
     /// The same where nothing beyond this machine is reached.
     #[cfg(test)]
     pub(crate) fn air_gapped_for_test(self) -> Self {

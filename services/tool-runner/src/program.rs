@@ -55,7 +55,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     if let Err(refusal) = enforcement.launcher() {
         tracing::warn!("{}", refusal.message);
     }
-    let registry = tools::registry(&enforcement, &commands, &loaded)?;
+    let registry = tools::registry(&enforcement, &commands, &loaded).await?;
     let ids = Ids::from_system();
     let seal_key = key_file::load(&state_dir.join(state_files::SEAL_KEY), key_file::SEAL, || ids.next_key())?;
     let master_key = MasterKey::new(seal_key.key());

@@ -395,6 +395,7 @@ impl Parameters {
 #[derive(Clone)]
 pub struct Registry {
     by_name: BTreeMap<&'static str, Arc<RegisteredTool>>,
+    servers: Arc<[v1::ToolServer]>,
 }
 
 impl fmt::Debug for Registry {
@@ -441,7 +442,18 @@ impl Registry {
                 }
             }
         }
-        Ok(Self { by_name })
+        Ok(Self { by_name, servers: Arc::default() })
+    }
+
+    /// Sets the servers that tools are of.
+    #[must_use]
+    pub(crate) fn with_servers(self, servers: impl IntoIterator<Item = v1::ToolServer>) -> Self {
+        Self { servers: servers.into_iter().collect(), ..self }
+    }
+
+    /// The servers that tools are of, and those that offer none.
+    pub(crate) fn servers(&self) -> &[v1::ToolServer] {
+        &self.servers
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<Arc<RegisteredTool>> {
@@ -486,22 +498,15 @@ impl Registry {
     }
 }
 
-#[cfg(test)]
 impl Invocation {
-    /// An invocation that drops its output.
-    pub(crate) fn for_test(arguments: Value, view: Option<ViewHandle>) -> Self {
-        struct Discard;
-        impl Output for Discard {
-            fn write(&self, _stream: v1::tool_call_output::Stream, _bytes: &[u8]) {}
-
-            fn hide(&self, _values: &[String]) {}
-        }
+    /// An invocation of the runner itself, which belongs to no execution and asks nobody.
+    pub(crate) fn of_runner(view: Option<ViewHandle>, output: Arc<dyn Output>) -> Self {
         Self {
-            name: "namespaces/default/executions/e/steps/s/calls/1.1".into(),
+            name: "namespaces/default/executions/runner/steps/runner/calls/1.1".into(),
             attempt: 1,
-            arguments,
+            arguments: Value::Null,
             view,
-            output: Arc::new(Discard),
+            output,
             questions: None,
             trace: v1::TraceContext::default(),
             context: None,
@@ -515,6 +520,19 @@ impl Invocation {
             never_began: Arc::default(),
             may_read: MayRead::default(),
         }
+    }
+
+    /// An invocation that drops its output.
+    #[cfg(test)]
+    pub(crate) fn for_test(arguments: Value, view: Option<ViewHandle>) -> Self {
+        struct Discard;
+        impl Output for Discard {
+            fn write(&self, _stream: v1::tool_call_output::Stream, _bytes: &[u8]) {}
+
+            fn hide(&self, _values: &[String]) {}
+        }
+        let name = "namespaces/default/executions/e/steps/s/calls/1.1".into();
+        Self { name, arguments, ..Self::of_runner(view, Arc::new(Discard)) }
     }
 }
 

@@ -46,6 +46,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("belay-journal-memory", Adapters),
     ("belay-journal-sqlite", Adapters),
     ("belay-json-schema", Adapters),
+    ("belay-mcp", Adapters),
     ("belay-model-http", Adapters),
     ("belay-proxy", Adapters),
     ("belay-sandbox", Adapters),

@@ -199,6 +199,9 @@ fn problem_of_offer(
 fn problems_of_call(call: &PlannedCall<'_>, catalogue: &Catalogue, tools: &mut Vec<ToolFacts>) -> Vec<StepProblem> {
     let Some(found) = catalogue.find(call.tool) else {
         let way_out = match nearest(call.tool, catalogue.names()) {
+            _ if let Some(server) = catalogue.problem_of_server(call.tool) => {
+                format!(": the tools of the MCP server `{}` are not offered. {}", server.name, server.problem)
+            }
             Some(name) => format!("; did you mean `{name}`?"),
             None => ": `belay tools list` shows the tools, and the settings can declare a program as one (`tools: {NAME: {command: […]}}`)".to_owned(),
         };

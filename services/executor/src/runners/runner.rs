@@ -62,6 +62,8 @@ pub struct InvalidToken;
 pub(crate) struct Catalogue {
     pub(crate) ledger_id: String,
     pub(crate) tools: Vec<v1::Tool>,
+    /// The servers that tools are of.
+    pub(crate) servers: Vec<v1::ToolServer>,
     by_name: HashMap<String, usize>,
     parameters: Vec<Parameters>,
 }
@@ -91,7 +93,7 @@ pub(crate) struct FoundTool<'c> {
 }
 
 impl Catalogue {
-    fn new(tools: Vec<v1::Tool>, ledger_id: String) -> Self {
+    fn new(tools: Vec<v1::Tool>, servers: Vec<v1::ToolServer>, ledger_id: String) -> Self {
         let names = |tool: &v1::Tool| {
             std::iter::once(tool.name.clone()).chain(tool.aliases.iter().cloned()).collect::<Vec<_>>()
         };
@@ -112,7 +114,13 @@ impl Catalogue {
             }
         });
         let parameters = parameters.collect();
-        Self { ledger_id, tools, by_name, parameters }
+        Self { ledger_id, tools, servers, by_name, parameters }
+    }
+
+    /// Why the tool of this name is not offered, if it is of a server that could not be asked.
+    pub(crate) fn problem_of_server(&self, tool: &str) -> Option<&v1::ToolServer> {
+        let (name, _) = tool.split_once('.')?;
+        self.servers.iter().find(|server| server.name == name && !server.problem.is_empty())
     }
 
     /// A tool by any of its names.
@@ -256,7 +264,7 @@ impl Runner {
             tools.extend(page.tools);
             page_token = page.next_page_token;
             if page_token.is_empty() {
-                let catalogue = Arc::new(Catalogue::new(tools, page.ledger_id));
+                let catalogue = Arc::new(Catalogue::new(tools, page.tool_servers, page.ledger_id));
                 *self.catalogue.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&catalogue));
                 return Ok(catalogue);
             }

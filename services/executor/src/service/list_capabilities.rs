@@ -13,7 +13,8 @@ pub(super) async fn list_capabilities(
     let size = page_size(request.page_size, 100)?;
     // A later page is of the same list, if the runner still offers it.
     let catalogue = registry.runner.catalogue(request.page_token.is_empty()).await?;
-    Ok(page(&catalogue.tools, size, &request.page_token))
+    let page = page(&catalogue.tools, size, &request.page_token);
+    Ok(v1::ListCapabilitiesResponse { tool_servers: catalogue.servers.clone(), ..page })
 }
 
 /// The page of `tools`, which are in any order, that begins after the name `page_token`.
@@ -25,7 +26,8 @@ fn page(tools: &[v1::Tool], size: usize, page_token: &str) -> v1::ListCapabiliti
     // The token is the last name of the page.
     let next_page_token = after.last().filter(|_| more).map(|tool| tool.name.clone()).unwrap_or_default();
     let tools = after.into_iter().cloned().collect();
-    v1::ListCapabilitiesResponse { tools, step_kinds: vec!["tool".into(), "wait".into()], next_page_token }
+    let step_kinds = vec!["tool".into(), "wait".into()];
+    v1::ListCapabilitiesResponse { tools, step_kinds, next_page_token, ..v1::ListCapabilitiesResponse::default() }
 }
 
 #[cfg(test)]

@@ -390,6 +390,18 @@ table! {
     "A command was ended by a signal, by a limit of its sandbox, or together with it. What it changed was dropped."
     "Signals 6 and 11 are faults of the program; 9 and code 137 mostly mean too little memory. Limits are in docs/user-guide/settings.md."
 
+    MCP_SERVER_FAILED Tools 30 true [Transient] []
+    "An MCP server ended before it answered a call, did not get ready in time, or broke the protocol. What it changed was dropped."
+    "`belay executions get ID` shows what it printed last. Try its command in the workspace; `mcp_servers.NAME.start_timeout` gives it more time."
+
+    MCP_TOOL_FAILED Tools 30 true [Transient] []
+    "A tool of an MCP server says that it has failed, or its server refuses the call. What it changed was dropped."
+    "The message has its words. Correct the arguments, or what it works on, and run `belay executions retry ID`."
+
+    MCP_TOOL_CHANGED Tools 30 false [InvalidArguments] []
+    "An MCP server describes a tool otherwise than when the tool runner first saw it, or does not have it any more. The tool was not called."
+    "Look at what has changed in the server. The message says how the operator accepts it; plans and approvals see the tool as it is from then on."
+
     DISK_LIMIT Tools 30 true [Transient] []
     "A command wrote more than it may, or the disk that it wrote to was about to fill up, so it was ended. What it changed was dropped."
     "The message names the bound and the setting that raises it (docs/user-guide/settings.md, Room on the disk). Have the command write less, raise the setting, or make room on the disk."

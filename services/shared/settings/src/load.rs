@@ -81,7 +81,11 @@ impl LoadedSettings {
             .filter(|credential| is_of("credentials.", &credential.value.credential.name))
             .max_by_key(|credential| credential.value.credential.name.len());
         let webhook = self.settings.webhooks.iter().find(|hook| field == format!("webhooks.{}.secret_file", hook.name));
-        let origin = tool.map(|tool| &tool.origin).or(credential.map(|credential| &credential.origin));
+        let server = self.settings.mcp_servers.iter().find(|server| is_of("mcp_servers.", &server.value.name));
+        let origin = tool
+            .map(|tool| &tool.origin)
+            .or(server.map(|server| &server.origin))
+            .or(credential.map(|credential| &credential.origin));
         let origin = origin.or(webhook.map(|webhook| &webhook.secret_file.origin));
         let web = self.settings.research.web.as_ref().filter(|_| field.starts_with("research.web."));
         let origin = origin.or(web.map(|web| &web.origin));

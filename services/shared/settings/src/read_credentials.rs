@@ -11,7 +11,7 @@ use belay_network::{Credential, CredentialSource, DraftCredential};
 use belay_yaml::{Node, Reader, Value, shown};
 
 use crate::{
-    CommandTool, OperatorCredential, ValueWithOrigin,
+    OperatorCredential, ValueWithOrigin,
     paths::absolute,
     read_env::{is_name, own_variable_problem},
     read_values::{filled_text, is_empty_list, request_limits},
@@ -51,16 +51,20 @@ impl ReadCredentials {
     }
 }
 
-/// Refuses tools that reveal a credential which does not exist, or has no variable.
-pub(crate) fn of_tools(reader: &mut Reader, tools: &[ValueWithOrigin<CommandTool>], credentials: &ReadCredentials) {
+/// Refuses programs that get a credential which does not exist, or has no variable: each with the field that declares it.
+pub(crate) fn of_programs<'a>(
+    reader: &mut Reader,
+    programs: impl IntoIterator<Item = (String, &'a [String])>,
+    credentials: &ReadCredentials,
+) {
     let valid = |name: &str| {
         let mut valid = credentials.valid.iter().map(|known| &known.value.credential);
         valid.find(|known| known.name == name)
     };
-    for tool in tools.iter().map(|tool| &tool.value) {
+    for (declared, reveals) in programs {
         let mut variables = BTreeSet::new();
-        for (place, name) in tool.reveals.iter().enumerate() {
-            let field = format!("tools.{}.reveals[{place}]", tool.name);
+        for (place, name) in reveals.iter().enumerate() {
+            let field = format!("{declared}.reveals[{place}]");
             let line = reader.line_of(&field);
             match valid(name).map(|known| known.variable.as_ref()) {
                 _ if credentials.is_refused(name) => {}
@@ -84,7 +88,7 @@ pub(crate) fn of_tools(reader: &mut Reader, tools: &[ValueWithOrigin<CommandTool
                 }
                 Some(Some(variable)) if !variables.insert(variable) => {
                     let message =
-                        format!("`{}` has the variable of another credential that this tool reveals", shown(name));
+                        format!("`{}` has the variable of another credential that is revealed here", shown(name));
                     reader.refuse(&field, line, message);
                 }
                 Some(Some(_)) => {}

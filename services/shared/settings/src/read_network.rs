@@ -6,7 +6,7 @@ use belay_network::{DraftProfile, DraftRule, HostPattern, Profiles, UpstreamProx
 use belay_yaml::{Node, Reader, Value, nearest, shown};
 
 use crate::{
-    CommandTool, ValueWithOrigin,
+    ValueWithOrigin,
     network::{Network, NetworkLimits, ProfileLines, place},
     paths::absolute,
     read_credentials::ReadCredentials,
@@ -264,14 +264,18 @@ fn text_or_number(reader: &mut Reader, node: &Node, field: &str) -> Option<Strin
     }
 }
 
-/// Refuses tools whose network profile does not exist.
-pub(crate) fn profiles_of_tools(reader: &mut Reader, tools: &[ValueWithOrigin<CommandTool>], profiles: &Profiles) {
-    for tool in tools.iter().map(|tool| &tool.value) {
-        let Some(name) = tool.network.as_deref().filter(|name| profiles.find(name).is_none()) else { continue };
+/// Refuses programs whose network profile does not exist: each with the field that declares it.
+pub(crate) fn profiles_of_programs<'a>(
+    reader: &mut Reader,
+    programs: impl IntoIterator<Item = (String, Option<&'a str>)>,
+    profiles: &Profiles,
+) {
+    for (declared, network) in programs {
+        let Some(name) = network.filter(|name| profiles.find(name).is_none()) else { continue };
         let known: Vec<&str> = profiles.iter().map(|profile| profile.name.as_str()).collect();
         let hint =
             nearest(name, known.iter().copied()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-        let field = format!("tools.{}.network", tool.name);
+        let field = format!("{declared}.network");
         let message = format!("there is no network profile `{}`: use one of {}{hint}", shown(name), known.join(", "));
         reader.refuse(&field, reader.line_of(&field), message);
     }

@@ -1,8 +1,8 @@
 //! All settings.
 
 use crate::{
-    CommandTool, Commands, Models, NamespaceBudgets, Network, OperatorCredential, Origin, Research, Retention, Secrets,
-    Services, ValueWithOrigin, Webhook,
+    CommandTool, Commands, McpServer, Models, NamespaceBudgets, Network, OperatorCredential, Origin, Research,
+    Retention, Secrets, Services, ValueWithOrigin, Webhook,
 };
 
 /// The log level.
@@ -106,6 +106,8 @@ pub struct Settings {
     pub budgets: NamespaceBudgets,
     /// The tools that the operator declares.
     pub tools: Vec<ValueWithOrigin<CommandTool>>,
+    /// The servers whose tools plans can call.
+    pub mcp_servers: Vec<ValueWithOrigin<McpServer>>,
     /// The secrets that are hidden besides what the built-in rules recognize.
     pub secrets: Secrets,
     /// The receivers that are told what happens to executions.

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::Path};
 
 use crate::{
-    CacheUse, CommandTool, NamespaceBudget, Origin, Place, ResolvedCommands, Row, SYSTEM_PATH, Settings,
+    CacheUse, CommandTool, McpServer, NamespaceBudget, Origin, Place, ResolvedCommands, Row, SYSTEM_PATH, Settings,
     ValueWithOrigin, Webhook, show_credentials, show_models, show_network, show_research, size, size::shown_time,
 };
 
@@ -133,6 +133,7 @@ pub fn rows(settings: &Settings, here: &ResolvedCommands, env: &dyn Fn(&str) -> 
         None => none("secrets.rules_file"),
     });
     rows.extend(settings.tools.iter().flat_map(of_tool));
+    rows.extend(settings.mcp_servers.iter().flat_map(of_mcp_server));
     rows.extend(settings.webhooks.iter().flat_map(of_webhook));
     rows.extend(show_credentials::rows(&settings.credentials));
     rows.extend(show_network::rows(&settings.network));
@@ -160,6 +161,16 @@ fn of_tool(tool: &ValueWithOrigin<CommandTool>) -> impl Iterator<Item = Row> {
     let network = network.as_ref().map(|network| row(format!("tools.{name}.network"), tool, network.clone()));
     let reveals = (!reveals.is_empty()).then(|| row(format!("tools.{name}.reveals"), tool, reveals.join(", ")));
     std::iter::once(row(format!("tools.{name}"), tool, tool.value.shown())).chain(network).chain(reveals)
+}
+
+fn of_mcp_server(server: &ValueWithOrigin<McpServer>) -> impl Iterator<Item = Row> {
+    let McpServer { name, command, tools, network, reveals, .. } = &server.value;
+    let key = |key: &str| format!("mcp_servers.{name}{key}");
+    let list = |suffix: &str, list: &[String]| (!list.is_empty()).then(|| row(key(suffix), server, list.join(", ")));
+    let tools = list(".tools", tools.as_deref().unwrap_or_default());
+    let network = network.as_ref().map(|network| row(key(".network"), server, network.clone()));
+    let command = Some(row(key(""), server, command.join(" ")));
+    [command, tools, network, list(".reveals", reveals)].into_iter().flatten()
 }
 
 fn of_webhook(webhook: &Webhook) -> [Row; 5] {

@@ -132,7 +132,7 @@ impl ArmedSandbox {
             None => None,
             Some(mut owners) => {
                 let sources = sources::take_for_call(command.call, &mut owners)?;
-                (pipes.asking.iter().flatten().try_for_each(|end| give(host_ids, end)))
+                (pipes.dialogue.iter().flatten().try_for_each(|end| give(host_ids, end)))
                     .at(Layer::ServiceUser, || "changing the owner of the pipes to the service user".to_owned())?;
                 drop_root(host_ids).at(Layer::ServiceUser, || format!("becoming user {}", host_ids.uid))?;
                 Some(sources)

@@ -22,7 +22,7 @@ use crate::{
     layer::Layer,
     protocol::{Command, Context as _, Failure, Message},
     seccomp,
-    spec::ASK_DESCRIPTORS,
+    spec::{ASK_DESCRIPTORS, Dialogue},
     sys,
     wire::frame,
 };
@@ -32,7 +32,7 @@ pub(crate) fn become_command(
     command: Command<'_>,
     process_limit: bool,
     loopback: bool,
-    asking: Option<[OwnedFd; 2]>,
+    dialogue: Option<[OwnedFd; 2]>,
     report: io::PipeWriter,
 ) -> ! {
     // Above the descriptors of the command.
@@ -43,7 +43,7 @@ pub(crate) fn become_command(
         }
         Err(_) => report,
     };
-    let failure = match confine(command, loopback, asking) {
+    let failure = match confine(command, loopback, dialogue) {
         Ok(landlock_abi) => {
             let enforced = EnforcedParts { landlock_abi, process_limit, loopback };
             // If init is gone, this process is about to be killed.
@@ -59,19 +59,18 @@ pub(crate) fn become_command(
 /// The first descriptor that a command never gets.
 const FIRST_FREE: i32 = ASK_DESCRIPTORS[1] + 1;
 
-/// Gives the command the ends of the pipes over which it asks.
-fn place(asking: [OwnedFd; 2]) -> io::Result<()> {
-    let [answers, questions] = asking;
+/// Gives the command the ends of the pipes of its dialogue.
+fn place([from, to]: [OwnedFd; 2], dialogue: Dialogue) -> io::Result<()> {
     // Either may have the number of the other.
-    let moved = [fcntl_dupfd_cloexec(&answers, FIRST_FREE)?, fcntl_dupfd_cloexec(&questions, FIRST_FREE)?];
-    drop((answers, questions));
-    for (end, number) in moved.into_iter().zip(ASK_DESCRIPTORS) {
+    let moved = [fcntl_dupfd_cloexec(&from, FIRST_FREE)?, fcntl_dupfd_cloexec(&to, FIRST_FREE)?];
+    drop((from, to));
+    for (end, number) in moved.into_iter().zip(dialogue.descriptors()) {
         sys::place(end, number)?;
     }
     Ok(())
 }
 
-fn confine(command: Command<'_>, loopback: bool, asking: Option<[OwnedFd; 2]>) -> Result<u8, Failure> {
+fn confine(command: Command<'_>, loopback: bool, pipes: Option<[OwnedFd; 2]>) -> Result<u8, Failure> {
     // Its own session: without a controlling terminal, and with none in the view to open.
     setsid().at(Layer::Limits, || "starting a session".to_owned())?;
     sys::reset_signals();
@@ -83,9 +82,11 @@ fn confine(command: Command<'_>, loopback: bool, asking: Option<[OwnedFd; 2]>) -
     confinement::limit(&command.armed.limits).at(Layer::Limits, || "setting the limits".to_owned())?;
     confinement::drop_privileges().at(Layer::Privileges, || "dropping the capabilities".to_owned())?;
     let abi = confinement::landlock(command).at(Layer::Landlock, || "confining the command".to_owned())?;
-    let first_closed = if asking.is_some() { FIRST_FREE } else { ASK_DESCRIPTORS[0] };
-    if let Some(asking) = asking {
-        place(asking).at(Layer::View, || "handing over the pipes over which it asks".to_owned())?;
+    let dialogue = command.call.dialogue;
+    let asks = dialogue == Some(Dialogue::Questions);
+    let first_closed = if asks { FIRST_FREE } else { ASK_DESCRIPTORS[0] };
+    if let Some((pipes, dialogue)) = pipes.zip(dialogue) {
+        place(pipes, dialogue).at(Layer::View, || "handing over the pipes of its dialogue".to_owned())?;
     }
     sys::close_on_exec_from(first_closed.unsigned_abs())
         .at(Layer::View, || "closing inherited descriptors".to_owned())?;

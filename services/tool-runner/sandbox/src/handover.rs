@@ -26,8 +26,8 @@ pub(crate) struct Handover {
 /// The ends of the pipes of a command.
 #[derive(Default)]
 pub(crate) struct CallPipes {
-    /// Over which it asks: answers, then questions.
-    pub(crate) asking: Option<[OwnedFd; 2]>,
+    /// Those of its dialogue: the one from which it reads, then the one to which it writes.
+    pub(crate) dialogue: Option<[OwnedFd; 2]>,
     /// From which init reads a byte once the runner has the sockets of the command.
     pub(crate) received: Option<OwnedFd>,
 }
@@ -35,9 +35,9 @@ pub(crate) struct CallPipes {
 impl CallPipes {
     /// Takes the pipes of a call, in the order in which they are sent.
     pub(crate) fn take(call: &Invocation, mut next: impl FnMut() -> io::Result<OwnedFd>) -> io::Result<Self> {
-        let asking = if call.asks { Some([next()?, next()?]) } else { None };
+        let dialogue = if call.dialogue.is_some() { Some([next()?, next()?]) } else { None };
         let received = if call.sockets.is_some() { Some(next()?) } else { None };
-        Ok(Self { asking, received })
+        Ok(Self { dialogue, received })
     }
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn send_to_init(
             mount(TakenMount::Configured(piece.folder), &piece.mount)?;
         }
     }
-    for end in pipes.asking.iter().flatten().chain(&pipes.received) {
+    for end in pipes.dialogue.iter().flatten().chain(&pipes.received) {
         send(link, &frame(&ToInit::Pipe), Some(end.as_fd()))?;
     }
     send(link, &frame(&ToInit::Go), None)

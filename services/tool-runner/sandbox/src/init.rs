@@ -106,7 +106,7 @@ fn start(
 
     let handed_over = handover::receive(&mut link).at(Layer::Launcher, || "reading the command".to_owned())?;
     drop(link);
-    let Some(Handover { call, mut sources, pipes: CallPipes { asking, received } }) = handed_over else {
+    let Some(Handover { call, mut sources, pipes: CallPipes { dialogue, received } }) = handed_over else {
         return Ok(None);
     };
     if takes_all {
@@ -127,10 +127,10 @@ fn start(
 
     let (mut messages, sender) = io::pipe().at(Layer::Launcher, || "making a pipe".to_owned())?;
     let command_pid = match sys::clone(one, 0).at(Layer::Limits, || "forking the command".to_owned())? {
-        Side::Child => command_process::become_command(command, process_limit, has_loopback, asking, sender),
+        Side::Child => command_process::become_command(command, process_limit, has_loopback, dialogue, sender),
         Side::Parent { pid, .. } => pid,
     };
-    drop((sender, asking));
+    drop((sender, dialogue));
     restrict_init()?;
     match last_message(&mut messages) {
         Some(Message::Failed(failure)) => Err(failure),

@@ -18,7 +18,7 @@ use crate::{
     scratch_directory::{self, RunnerScratch},
     settings::Settings,
     slot::{NotStarted, Slot},
-    spec::{ASK_DESCRIPTORS, ASK_VARIABLE, OUTPUT_PATH, OUTPUT_VARIABLE, Spec},
+    spec::{ASK_DESCRIPTORS, ASK_VARIABLE, Dialogue, OUTPUT_PATH, OUTPUT_VARIABLE, Spec},
 };
 
 /// Starts commands in a sandbox.
@@ -137,7 +137,7 @@ impl NamespaceLauncher {
             mounts,
             timeout,
             limits,
-            asks,
+            dialogue,
             outputs,
             network,
         } = spec;
@@ -155,7 +155,7 @@ impl NamespaceLauncher {
         if outputs {
             env.push((OUTPUT_VARIABLE.to_owned(), OUTPUT_PATH.into()));
         }
-        if asks {
+        if dialogue == Some(Dialogue::Questions) {
             let [answers, questions] = ASK_DESCRIPTORS;
             env.push((ASK_VARIABLE.to_owned(), format!("{answers},{questions}").into()));
         }
@@ -198,7 +198,7 @@ impl NamespaceLauncher {
             scratch_directory,
             row,
             timeout,
-            asks,
+            dialogue,
             outputs,
             sockets,
         };

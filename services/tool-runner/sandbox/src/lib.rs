@@ -81,7 +81,7 @@ pub use running::{KillHandle, Outcome, ProcessEnd, RunningCommand, Status, Timer
 pub use scratch::{Scratch, ScratchPlace};
 pub use self_test::{AttackResult, SelfTestError, self_test};
 pub use settings::Settings;
-pub use spec::{ASK_VARIABLE, OUTPUT_VARIABLE, Spec, WorkspaceMount};
+pub use spec::{ASK_VARIABLE, Dialogue, OUTPUT_VARIABLE, Spec, WorkspaceMount};
 pub use take_over::take_over_if_asked;
 
 /// The path of the workspace in the view of the command.

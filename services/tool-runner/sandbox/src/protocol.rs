@@ -10,6 +10,7 @@ use crate::{
     mounts::Mount,
     network::SocketAddresses,
     scratch::Scratch,
+    spec::Dialogue,
     wire::{wire_enum, wire_struct},
 };
 
@@ -21,7 +22,7 @@ pub(crate) enum Request {
     Run(Invocation),
     /// Probe each layer, for a service user with these ids.
     Probe(u32, u32),
-    /// An end of a pipe, which comes with it: for a command that asks that of the answers, then that of the questions; for one with sockets that of their
+    /// An end of a pipe, which comes with it: for a command with a dialogue that from which it reads, then that to which it writes; for one with sockets that of their
     /// receipt.
     Pipe,
     /// The command's time limit stands still from now on.
@@ -31,6 +32,8 @@ pub(crate) enum Request {
 }
 
 wire_enum!(Request { 0 = Arm(armed, owner), 1 = Run(invocation), 2 = Probe(uid, gid), 3 = Pipe, 4 = StopTimer, 5 = ContinueTimer });
+
+wire_enum!(Dialogue { 0 = Questions, 1 = StandardStreams });
 
 /// The part of a launch that a sandbox needs before it knows its command: it has nothing of a workspace or a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,8 +71,8 @@ pub(crate) struct Invocation {
     /// Its row in the command table.
     pub(crate) row: Option<u32>,
     pub(crate) timeout: Option<Duration>,
-    /// Whether it gets pipes over which it asks: two requests with their ends follow.
-    pub(crate) asks: bool,
+    /// The pipes over which it and the runner exchange messages: two requests with their ends follow.
+    pub(crate) dialogue: Option<Dialogue>,
     /// Whether it gets a file for its outputs, which [`Message::Outputs`] hands to the runner.
     pub(crate) outputs: bool,
     /// The addresses of the sockets in its network namespace, which [`Message::Socket`] hands to the runner: a request with the end of a pipe follows, from
@@ -89,7 +92,7 @@ wire_struct!(Invocation {
     scratch_directory,
     row,
     timeout,
-    asks,
+    dialogue,
     outputs,
     sockets,
 });

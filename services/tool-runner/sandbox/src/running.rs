@@ -172,10 +172,11 @@ pub struct RunningCommand {
     pub stdout: Option<PipeReader>,
     /// The standard error, likewise.
     pub stderr: Option<PipeReader>,
-    /// The questions that it asks, until they are taken; `None` for one that may not ask. Ends when no process of the command can ask any more.
-    pub questions: Option<PipeReader>,
-    /// The answers that it reads, until they are taken; `None` for one that may not ask.
-    pub answers: Option<PipeWriter>,
+    /// The messages of its dialogue to the runner, until they are taken; `None` for one without a dialogue. Ends when no process of the command can write any
+    /// more.
+    pub from_command: Option<PipeReader>,
+    /// The messages of its dialogue that it reads, until they are taken; `None` for one without a dialogue.
+    pub to_command: Option<PipeWriter>,
     /// The file with its outputs, until it is taken; `None` for one that may not have any. It is complete once no process of the command is left.
     pub outputs: Option<File>,
     pub(crate) sockets: Option<NetworkSockets>,

@@ -128,18 +128,18 @@ impl Slot {
         let control = &mut self.control;
         self.launched.release_on_exit(released);
         let pipe = || io::pipe().map_err(|source| LaunchError::launcher("creating a pipe", source));
-        let asking = if call.asks { Some((pipe()?, pipe()?)) } else { None };
+        let dialogue = if call.dialogue.is_some() { Some((pipe()?, pipe()?)) } else { None };
         let receipt = call.sockets.clone().map(SocketReceipt::new).transpose();
         let (mut receipt, received) =
             receipt.map_err(|source| LaunchError::launcher("creating a pipe", source))?.unzip();
         tell(control, &Request::Run(call), None)?;
-        let (answers, questions) = match asking {
+        let (to_command, from_command) = match dialogue {
             None => (None, None),
-            Some(((command_answers, answers), (questions, command_questions))) => {
-                for end in [command_answers.as_fd(), command_questions.as_fd()] {
+            Some(((reads, to_command), (from_command, writes))) => {
+                for end in [reads.as_fd(), writes.as_fd()] {
                     tell(control, &Request::Pipe, Some(end))?;
                 }
-                (Some(answers), Some(questions))
+                (Some(to_command), Some(from_command))
             }
         };
         if let Some(received) = received {
@@ -180,8 +180,8 @@ impl Slot {
         Ok(RunningCommand {
             stdout: Some(self.stdout),
             stderr: Some(self.stderr),
-            questions,
-            answers,
+            from_command,
+            to_command,
             outputs,
             sockets,
             enforced,

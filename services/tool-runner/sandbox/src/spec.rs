@@ -19,7 +19,7 @@ use crate::{
 pub(crate) const TIMEOUT_EXPIRED: &str = "expired before the program was started";
 
 /// The variable that tells a command over which descriptors it asks: `3,4`, where it reads answers, and where it writes questions.
-/// Without [`Spec::asks`] a command does not have it; what a call or the operator's settings say of it is ignored.
+/// Without [`Dialogue::Questions`] a command does not have it; what a call or the operator's settings say of it is ignored.
 pub const ASK_VARIABLE: &str = "BELAY_ASK";
 
 /// The descriptors of a command over which it asks: where it reads answers, and where it writes questions.
@@ -55,13 +55,32 @@ pub struct Spec {
     pub timeout: Option<Duration>,
     /// Overrides [`crate::Settings::limits`].
     pub limits: Option<Limits>,
-    /// Whether it may ask while it runs: it gets a pipe for answers and one for questions, as the descriptors that [`ASK_VARIABLE`] names.
-    pub asks: bool,
+    /// The pipes over which it and the runner exchange messages while it runs; `None`: it gets none.
+    pub dialogue: Option<Dialogue>,
     /// Whether it may have outputs: it gets an empty file, which [`OUTPUT_VARIABLE`] names, and which [`crate::RunningCommand::outputs`] reads.
     pub outputs: bool,
     /// Its network: sockets in its network namespace, which [`crate::RunningCommand::take_sockets`] hands out. `None`: nothing but its own programs
     /// listens there.
     pub network: Option<CommandNetwork>,
+}
+
+/// The descriptors of a command over which it and the runner exchange messages while it runs, a pipe for each direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialogue {
+    /// Those that [`ASK_VARIABLE`] names: it may ask, and reads the answers.
+    Questions,
+    /// Its standard input and output: it is a server, and [`RunningCommand::stdout`](crate::RunningCommand::stdout) stays empty.
+    StandardStreams,
+}
+
+impl Dialogue {
+    /// Where it reads, and where it writes.
+    pub(crate) fn descriptors(self) -> [i32; 2] {
+        match self {
+            Self::Questions => ASK_DESCRIPTORS,
+            Self::StandardStreams => [0, 1],
+        }
+    }
 }
 
 impl Spec {
@@ -81,7 +100,7 @@ impl Spec {
             mounts: Vec::new(),
             timeout: None,
             limits: None,
-            asks: false,
+            dialogue: None,
             outputs: false,
             network: None,
         }

@@ -20,5 +20,6 @@ pub(super) fn list_tools(
     let more = tools.len() > size;
     tools.truncate(size);
     let next_page_token = tools.last().filter(|_| more).map(|tool| tool.name.clone()).unwrap_or_default();
-    Ok(runner_v1::ListToolsResponse { tools, next_page_token, ledger_id: calls.ledger_id().to_owned() })
+    let (ledger_id, tool_servers) = (calls.ledger_id().to_owned(), calls.registry.servers().to_vec());
+    Ok(runner_v1::ListToolsResponse { tools, next_page_token, ledger_id, tool_servers })
 }

@@ -13,6 +13,7 @@ mod find_files;
 mod http;
 mod http_request;
 mod list_directory;
+mod mcp;
 mod modify_file;
 mod noop;
 mod read_file;
@@ -32,6 +33,7 @@ pub use file_info::FileInfo;
 pub use find_files::FindFiles;
 pub use http_request::HttpRequest;
 pub use list_directory::ListDirectory;
+pub use mcp::McpTool;
 pub use modify_file::ModifyFile;
 pub use noop::Noop;
 pub use read_file::ReadFile;
@@ -74,12 +76,12 @@ pub fn built_in(enforcement: &Enforcement, commands: &Arc<CommandSettings>) -> V
     ]
 }
 
-/// The tools of a runner: those that are built in, and those that the operator declares. Where nothing beyond this machine is reached, those that need a network
-/// are left out.
+/// The tools of a runner: those that are built in, those that the operator declares, and those of MCP servers, which are started if they are not known yet. Where
+/// nothing beyond this machine is reached, those that need a network are left out.
 ///
 /// # Errors
 /// [`ConfigError`], which names the field, when a declared tool has a name that is taken or a schema that is none, or the search endpoint cannot be asked.
-pub fn registry(
+pub async fn registry(
     enforcement: &Enforcement,
     commands: &Arc<CommandSettings>,
     loaded: &LoadedSettings,
@@ -91,23 +93,35 @@ pub fn registry(
     tools.extend(
         declared.iter().map(|tool| Box::new(DeclaredTool::new(&tool.value, terminal.clone())) as Box<dyn Tool>),
     );
+    let servers = loaded.settings.mcp_servers.iter().map(|server| &server.value);
+    let (of_servers, shown) = mcp::of_servers(&terminal, commands, servers).await;
+    tools.extend(of_servers);
     if loaded.settings.air_gapped.value {
         tools.retain(|tool| !needs_network(&**tool));
     }
-    Registry::new(tools).map_err(|error| match error {
+    let registry = Registry::new(tools).map(|registry| registry.with_servers(shown));
+    registry.map_err(|error| match error {
         RegistryError::NameTaken(name) => {
             let has = |tool: &&ValueWithOrigin<CommandTool>| {
                 tool.value.name == name || tool.value.aliases.iter().any(|alias| alias == name)
             };
             let tool = declared.iter().find(has).map_or(name, |tool| &tool.value.name);
-            loaded
-                .refuse(&format!("tools.{tool}"), format!("a built-in tool has the name `{name}`: choose another one"))
+            let other = match name.split_once('.').filter(|(server, _)| of_server(loaded, server)) {
+                Some((server, _)) => format!("a tool of the MCP server `{server}`"),
+                None => "a built-in tool".to_owned(),
+            };
+            loaded.refuse(&format!("tools.{tool}"), format!("{other} has the name `{name}`: choose another one"))
         }
         RegistryError::Schema { tool, part, source } => {
             let place = source.pointer.replace('/', ".");
             loaded.refuse(&format!("tools.{tool}.{part}{place}"), source.to_string())
         }
     })
+}
+
+/// Whether there is an MCP server of this name.
+fn of_server(loaded: &LoadedSettings, name: &str) -> bool {
+    loaded.settings.mcp_servers.iter().any(|server| server.value.name == name)
 }
 
 /// Whether a tool without a network cannot work, or has hosts on other machines by default.

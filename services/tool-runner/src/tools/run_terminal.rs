@@ -28,11 +28,15 @@ use tokio::sync::Semaphore;
 use super::files::{Work, no_view, read_arguments, stopped};
 use crate::{
     Annotations, CallIntent, CommandSettings, Enforcement, Invocation, NetworkProblem, PlannedProblem, Recovery, Tool,
-    ToolSpec, Touches, proxy::ProxyHolder,
+    ToolFailure, ToolSpec, Touches, proxy::ProxyHolder,
 };
+use process::Talk;
 use request::{Arguments, CommandRequest};
 
+pub(super) use ask::Asker;
+pub(super) use ending::{RunConditions, judge};
 pub(super) use network::{ACCOUNT_TIMEOUT, account};
+pub(super) use process::{CommandResult, ServerClient};
 
 /// The longest word of a command, in bytes: `MAX_ARG_STRLEN` of Linux, without the NUL at its end.
 pub(super) const MAX_WORD_BYTES: usize = 128 * 1024 - 1;
@@ -75,6 +79,98 @@ impl RunTerminal {
     /// What an approval says of a credential whose value a program gets.
     pub(crate) fn shown_reveal(&self, name: &str) -> String {
         self.settings.credentials().shown_reveal(name)
+    }
+}
+
+/// A command that has run to its end.
+pub(crate) struct Ran {
+    pub(super) program: String,
+    /// Whether an exit code other than 0 is a failure.
+    pub(super) check: bool,
+    pub(super) limit: Duration,
+    pub(super) has_network: bool,
+    pub(super) result: CommandResult,
+}
+
+impl RunTerminal {
+    /// Runs a command to its end. `talk` makes what is spoken with it while it runs, of the means to ask people.
+    fn run(
+        &self,
+        invocation: Invocation,
+        talk: impl FnOnce(Option<Asker>) -> Option<Talk> + Send + 'static,
+    ) -> impl Future<Output = Result<Ran, ToolFailure>> + Send + 'static {
+        let (launcher, settings, lanes) = (self.enforcement.launcher(), Arc::clone(&self.settings), self.lanes.clone());
+        let (calls, enforcement) = (Arc::clone(&self.asking), self.enforcement.clone());
+        let proxy = Arc::clone(&self.proxy);
+        async move {
+            let Invocation {
+                name,
+                arguments,
+                view,
+                output,
+                trace,
+                context,
+                questions,
+                enforced,
+                limit,
+                mut stop,
+                network,
+                reveals,
+                network_use,
+                never_began,
+                ..
+            } = invocation;
+            let launcher = launcher?;
+            let view = view.ok_or_else(no_view)?;
+            let arguments: Arguments = read_arguments(arguments)?;
+            let limit = arguments.timeout_ms.map_or(limit, |ms| limit.min(Duration::from_millis(ms)));
+            let program = arguments.command.first().cloned().unwrap_or_default();
+            let check = arguments.check.unwrap_or(true);
+            let view = view.hold().await.map_err(|_gone| stopped())?;
+            let asker = questions.map(|questions| Asker { questions, calls, most_calls: settings.asking_calls() });
+            let talk = talk(asker.clone());
+            let asked = CommandRequest {
+                name,
+                arguments,
+                trace,
+                context,
+                limit,
+                dialogue: talk.as_ref().map(Talk::dialogue),
+                network: network.clone(),
+                reveals,
+            };
+            let (life, over) = process::Life::new(never_began);
+            let guard = process::KillOnDrop(life.clone());
+            let host = process::Host { launcher, settings, lanes, enforcement, enforced, proxy, network_use };
+            // In a task of its own, which outlives this future: the view is released only after the last process of the command has ended.
+            let mut command = tokio::spawn(process::run(view, host, asked, life.clone(), over, (output, talk, asker)));
+            let ended = tokio::select! {
+                ended = &mut command => ended,
+                () = stop.requested() => {
+                    life.ask_to_end();
+                    command.await
+                }
+            };
+            drop(guard);
+            let result = match ended {
+                Ok(ended) => ended?,
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // The runtime is shutting down.
+                    Err(_) => return Err(stopped()),
+                },
+            };
+            Ok(Ran { program, check, limit, has_network: network.is_some(), result })
+        }
+    }
+
+    /// Runs a command that is a server, with a client that is made of the means to ask people.
+    pub(super) fn serve(
+        &self,
+        invocation: Invocation,
+        client: impl FnOnce(Option<Asker>) -> ServerClient + Send + 'static,
+    ) -> impl Future<Output = Result<Ran, ToolFailure>> + Send + 'static {
+        self.run(invocation, move |asker| Some(Talk::Client(client(asker))))
     }
 }
 
@@ -218,70 +314,11 @@ impl Tool for RunTerminal {
     }
 
     fn call(&self, invocation: Invocation) -> Work {
-        let (launcher, settings, lanes) = (self.enforcement.launcher(), Arc::clone(&self.settings), self.lanes.clone());
-        let (calls, enforcement) = (Arc::clone(&self.asking), self.enforcement.clone());
-        let proxy = Arc::clone(&self.proxy);
+        let asks = invocation.asks;
+        let ran = self.run(invocation, move |asker| asker.filter(|_| asks).map(Talk::Questions));
         Box::pin(async move {
-            let Invocation {
-                name,
-                arguments,
-                view,
-                output,
-                trace,
-                context,
-                questions,
-                enforced,
-                limit,
-                mut stop,
-                network,
-                reveals,
-                asks,
-                network_use,
-                never_began,
-                ..
-            } = invocation;
-            let launcher = launcher?;
-            let view = view.ok_or_else(no_view)?;
-            let arguments: Arguments = read_arguments(arguments)?;
-            let limit = arguments.timeout_ms.map_or(limit, |ms| limit.min(Duration::from_millis(ms)));
-            let program = arguments.command.first().cloned().unwrap_or_default();
-            let check = arguments.check.unwrap_or(true);
-            let view = view.hold().await.map_err(|_gone| stopped())?;
-            let asker = questions.map(|questions| ask::Asker { questions, calls, most_calls: settings.asking_calls() });
-            let asking = asker.clone().filter(|_| asks);
-            let asked = CommandRequest {
-                name,
-                arguments,
-                trace,
-                context,
-                limit,
-                asks: asking.is_some(),
-                network: network.clone(),
-                reveals,
-            };
-            let (life, over) = process::Life::new(never_began);
-            let guard = process::KillOnDrop(life.clone());
-            let host = process::Host { launcher, settings, lanes, enforcement, enforced, proxy, network_use };
-            // In a task of its own, which outlives this future: the view is released only after the last process of the command has ended.
-            let mut command =
-                tokio::spawn(process::run(view, host, asked, life.clone(), over, (output, asking, asker)));
-            let ended = tokio::select! {
-                ended = &mut command => ended,
-                () = stop.requested() => {
-                    life.ask_to_end();
-                    command.await
-                }
-            };
-            drop(guard);
-            let process::CommandResult { outcome, output, outputs, loopback, refusal } = match ended {
-                Ok(ended) => ended?,
-                Err(error) => match error.try_into_panic() {
-                    Ok(panic) => std::panic::resume_unwind(panic),
-                    // The runtime is shutting down.
-                    Err(_) => return Err(stopped()),
-                },
-            };
-            let has_network = network.is_some();
+            let Ran { program, check, limit, has_network, result } = ran.await?;
+            let CommandResult { outcome, output, outputs, loopback, refusal } = result;
             let ran = ending::RunConditions { check, limit, loopback, has_network, refusal };
             ending::judge(&program, outcome, (&output, &outputs), &ran)
         })

@@ -43,6 +43,7 @@ mod lists;
 mod logs;
 mod long_words;
 mod made_folders;
+mod mcp;
 mod metrics;
 mod models;
 mod network;

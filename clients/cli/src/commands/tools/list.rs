@@ -1,6 +1,6 @@
 //! `belay tools list`.
 
-use belay_proto::v1::{ListCapabilitiesRequest, ListCapabilitiesResponse};
+use belay_proto::v1::{ListCapabilitiesRequest, ListCapabilitiesResponse, ToolServer};
 
 use crate::{
     args::{Format, help},
@@ -29,7 +29,15 @@ pub(crate) async fn list(context: &Context, List {}: List) -> Result<Exit, Failu
         Format::Text if capabilities.tools.is_empty() => {
             context.screen.say(&Line::new("no tool runner offers any tool"))
         }
-        Format::Text => context.screen.print(&tool::list(&capabilities.tools))?,
+        Format::Text => {
+            context.screen.print(&tool::list(&capabilities.tools))?;
+            for ToolServer { name, problem, .. } in
+                capabilities.tool_servers.iter().filter(|one| !one.problem.is_empty())
+            {
+                let line = format!("the tools of the MCP server `{name}` are not offered. {problem}");
+                context.screen.say(&Line::new(line));
+            }
+        }
     }
     Ok(Exit::OK)
 }
@@ -42,6 +50,7 @@ pub(super) async fn capabilities(client: &mut Client) -> Result<ListCapabilities
         let page = client.list_capabilities(request).await?.into_inner();
         all.tools.extend(page.tools);
         all.step_kinds = page.step_kinds;
+        all.tool_servers = page.tool_servers;
         all.next_page_token = page.next_page_token;
         if all.next_page_token.is_empty() {
             return Ok(all);

@@ -379,7 +379,7 @@ impl ToolRunnerService for Runner {
             ..v1::Tool::default()
         };
         let (tools, ledger_id) = (vec![tool], self.seen().ledger_id());
-        Ok(Response::new(runner_v1::ListToolsResponse { tools, next_page_token: String::new(), ledger_id }))
+        Ok(Response::new(runner_v1::ListToolsResponse { tools, ledger_id, ..Default::default() }))
     }
 
     async fn call_tool(

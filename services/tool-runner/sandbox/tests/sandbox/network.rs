@@ -8,8 +8,8 @@ use std::{
 };
 
 use belay_sandbox::{
-    CommandNetwork, LaunchError, Launcher as _, NamespaceLauncher, NetworkSockets, OutputCaps, RunningCommand,
-    Settings, Spec, Status, self_test,
+    CommandNetwork, Dialogue, LaunchError, Launcher as _, NamespaceLauncher, NetworkSockets, OutputCaps,
+    RunningCommand, Settings, Spec, Status, self_test,
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
 
@@ -139,7 +139,7 @@ fn no_socket_is_inherited() {
     assert_eq!(output(running), "0\n1\n2\n3\n");
     drop(sockets);
     // Nor with pipes over which it asks.
-    assert_eq!(output(launch(Spec { asks: true, ..spec() })), "0\n1\n2\n3\n4\n5\n");
+    assert_eq!(output(launch(Spec { dialogue: Some(Dialogue::Questions), ..spec() })), "0\n1\n2\n3\n4\n5\n");
 }
 
 fn nothing_else_is_reached() {

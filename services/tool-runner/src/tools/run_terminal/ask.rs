@@ -38,13 +38,13 @@ pub(super) const APPROVAL: &str = r#"{"type":"object","required":["approve"],"ad
 
 /// The means by which a call asks.
 #[derive(Clone)]
-pub(super) struct Asker {
+pub(crate) struct Asker {
     /// The call's questions.
-    pub(super) questions: Questions,
+    pub(crate) questions: Questions,
     /// A permit for each call that may have open questions.
-    pub(super) calls: Arc<Semaphore>,
+    pub(crate) calls: Arc<Semaphore>,
     /// How many there are.
-    pub(super) most_calls: usize,
+    pub(crate) most_calls: usize,
 }
 
 /// A question as a program writes it.

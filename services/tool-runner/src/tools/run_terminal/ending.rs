@@ -23,21 +23,21 @@ const OUT_OF_CPU: i32 = 24;
 const FILE_TOO_LARGE: i32 = 25;
 
 /// The conditions that a command ran under.
-pub(super) struct RunConditions {
+pub(crate) struct RunConditions {
     /// Whether an exit code other than 0 is a failure.
-    pub(super) check: bool,
-    pub(super) limit: Duration,
+    pub(crate) check: bool,
+    pub(crate) limit: Duration,
     /// Whether it had its own loopback interface.
-    pub(super) loopback: bool,
+    pub(crate) loopback: bool,
     /// Whether it had a network beyond that.
-    pub(super) has_network: bool,
+    pub(crate) has_network: bool,
     /// The reason why it may have failed on its network, after `it`.
-    pub(super) refusal: Option<String>,
+    pub(crate) refusal: Option<String>,
 }
 
 /// The result of a command, or its failure. Every failure of a call also carries the end of the output.
 /// `outputs`: the content of the file for its outputs.
-pub(super) fn judge(
+pub(crate) fn judge(
     program: &str,
     outcome: Outcome,
     (output, outputs): (&Output, &[u8]),

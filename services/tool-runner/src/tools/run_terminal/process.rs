@@ -1,23 +1,30 @@
 //! Runs a command until its last process has ended. No thread blocks while it runs.
 
 use std::{
-    io,
+    io::{self, PipeReader, PipeWriter},
     pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread::available_parallelism,
+    time::Duration,
 };
 
 use belay_network::Secret;
 use belay_proto::v1::NetworkUse;
-use belay_sandbox::{KillHandle, Launcher, Outcome, Output as CommandOutput, ProcessEnd, RunningCommand, Status};
+use belay_sandbox::{
+    Dialogue, KillHandle, Launcher, Outcome, Output as CommandOutput, ProcessEnd, RunningCommand, Status, Timer,
+};
 use belay_sqlite::{Lane, Threads};
-use futures::{TryFutureExt as _, future::OptionFuture};
+use futures::{
+    FutureExt as _, TryFutureExt as _,
+    future::{BoxFuture, OptionFuture},
+};
 use tokio::{
     io::{Interest, unix::AsyncFd},
     sync::oneshot,
+    time::sleep,
 };
 
 use super::{
@@ -51,6 +58,29 @@ impl Lanes {
     }
 }
 
+/// A client of a command that is a server: it speaks over the pipes, and the timer is that of the command. It returns how long the server may take to end
+/// once its input is closed.
+pub(crate) type ServerClient =
+    Box<dyn FnOnce(PipeReader, PipeWriter, io::Result<Timer>) -> BoxFuture<'static, Duration> + Send>;
+
+/// What is spoken over the pipes of a command.
+pub(super) enum Talk {
+    /// It asks people.
+    Questions(Asker),
+    /// It is a server, and this is its client.
+    Client(ServerClient),
+}
+
+impl Talk {
+    /// The pipes that it is spoken over.
+    pub(super) fn dialogue(&self) -> Dialogue {
+        match self {
+            Self::Questions(_) => Dialogue::Questions,
+            Self::Client(_) => Dialogue::StandardStreams,
+        }
+    }
+}
+
 /// The dependencies of a command.
 pub(super) struct Host {
     pub(super) launcher: Arc<dyn Launcher>,
@@ -67,15 +97,15 @@ pub(super) struct Host {
 }
 
 /// The end of a command.
-pub(super) struct CommandResult {
-    pub(super) outcome: Outcome,
-    pub(super) output: CommandOutput,
+pub(crate) struct CommandResult {
+    pub(crate) outcome: Outcome,
+    pub(crate) output: CommandOutput,
     /// The bytes that it has appended to the file for its outputs.
-    pub(super) outputs: Vec<u8>,
+    pub(crate) outputs: Vec<u8>,
     /// Whether it had its own loopback interface.
-    pub(super) loopback: bool,
+    pub(crate) loopback: bool,
     /// The reason why it may have failed on its network, after `it`.
-    pub(super) refusal: Option<String>,
+    pub(crate) refusal: Option<String>,
 }
 
 /// Runs a command, and holds its view until its last process has ended. `over` resolves when the call's future is dropped.
@@ -85,7 +115,7 @@ pub(super) async fn run(
     asked: CommandRequest,
     life: Life,
     mut over: oneshot::Receiver<()>,
-    (output, asking, asker): (Arc<dyn Output>, Option<Asker>, Option<Asker>),
+    (output, talk, asker): (Arc<dyn Output>, Option<Talk>, Option<Asker>),
 ) -> Result<CommandResult, ToolFailure> {
     let Host { launcher, settings, lanes, enforcement, enforced, proxy, network_use } = host;
     let limit = asked.limit;
@@ -133,7 +163,7 @@ pub(super) async fn run(
     // Ends with the network of the command, which is closed below.
     let _asking_hosts =
         asker.zip(asked).map(|(asker, asked)| tokio::spawn(asked_hosts::serve(asker, profile_name, asked)));
-    let ended = follow(running, &lanes.ends, &*output, asking).await;
+    let ended = follow(running, &lanes.ends, &*output, talk).await;
     let access = access.transpose()?;
     let mut refusal = None;
     if let Some((profile, access)) = of_call.zip(access) {
@@ -189,14 +219,27 @@ async fn follow(
     mut running: RunningCommand,
     lane: &Lane,
     output: &dyn Output,
-    asking: Option<Asker>,
+    talk: Option<Talk>,
 ) -> io::Result<(Outcome, CommandOutput, Vec<u8>)> {
     let kill = running.kill_handle();
-    let pipes = running.questions.take().zip(running.answers.take()).zip(asking);
-    let mut serving = pipes.map(|((questions, answers), asking)| {
-        // A command that cannot ask any more goes on, and reads that its pipe has ended.
-        let served = ask::serve(asking, questions, answers, running.timer());
-        Box::pin(served.map_err(|error| tracing::warn!(%error, "Cannot read the questions of a command any more")))
+    let pipes = running.from_command.take().zip(running.to_command.take()).zip(talk);
+    let mut serving = pipes.map(|((from, to), talk)| match talk {
+        Talk::Questions(asker) => {
+            // A command that cannot ask any more goes on, and reads that its pipe has ended.
+            let served = ask::serve(asker, from, to, running.timer());
+            let served =
+                served.map_err(|error| tracing::warn!(%error, "Cannot read the questions of a command any more"));
+            served.map(|_served| ()).boxed()
+        }
+        Talk::Client(client) => {
+            let (spoken, kill) = (client(from, to, running.timer()), kill.clone());
+            // A server has nothing to do once its client has gone, and may not see the end of its input.
+            async move {
+                sleep(spoken.await).await;
+                end(&kill);
+            }
+            .boxed()
+        }
     });
     let (stdout, stderr) = (running.stdout.take(), running.stderr.take());
     let said = {
@@ -213,7 +256,7 @@ async fn follow(
             tokio::select! {
                 biased;
                 said = &mut ends => break said,
-                // It may ask also when it has closed its output.
+                // It may go on when it has closed its output.
                 Some(_) = OptionFuture::from(serving.as_mut()) => serving = None,
             }
         }

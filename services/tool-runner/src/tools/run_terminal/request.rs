@@ -11,7 +11,7 @@ use std::{
 
 use belay_network::{Profile, Secret};
 use belay_proto::v1::TraceContext;
-use belay_sandbox::{Spec, WorkspaceMount};
+use belay_sandbox::{Dialogue, Spec, WorkspaceMount};
 use serde::Deserialize;
 
 use super::{ending, network::NetworkOfCall};
@@ -40,8 +40,8 @@ pub(super) struct CommandRequest {
     pub(super) trace: TraceContext,
     pub(super) context: Option<String>,
     pub(super) limit: Duration,
-    /// Whether the program may ask while it runs.
-    pub(super) asks: bool,
+    /// The pipes over which it exchanges messages while it runs.
+    pub(super) dialogue: Option<Dialogue>,
     /// Its network profile; `None` for its own loopback alone.
     pub(super) network: Option<Arc<Profile>>,
     /// The credentials whose values the program gets, by name.
@@ -56,7 +56,7 @@ pub(super) fn spec(
     network: Option<&NetworkOfCall>,
     revealed: &[(String, Secret)],
 ) -> Result<Spec, ToolFailure> {
-    let CommandRequest { name, arguments, trace, context, limit, asks, .. } = asked;
+    let CommandRequest { name, arguments, trace, context, limit, dialogue, .. } = asked;
     let Arguments { command, cwd, env, .. } = arguments;
     let mut words = command.into_iter();
     let program = words.next().unwrap_or_default();
@@ -82,7 +82,7 @@ pub(super) fn spec(
     let value = |secret: &Secret| OsString::from_vec(secret.expose().to_vec());
     spec.env.extend(revealed.iter().map(|(name, secret)| (name.clone(), value(secret))));
     spec.timeout = Some(limit);
-    spec.asks = asks;
+    spec.dialogue = dialogue;
     spec.outputs = true;
     if let Some(network) = network {
         spec.mounts.extend(network.mounts());

@@ -1,0 +1,279 @@
+//! The tools of servers, as they were when the runner first saw them.
+//!
+//! A server is started once to say what it has, in an empty workspace; what it says is kept in a file of the runner's, and is what plans, approvals and models
+//! see from then on. Other settings of a server start it again.
+
+use std::{
+    fs, io,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use belay_json_schema::Schema;
+use belay_mcp::{Definition, ServerIdentity};
+use belay_proto::v1::{self, ErrorClass, tool_call_output::Stream};
+use belay_reasons as reasons;
+use belay_settings::McpServer;
+use belay_sqlite::{Lane, Threads};
+use belay_workspace::Workspace;
+use data_encoding::HEXLOWER;
+use futures::{FutureExt as _, future::join_all};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    names::{name, result_schema},
+    server::{failed, with_server},
+};
+use crate::{
+    CommandSettings, Invocation, Output, Tool as _, ToolFailure, ViewHandle, tools::run_terminal::RunTerminal,
+};
+
+/// The longest name of a tool in plans.
+const MAX_NAME: usize = 128;
+
+/// How much of what a server prints while it is listed is kept, in bytes.
+const MAX_PRINTED: usize = 2_000;
+
+/// A server with what is known of its tools.
+pub(crate) struct ListedServer {
+    pub(crate) server: McpServer,
+    /// The tools that are offered.
+    pub(crate) tools: Vec<Definition>,
+    /// Where they are kept; `None` if the runner keeps no files.
+    pub(crate) kept_in: Option<PathBuf>,
+    /// The server as it is shown.
+    pub(crate) shown: v1::ToolServer,
+}
+
+/// What is kept of a server.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// The digest of the settings with which it was listed.
+    settings: String,
+    /// What it said that it is.
+    identity: String,
+    revision: String,
+    tools: Vec<Definition>,
+}
+
+/// Lists servers, all at the same time. One that cannot be listed has no tools: why is logged.
+pub(crate) async fn list<'a>(
+    terminal: &RunTerminal,
+    commands: &CommandSettings,
+    servers: impl IntoIterator<Item = &'a McpServer>,
+) -> Vec<ListedServer> {
+    join_all(servers.into_iter().map(|server| one(terminal, commands, server))).await
+}
+
+async fn one(terminal: &RunTerminal, commands: &CommandSettings, server: &McpServer) -> ListedServer {
+    let folder = commands.mcp_in();
+    let kept_in = folder.as_ref().map(|folder| folder.join(format!("{}.json", server.name)));
+    let settings = digest(server);
+    let known = kept_in.as_deref().and_then(read).filter(|kept| kept.settings == settings);
+    let listed = match known {
+        Some(kept) => Ok(kept),
+        None => match ask(terminal, folder.as_deref(), server).await {
+            Ok((identity, tools)) => {
+                let ServerIdentity { name, version, revision } = identity;
+                tracing::info!(server = server.name, %revision, tools = tools.len(), "An MCP server was listed: {name} {version}");
+                let identity = format!("{name} {version}").trim().to_owned();
+                let kept = Kept { settings, identity, revision, tools };
+                if let Some(file) = &kept_in
+                    && let Err(error) = write(file, &kept)
+                {
+                    tracing::warn!(%error, file = %file.display(), "Cannot keep the tools of an MCP server");
+                }
+                Ok(kept)
+            }
+            Err(failure) => Err(failure),
+        },
+    };
+    let shown = v1::ToolServer { name: server.name.clone(), ..v1::ToolServer::default() };
+    let (tools, shown) = match listed {
+        Ok(Kept { identity, revision, tools, .. }) => (tools, v1::ToolServer { identity, revision, ..shown }),
+        Err(failure) => {
+            // What a server prints may have what nobody is to see.
+            let problem = commands.redactor().redact_text(&failure.message).text;
+            tracing::warn!(server = server.name, "The tools of an MCP server are not offered: {problem}");
+            (Vec::new(), v1::ToolServer { problem, ..shown })
+        }
+    };
+    ListedServer { tools: offered(server, tools), server: server.clone(), kept_in, shown }
+}
+
+/// The tools that plans can call: those that the operator wants, as far as they have names and schemas that can be used.
+fn offered(server: &McpServer, tools: Vec<Definition>) -> Vec<Definition> {
+    let missing = |wanted: &&String| !tools.iter().any(|tool| tool.name == **wanted);
+    if !tools.is_empty() {
+        for wanted in server.tools.iter().flatten().chain(&server.read_only).filter(missing) {
+            tracing::warn!(server = server.name, tool = wanted, "The MCP server has no tool of this name");
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    let problem = |tool: &Definition| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let full = name(&server.name, &tool.name);
+        if tool.name.is_empty() || full.len() > MAX_NAME || !tool.name.chars().all(is_plain) {
+            return Some(format!(
+                "its name is not one that plans can have: 1 to {MAX_NAME} letters, digits, `-`, `_` and `.`, with that of the server"
+            ));
+        }
+        if tool.parameters["type"] != "object" {
+            return Some("its arguments are no object".to_owned());
+        }
+        let schemas = [("parameters", tool.parameters.to_string()), ("result", result_schema(tool))];
+        schemas
+            .into_iter()
+            .find_map(|(part, text)| Schema::new(&text).err().map(|error| format!("its {part}: {error}")))
+    };
+    tools
+        .into_iter()
+        .filter(|tool| server.offers(&tool.name))
+        .filter(|tool| match problem(tool) {
+            None => true,
+            Some(problem) => {
+                tracing::warn!(
+                    server = server.name,
+                    tool = tool.name,
+                    "A tool of an MCP server is not offered: {problem}"
+                );
+                false
+            }
+        })
+        // Of two with one name, the first.
+        .filter(|tool| seen.insert(tool.name.clone()))
+        .collect()
+}
+
+/// Starts a server in an empty workspace, and asks what it has.
+async fn ask(
+    terminal: &RunTerminal,
+    folder: Option<&Path>,
+    server: &McpServer,
+) -> Result<(ServerIdentity, Vec<Definition>), ToolFailure> {
+    let place = folder.map_or_else(std::env::temp_dir, Path::to_owned);
+    let workspace = EmptyWorkspace::new(&place.join(format!("listing-{}-{}", std::process::id(), server.name)))
+        .map_err(|error| ToolFailure::new(ErrorClass::Internal, reasons::INTERNAL, error.to_string()))?;
+    let printed = Arc::new(Printed::default());
+    let network = terminal.network(server.network.as_deref()).map_err(|problem| {
+        ToolFailure::new(ErrorClass::InvalidArguments, reasons::INVALID_ARGUMENTS, problem.in_words())
+    })?;
+    let invocation = Invocation {
+        network,
+        limit: server.start_timeout * 2,
+        ..Invocation::of_runner(Some(workspace.view.clone()), Arc::clone(&printed) as Arc<dyn Output>)
+    };
+    let (ran, done) = with_server(terminal, server, invocation, |session| {
+        async move { session.tools().await.map(|tools| (session.server(), tools)) }.boxed()
+    })
+    .await?;
+    match done {
+        Some(Ok(listed)) => Ok(listed),
+        other => {
+            let failure = failed(server, ran, other.and_then(Result::err));
+            let said = printed.end();
+            let message =
+                if said.is_empty() { failure.message } else { format!("{} It printed: {said}", failure.message) };
+            Err(ToolFailure { message, ..failure })
+        }
+    }
+}
+
+/// An empty workspace, removed when it is dropped.
+struct EmptyWorkspace {
+    root: PathBuf,
+    view: ViewHandle,
+}
+
+impl EmptyWorkspace {
+    fn new(root: &Path) -> io::Result<Self> {
+        // Left by a process that was killed, whose number this one has.
+        let _ = fs::remove_dir_all(root);
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
+        let made = Workspace::open(root, &[]).map_err(io::Error::other);
+        let view = made.and_then(|workspace| workspace.view("listing").map_err(io::Error::other));
+        match view {
+            Ok(view) => {
+                Ok(Self { root: root.to_owned(), view: ViewHandle::new(Box::new(view), Lane::new(Threads::Real, 1)) })
+            }
+            Err(error) => {
+                let _ = fs::remove_dir_all(root);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for EmptyWorkspace {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.root) {
+            tracing::warn!(%error, folder = %self.root.display(), "Cannot remove the workspace in which an MCP server was listed");
+        }
+    }
+}
+
+/// The end of what a server prints while it is listed, and the values of credentials that are not to be seen there.
+#[derive(Default)]
+struct Printed(Mutex<(Vec<u8>, Vec<String>)>);
+
+impl Printed {
+    fn end(&self) -> String {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (printed, hidden) = &*held;
+        let text = String::from_utf8_lossy(printed).trim().to_owned();
+        hidden.iter().filter(|value| !value.is_empty()).fold(text, |text, value| text.replace(value, "[REDACTED]"))
+    }
+}
+
+impl Output for Printed {
+    fn write(&self, _stream: Stream, bytes: &[u8]) {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (printed, _) = &mut *held;
+        printed.extend_from_slice(bytes);
+        let over = printed.len().saturating_sub(MAX_PRINTED);
+        printed.drain(..over);
+    }
+
+    fn hide(&self, values: &[String]) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.extend_from_slice(values);
+    }
+}
+
+/// The digest of the settings that decide what a server has.
+fn digest(server: &McpServer) -> String {
+    let McpServer { command, cwd, env, network, reveals, .. } = server;
+    let parts = serde_json::json!([command, cwd, env, network, reveals]);
+    HEXLOWER.encode(&Sha256::digest(parts.to_string()))
+}
+
+fn read(file: &Path) -> Option<Kept> {
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => {
+            tracing::warn!(%error, file = %file.display(), "Cannot read the kept tools of an MCP server");
+            return None;
+        }
+    };
+    let kept = serde_json::from_str(&text);
+    kept.inspect_err(
+        |error| tracing::warn!(%error, file = %file.display(), "Cannot read the kept tools of an MCP server"),
+    )
+    .ok()
+}
+
+/// Writes the file as a whole, or not at all.
+fn write(file: &Path, kept: &Kept) -> io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let new = file.with_extension("new");
+    let text = serde_json::to_vec_pretty(kept).map_err(io::Error::other)?;
+    let mut open = fs::OpenOptions::new();
+    let mut written = open.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    io::Write::write_all(&mut written, &text)?;
+    written.sync_all()?;
+    fs::rename(&new, file)?;
+    fs::File::open(folder)?.sync_all()
+}

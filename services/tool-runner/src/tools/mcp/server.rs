@@ -1,0 +1,203 @@
+//! A server while it runs: its session, the questions that it asks people, and its end.
+
+use std::{
+    io::{self, PipeReader, PipeWriter},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use belay_mcp::{Host, McpError, Question, Reply, Session};
+use belay_proto::{
+    facts,
+    runner_v1::answer_tool_call_request::Reply as PersonsReply,
+    v1::{ErrorClass, Form, tool_call_output::Stream},
+};
+use belay_reasons as reasons;
+use belay_sandbox::{Status, Timer};
+use belay_settings::McpServer;
+use futures::{FutureExt as _, future::BoxFuture};
+use serde_json::{Map, Value, json};
+use tokio::{
+    net::unix::pipe::{Receiver, Sender},
+    time::timeout,
+};
+
+use crate::{
+    Invocation, Output, ToolFailure,
+    tools::run_terminal::{Asker, CommandResult, Ran, RunConditions, RunTerminal, ServerClient, judge},
+};
+
+/// The longest title of a question, in characters: all of its words are in the description.
+const MAX_TITLE: usize = 200;
+
+/// How long a server may take to end once its input is closed: some write their files only then.
+const END: Duration = Duration::from_secs(2);
+
+/// The arguments of `run_terminal` that start a server.
+pub(super) fn command(server: &McpServer) -> Value {
+    let env: Map<String, Value> =
+        server.env.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
+    let cwd = if server.cwd.is_empty() { "." } else { &server.cwd };
+    json!({"command": server.command, "cwd": cwd, "env": env})
+}
+
+/// What has been done with a session; `None` where the server ended before anything came of it.
+pub(super) type Done<T> = Option<Result<T, McpError>>;
+
+/// Runs a server for one piece of work with a session of it, and waits until its last process has ended.
+pub(super) async fn with_server<T: Send + 'static>(
+    terminal: &RunTerminal,
+    server: &McpServer,
+    invocation: Invocation,
+    work: impl for<'a> FnOnce(&'a Session) -> BoxFuture<'a, Result<T, McpError>> + Send + 'static,
+) -> Result<(Ran, Done<T>), ToolFailure> {
+    let done: Arc<Mutex<Done<T>>> = Arc::default();
+    let (kept, output) = (Arc::clone(&done), Arc::clone(&invocation.output));
+    let (name, start_timeout) = (server.name.clone(), server.start_timeout);
+    let client = move |asker| -> ServerClient {
+        Box::new(move |from, to, timer| {
+            let host = People { server: name, asker, output, timer: Arc::new(QuietTimer::new(timer)) };
+            async move {
+                let spoken = speak(from, to, Arc::new(host), start_timeout, work).await;
+                let grace = if spoken.is_ok() { END } else { Duration::ZERO };
+                *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(spoken);
+                grace
+            }
+            .boxed()
+        })
+    };
+    let invocation = Invocation { arguments: command(server), reveals: server.reveals.clone(), ..invocation };
+    let ran = terminal.serve(invocation, client).await?;
+    let done = done.lock().unwrap_or_else(PoisonError::into_inner).take();
+    Ok((ran, done))
+}
+
+async fn speak<T>(
+    from: PipeReader,
+    to: PipeWriter,
+    host: Arc<dyn Host>,
+    start_timeout: Duration,
+    work: impl for<'a> FnOnce(&'a Session) -> BoxFuture<'a, Result<T, McpError>>,
+) -> Result<T, McpError> {
+    let pipes = Receiver::from_owned_fd(from.into()).and_then(|from| Ok((from, Sender::from_owned_fd(to.into())?)));
+    let (from, to) = pipes.map_err(|error: io::Error| McpError::NotStarted(error.to_string()))?;
+    let session = timeout(start_timeout, Session::start(from, to, host)).await.unwrap_or_else(|_| {
+        let seconds = start_timeout.as_secs();
+        Err(McpError::NotStarted(format!("{seconds} s have passed (`start_timeout` of the server in the settings)")))
+    })?;
+    let done = work(&session).await;
+    session.end().await;
+    done
+}
+
+/// The failure of a server that has not done its work.
+pub(super) fn failed(server: &McpServer, ran: Ran, error: Option<McpError>) -> ToolFailure {
+    let Ran { program, limit, has_network, result, .. } = ran;
+    let CommandResult { outcome, output, outputs, loopback, refusal } = result;
+    let status = outcome.status;
+    let broken = |what: String| {
+        let message = format!("The MCP server `{}` {what}.", server.name);
+        ToolFailure::new(ErrorClass::Transient, reasons::MCP_SERVER_FAILED, message)
+    };
+    match (status, error) {
+        // It ended by itself before it had answered, or because nothing could be understood of what it had written.
+        (Status::Exited(code), Some(McpError::Ended | McpError::NotStarted(_)) | None) => {
+            broken(format!("exited with code {code} before it answered")).with(facts::EXIT_CODE, code)
+        }
+        (Status::Exited(_) | Status::Killed, Some(error)) => broken(error.to_string()),
+        // A limit, a signal or a cancellation says more than that the pipe has ended.
+        _ => {
+            let ran = RunConditions { check: true, limit, loopback, has_network, refusal };
+            match judge(&program, outcome, (&output, &outputs), &ran) {
+                Err(failure) => failure,
+                Ok(_) => broken("ended before it answered".to_owned()),
+            }
+        }
+    }
+}
+
+/// Whether what a server wrote in its view may be less than it has said: it was ended while it still worked.
+pub(super) fn is_cut(status: Status) -> bool {
+    matches!(status, Status::DiskLimit(_) | Status::Lost)
+}
+
+/// The people and the output behind a server.
+struct People {
+    server: String,
+    /// `None` where people are not asked.
+    asker: Option<Asker>,
+    output: Arc<dyn Output>,
+    timer: Arc<QuietTimer>,
+}
+
+impl Host for People {
+    fn ask(&self, Question { message, schema }: Question) -> BoxFuture<'static, Reply> {
+        let Some(Asker { questions, calls, .. }) = self.asker.clone() else {
+            return futures::future::ready(Reply::Cancelled).boxed();
+        };
+        let first = message.lines().next().unwrap_or_default();
+        let title: String = format!("{}: {first}", self.server).chars().take(MAX_TITLE).collect();
+        let form = Form { title, description: message, schema: schema.to_string() };
+        let timer = Arc::clone(&self.timer);
+        async move {
+            // A permit for each question that is open: too many calls wait already.
+            let Ok(_permit) = calls.try_acquire_owned() else { return Reply::Cancelled };
+            let Ok(reply) = questions.ask(form, None) else { return Reply::Cancelled };
+            let _quiet = timer.stop();
+            match reply.await {
+                Ok(PersonsReply::Answer(answer)) => {
+                    let answer = answer.as_json().and_then(|json| belay_json::read(json).ok());
+                    answer.map_or(Reply::Cancelled, Reply::Answer)
+                }
+                Ok(PersonsReply::Declined(_)) => Reply::Declined,
+                Ok(PersonsReply::TimedOut(_)) | Err(_) => Reply::Cancelled,
+            }
+        }
+        .boxed()
+    }
+
+    fn say(&self, line: &str) {
+        self.output.write(Stream::Stderr, format!("{line}\n").as_bytes());
+    }
+}
+
+/// The timer of a command, which stands still while questions are open.
+struct QuietTimer(Mutex<(Option<Timer>, usize)>);
+
+impl QuietTimer {
+    fn new(timer: io::Result<Timer>) -> Self {
+        let timer =
+            timer.inspect_err(|error| tracing::warn!(%error, "The time limit of a server runs also while it asks"));
+        Self(Mutex::new((timer.ok(), 0)))
+    }
+
+    /// Stops it until the guard is dropped.
+    fn stop(self: &Arc<Self>) -> Quiet {
+        self.change(|open| *open += 1);
+        Quiet(Arc::clone(self))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut usize)) {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (timer, open) = &mut *held;
+        let was_open = *open > 0;
+        change(open);
+        let told = match (timer, was_open, *open > 0) {
+            (Some(timer), false, true) => timer.stop(),
+            (Some(timer), true, false) => timer.go_on(),
+            _ => Ok(()),
+        };
+        if let Err(error) = told {
+            tracing::warn!(%error, "Cannot change the time limit of a server");
+        }
+    }
+}
+
+/// A question that is open.
+struct Quiet(Arc<QuietTimer>);
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        self.0.change(|open| *open -= 1);
+    }
+}
