@@ -87,8 +87,9 @@ pub(crate) fn of_programs<'a>(
                     reader.refuse(&field, line, message);
                 }
                 Some(Some(variable)) if !variables.insert(variable) => {
+                    let kind = if declared.starts_with("tools.") { "tool" } else { "server" };
                     let message =
-                        format!("`{}` has the variable of another credential that is revealed here", shown(name));
+                        format!("`{}` has the variable of another credential that this {kind} reveals", shown(name));
                     reader.refuse(&field, line, message);
                 }
                 Some(Some(_)) => {}

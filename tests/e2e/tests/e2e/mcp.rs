@@ -1,6 +1,6 @@
 //! Tools of servers of the Model Context Protocol: what plans, people and operators see of them, and what becomes of servers that misbehave.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path, process::Command, time::Duration};
 
 use belay_e2e::{
     Home,
@@ -233,4 +233,136 @@ fn settings_that_are_wrong_are_refused_with_the_field() {
         let refused = home.run(["tools", "list", "--config", "config.yaml"]);
         assert!(refused.code != 0 && refused.talk.contains(expected), "{settings}: {expected}: {refused:?}");
     }
+}
+
+/// S2-X-33: the example runs with its command, and its notes are there.
+#[test]
+fn the_example_of_a_server_keeps_its_notes() {
+    if !Path::new("/usr/bin/python3").exists() {
+        return eprintln!("the_example_of_a_server_keeps_its_notes: skipped, since there is no /usr/bin/python3 here");
+    }
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    let example = |name: &str| repository().join("docs/examples/mcp").join(name).display().to_string();
+    let (plan, settings) = (example("plan.yaml"), example("settings.yaml"));
+    let fixed = ["run", &plan, "--config", &settings, "--workspace", "w", "--approve", "auto", "-o", "json"];
+    let ended = home.run(fixed);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let execution: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(execution["outputs"]["count"], 2, "{execution:#}");
+    let notes: Value = serde_json::from_str(&fs::read_to_string(home.path("w/notes.json")).unwrap()).unwrap();
+    assert_eq!(notes, json!(["a call is one effect", "which is approved, and dropped when it fails"]));
+}
+
+/// B-01, B-06: a runner that is killed in the middle of a call drops what its server wrote, and the call is made again: nothing is lost or done twice.
+#[test]
+fn a_killed_process_leaves_nothing_of_a_call_half_done() {
+    let Some(home) = home("a_killed_process_leaves_nothing_of_a_call_half_done", "") else { return };
+    let steps: Vec<String> = (0..12)
+        .map(|n| {
+            let after = if n == 0 { String::new() } else { format!("depends_on: [s{}], ", n - 1) };
+            format!("{{id: s{n}, {after}tool: s.append, arguments: {{path: log, text: \"{n} \"}}}}")
+        })
+        .collect();
+    let plan = home.file("plan.yaml", format!("{{id: p, steps: [{}]}}", steps.join(", ")));
+    home.file("policy.yaml", "terminal_commands: auto\nprotect: false\n");
+    let with = ["--config", "config.yaml", "--policy", "policy.yaml"];
+    let mut server = home.serve_with(&with);
+    let start = home.run(["run", &plan, "--workspace", "w", "--id", "k", "--detach"]);
+    assert_eq!(start.code, 0, "{start:?}");
+    for step in ["s2", "s5", "s8"] {
+        // Its call is on its way, however far.
+        home.json_until(&["executions", "get", "k"], |execution| {
+            let state =
+                execution["steps"].as_array().and_then(|all| all.iter().find(|one| one["stepId"] == step).cloned());
+            state.is_some_and(|found| found["state"] != "STATE_PENDING")
+        });
+        server.kill();
+        server = home.serve_with(&with);
+    }
+    let ended = home.run(["executions", "watch", "k"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(fs::read_to_string(home.path("w/log")).unwrap(), "0 1 2 3 4 5 6 7 8 9 10 11 ");
+}
+
+/// The servers of others, from npm and PyPI, pinned with their digests. Where a registry cannot be reached the test says so, and with `CI=true` it fails.
+#[test]
+fn servers_of_others_work_as_their_documents_say() {
+    let name = "servers_of_others_work_as_their_documents_say";
+    let is_strict = std::env::var("CI").as_deref() == Ok("true");
+    let folder = repository().join("target/mcp-servers");
+    let pins = repository().join("tests/e2e/tests/e2e/mcp/servers");
+    let pinned = ["requirements.txt", "package-lock.json"].map(|file| fs::read(pins.join(file)).unwrap()).concat();
+    if fs::read(folder.join("pinned")).is_ok_and(|fetched| fetched == pinned) {
+    } else {
+        let fetched = Command::new(pins.join("fetch")).arg(&folder).output().unwrap();
+        if !fetched.status.success() {
+            let said = String::from_utf8_lossy(&fetched.stderr).into_owned();
+            assert!(!is_strict, "the servers cannot be fetched, and CI skips nothing: {said}");
+            let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+            return eprintln!("{name}: skipped, since the servers cannot be fetched: {last}");
+        }
+        fs::write(folder.join("pinned"), pinned).unwrap();
+    }
+    let home = Home::new();
+    fs::create_dir(home.path("w")).unwrap();
+    fs::write(home.path("w/a.txt"), "old words\n").unwrap();
+    let python = |module: &str, call: &str, more: &str| {
+        let code = format!(
+            "import sys; sys.path.insert(0, '/opt/mcp/python'); from {module} import {call} as run; run({more})"
+        );
+        format!("[/usr/bin/python3, -c, \"{code}\"]")
+    };
+    let node = "/opt/mcp/node_modules/@modelcontextprotocol";
+    let settings = format!(
+        "commands: {{read_only: [{{from: {}, at: /opt/mcp}}]}}
+mcp_servers:
+  git: {{command: {}, read_only: [git_status, git_log]}}
+  time: {{command: {}, read_only: [convert_time]}}
+  files: {{command: [node, {node}/server-filesystem/dist/index.js, /workspace], read_only: [read_text_file]}}
+  everything: {{command: [node, {node}/server-everything/dist/index.js], tools: [get-sum, get-structured-content, get-tiny-image, trigger-long-running-operation, trigger-elicitation-request]}}
+",
+        folder.canonicalize().unwrap().display(),
+        python("mcp_server_git", "main", ""),
+        python("mcp_server_time", "main", ""),
+    );
+    home.file("config.yaml", settings);
+    let plan = home.file(
+        "plan.yaml",
+        r#"
+id: servers
+steps:
+  - {id: init, tool: run_terminal, arguments: {command: [sh, -c, "git init -q . && git config user.name n && git config user.email n@example.com"]}}
+  - {id: edit, depends_on: [init], tool: files.edit_file, arguments: {path: /workspace/a.txt, edits: [{oldText: old, newText: new}]}}
+  - {id: read, depends_on: [edit], tool: files.read_text_file, arguments: {path: /workspace/a.txt}}
+  - {id: add, depends_on: [read], tool: git.git_add, arguments: {repo_path: /workspace, files: [a.txt]}}
+  - {id: commit, depends_on: [add], tool: git.git_commit, arguments: {repo_path: /workspace, message: Say it anew}}
+  - {id: log, depends_on: [commit], tool: git.git_log, arguments: {repo_path: /workspace}}
+  - {id: convert, tool: time.convert_time, arguments: {source_timezone: Europe/Paris, time: "12:00", target_timezone: Asia/Tokyo}}
+  - {id: sum, tool: everything.get-sum, arguments: {a: 2, b: 40}}
+  - {id: weather, tool: everything.get-structured-content, arguments: {location: Chicago}}
+  - {id: image, tool: everything.get-tiny-image}
+  - {id: progress, tool: everything.trigger-long-running-operation, arguments: {duration: 1, steps: 2}}
+  - {id: ask, tool: everything.trigger-elicitation-request}
+"#,
+    );
+    home.file("policy.yaml", "terminal_commands: auto\nprotect: false\n");
+    let fixed = ["run", &plan, "--config", "config.yaml", "--policy", "policy.yaml", "--workspace", "w"];
+    let ended = home.run(fixed.iter().chain(&["--approve", "fail", "-o", "json"]));
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let execution: Value = serde_json::from_str(&ended.out).unwrap();
+    let output = |id: &str| -> Value {
+        let steps = execution["steps"].as_array().unwrap();
+        steps.iter().find(|step| step["stepId"] == id).unwrap()["output"].clone()
+    };
+    let text = |id: &str| output(id)["text"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(output("read")["content"], "new words\n", "{}", output("read"));
+    assert!(text("log").contains("Say it anew"), "{}", text("log"));
+    assert_eq!(output("sum")["text"], "The sum of 2 and 40 is 42.");
+    assert!(output("weather")["temperature"].is_number() && output("convert")["target"].is_object());
+    assert_eq!(output("image")["content"][0]["mimeType"], "image/png");
+    assert!(text("ask").contains("declined") || text("ask").contains("cancel"), "{}", text("ask"));
+    assert_eq!(fs::read_to_string(home.path("w/a.txt")).unwrap(), "new words\n");
+    let git = Command::new("git").args(["log", "--format=%s"]).current_dir(home.path("w")).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&git.stdout), "Say it anew\n");
 }
