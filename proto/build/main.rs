@@ -14,6 +14,20 @@ use protox::prost_reflect::prost::Message as _;
 /// The packages of the contract. Each is a folder, and a module of this crate.
 const PACKAGES: [&str; 3] = ["belay.v1", "belay.runner.v1", "belay.gate.v1"];
 
+/// The fields that are kept in a box of their own.
+const BOXED: &[&str] = &[
+    ".belay.v1.ToolCallCompleted.receipt",
+    ".belay.v1.ToolCallFailed.receipt",
+    ".belay.v1.ToolCallDenied.receipt",
+    ".belay.runner.v1.ToolCall.receipt",
+    ".belay.v1.ExecutionEvent.kind.execution_created",
+    ".belay.v1.ExecutionEvent.kind.execution_finished",
+    ".belay.v1.ExecutionEvent.kind.execution_plan_updated",
+    ".belay.v1.StepSpec.kind.agent",
+    ".belay.v1.StepSpec.kind.plan",
+    ".belay.v1.StepSpec.compensate",
+];
+
 fn main() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(env::var("OUT_DIR")?);
@@ -55,6 +69,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let files = presence::without_optional_texts(compiler.file_descriptor_set());
     let mut config = prost_build::Config::new();
+    // What few messages have, and would make all others of their kind as large: they are moved many times for each step.
+    for field in BOXED {
+        config.boxed(field);
+    }
     // The codec checks requests before prost drops what it does not know.
     config.service_generator(Box::new(services::Services::new("crate::codec::CheckedCodec")));
     tonic_prost_build::configure()

@@ -152,7 +152,7 @@ fn the_texts_of_an_event_are_visited_and_its_names_are_not() {
         v1::Plan { id: "plan".into(), description: "description".into(), steps: vec![step], ..Default::default() };
     let labels = [("key".to_owned(), "value".to_owned())].into();
     let created = v1::ExecutionCreated { uid: "uid".into(), plan: Some(plan), labels, ..Default::default() };
-    let mut event = v1::ExecutionEvent { kind: Some(Kind::ExecutionCreated(created)), ..Default::default() };
+    let mut event = v1::ExecutionEvent { kind: Some(Kind::ExecutionCreated(Box::new(created))), ..Default::default() };
     let mut visited = Vec::new();
     event.texts(&mut |text| {
         visited.push(match text {

@@ -247,7 +247,7 @@ fn event() -> v1::ExecutionEvent {
         ..Default::default()
     };
     let time = Some(belay_proto::timestamp(1_700_000_000_123_456));
-    let kind = Some(v1::execution_event::Kind::ExecutionCreated(created));
+    let kind = Some(v1::execution_event::Kind::ExecutionCreated(Box::new(created)));
     v1::ExecutionEvent { sequence: 1, record_time: time, kind, ..Default::default() }
 }
 

@@ -493,7 +493,7 @@ impl Calls {
             state: State::Cancelled.into(),
             failure: Some(failure(failed)),
             end_time: Some(belay_proto::timestamp(self.clock.now_micros())),
-            receipt: Some(v1::Receipt { ledger_id: self.ledger.id().into(), ..v1::Receipt::default() }),
+            receipt: Some(Box::new(v1::Receipt { ledger_id: self.ledger.id().into(), ..v1::Receipt::default() })),
             ..runner_v1::ToolCall::default()
         };
         // In memory first, so that the call cannot start while the row is written.

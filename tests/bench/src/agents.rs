@@ -446,7 +446,7 @@ fn of_each(belay: &Belay) -> Result<[u64; 3]> {
 fn agent(task: String, tools: &[&str]) -> v1::StepSpec {
     let tools = tools.iter().map(|&tool| tool.into()).collect();
     let agent = v1::AgentStep { model: MODEL.into(), task, tools, max_turns: 1000, ..Default::default() };
-    v1::StepSpec { id: "work".into(), kind: Some(step_spec::Kind::Agent(agent)), ..Default::default() }
+    v1::StepSpec { id: "work".into(), kind: Some(step_spec::Kind::Agent(Box::new(agent))), ..Default::default() }
 }
 
 fn plan(steps: Vec<v1::StepSpec>) -> v1::Plan {

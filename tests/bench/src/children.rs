@@ -113,7 +113,7 @@ fn plan() -> v1::Plan {
     let each = v1::StepSpec {
         id: "each".into(),
         for_each: Some(v1::Payload::of_json(r#""${inputs.entries}""#)),
-        kind: Some(step_spec::Kind::Plan(carried_out)),
+        kind: Some(step_spec::Kind::Plan(Box::new(carried_out))),
         ..Default::default()
     };
     v1::Plan {

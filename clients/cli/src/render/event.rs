@@ -239,15 +239,15 @@ fn what(event: &ExecutionEvent, tracked: &TrackedExecution) -> Option<(Style, St
             (Style::Plain, format!("calls {} {arguments}", call.tool))
         }
         Kind::ToolCallCompleted(call) if tracked.step(&event.step_id).is_some_and(model_turn::is_turn) => {
-            (Style::Plain, model_turn::answered(call.result.as_ref(), call.receipt.as_ref()))
+            (Style::Plain, model_turn::answered(call.result.as_ref(), call.receipt.as_deref()))
         }
         Kind::ToolCallCompleted(call) => {
             let result = call.result.as_ref().map(words::payload).unwrap_or_default();
-            let (changed, network) = (changed(call.receipt.as_ref()), network(call.receipt.as_ref()));
+            let (changed, network) = (changed(call.receipt.as_deref()), network(call.receipt.as_deref()));
             (Style::Plain, format!("call answered {result}{changed}{network}"))
         }
         Kind::ToolCallFailed(call) => {
-            let network = network(call.receipt.as_ref());
+            let network = network(call.receipt.as_deref());
             (Style::Plain, format!("call failed{}{network}", error(call.failure.as_ref())))
         }
         Kind::ToolCallCancelled(call) => (Style::Plain, format!("call cancelled{}", error(call.failure.as_ref()))),

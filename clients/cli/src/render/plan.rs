@@ -169,7 +169,7 @@ mod tests {
                     for_each: Some(Payload::of_json(r#""${b.result}""#)),
                     fallback: vec![ToolStep { tool: "noop".to_owned(), ..Default::default() }],
                     resources: vec!["db".to_owned()],
-                    compensate: Some(ToolStep { tool: "delete_file".to_owned(), ..Default::default() }),
+                    compensate: Some(Box::new(ToolStep { tool: "delete_file".to_owned(), ..Default::default() })),
                     ..step("c", &[])
                 },
                 StepSpec { for_each: Some(Payload::of_json("[1,2]")), ..step("d", &[]) },

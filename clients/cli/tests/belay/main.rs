@@ -59,12 +59,12 @@ fn finished(state: State, class: Option<ErrorClass>) -> Kind {
         ..Failure::default()
     });
     let totals = Some(StepTotals { total: 1, ..Default::default() });
-    Kind::ExecutionFinished(ExecutionFinished { state: state.into(), failure, totals, ..Default::default() })
+    Kind::ExecutionFinished(Box::new(ExecutionFinished { state: state.into(), failure, totals, ..Default::default() }))
 }
 
 fn life(end: Kind) -> Vec<ExecutionEvent> {
     vec![
-        event(1, Kind::ExecutionCreated(ExecutionCreated::default())),
+        event(1, Kind::ExecutionCreated(Box::new(ExecutionCreated::default()))),
         event(2, Kind::ExecutionStarted(ExecutionStarted {})),
         event(3, Kind::ExecutionResumed(ExecutionResumed::default())),
         event(4, end),

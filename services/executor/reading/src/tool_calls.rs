@@ -215,10 +215,11 @@ mod tests {
         let mut calls = ToolCalls::new(None, 9);
         calls.apply(&requested(1, "a"));
         calls.apply(&requested(2, "b"));
-        let end = ToolCallEnd::Completed { result: Json::from_text("[1]").into(), receipt: Receipt::default() };
+        let end =
+            ToolCallEnd::Completed { result: Json::from_text("[1]").into(), receipt: Box::new(Receipt::default()) };
         calls.apply(&event(3, "a", OperationEvent::Ended(OperationEnd::ToolCall(end))));
         let failure = Failure::new(ErrorClass::Timeout, "TOOL_FAILED", "too slow");
-        let end = ToolCallEnd::Failed { failure: failure.clone(), receipt: Receipt::default() };
+        let end = ToolCallEnd::Failed { failure: failure.clone(), receipt: Box::new(Receipt::default()) };
         calls.apply(&event(4, "b", OperationEvent::Ended(OperationEnd::ToolCall(end))));
         let (found, _) = calls.page(usize::MAX, |call| (call, 1));
         let ended = |call: &ToolCall| (call.state, call.ended_at.map(Timestamp::as_micros), call.result_bytes);

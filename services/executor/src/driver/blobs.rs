@@ -164,7 +164,7 @@ impl Driver {
             ToolCallEnd::Completed { result: Payload::Inline(result), receipt }
                 if result.as_str().len() > self.registry.reading.thresholds.max_inline =>
             {
-                self.seal_result(operation, result, receipt, is_copied);
+                self.seal_result(operation, result, *receipt, is_copied);
                 None
             }
             end @ (ToolCallEnd::Completed { .. }
@@ -200,7 +200,7 @@ impl Driver {
             return None;
         }
         let result = Payload::Blob(large.blob.reference.clone());
-        Some((ToolCallEnd::Completed { result, receipt }, large))
+        Some((ToolCallEnd::Completed { result, receipt: Box::new(receipt) }, large))
     }
 
     /// Keeps a large result whose reference is in an event that is about to be stored.

@@ -147,7 +147,7 @@ fn given_up(failure: Option<Failure>, grant_nonce: String, calls: u32) -> ToolCa
             Failure::new(ErrorClass::Transient, reasons::CALL_CANCELLED_BY_RUNNER, message)
         }
     };
-    ToolCallEnd::Failed { failure, receipt: Receipt { grant_nonce, ..Receipt::default() } }
+    ToolCallEnd::Failed { failure, receipt: Box::new(Receipt { grant_nonce, ..Receipt::default() }) }
 }
 
 /// A result without an approval is not trusted: a person has to check what the call did.
@@ -176,7 +176,7 @@ mod tests {
     };
 
     fn completed() -> ToolCallEnd {
-        ToolCallEnd::Completed { result: Json::from_text("1").into(), receipt: Receipt::default() }
+        ToolCallEnd::Completed { result: Json::from_text("1").into(), receipt: Box::new(Receipt::default()) }
     }
 
     fn cancelled(reason: &str) -> ToolCallEnd {
@@ -270,7 +270,7 @@ mod tests {
     }
 
     fn failed(class: ErrorClass, receipt: Receipt) -> ToolCallEnd {
-        ToolCallEnd::Failed { failure: Failure::new(class, "TOOL_FAILED", "No such file."), receipt }
+        ToolCallEnd::Failed { failure: Failure::new(class, "TOOL_FAILED", "No such file."), receipt: Box::new(receipt) }
     }
 
     // A failure that may come from files of two states is no failure of the step, once.

@@ -25,7 +25,7 @@ use crate::{
 fn not_at_hand() -> ToolCallEnd {
     let message = "A part of what is recorded was not read before the call.";
     let failure = Failure::new(ErrorClass::Internal, reasons::INTERNAL, message);
-    ToolCallEnd::Failed { failure, receipt: Receipt::default() }
+    ToolCallEnd::Failed { failure, receipt: Box::new(Receipt::default()) }
 }
 
 impl Driver {
@@ -37,7 +37,7 @@ impl Driver {
                 Some(match self.arguments(&request.arguments) {
                     Some(arguments) => {
                         let result = Json::canonical(&arguments.value()["result"]).into();
-                        ToolCallEnd::Completed { result, receipt: Receipt::default() }
+                        ToolCallEnd::Completed { result, receipt: Box::new(Receipt::default()) }
                     }
                     None => not_at_hand(),
                 })

@@ -65,7 +65,7 @@ impl Judging {
             Ok(asked) => asked,
             Err(failure) => {
                 let receipt = Receipt { duration, usage: used_by(model.model(), &failure), ..Receipt::default() };
-                return ToolCallEnd::Failed { failure: failure_of(name, &failure), receipt };
+                return ToolCallEnd::Failed { failure: failure_of(name, &failure), receipt: Box::new(receipt) };
             }
         };
         let usage = asked.answer.usage.map(|usage| usage_of(model.model(), &usage));
@@ -73,18 +73,18 @@ impl Judging {
         match belay_agent::judgement(&asked.answer) {
             Ok(Judgement { is_met: true, why }) => {
                 let result = Json::canonical(&json!({"met": true, "why": why}));
-                ToolCallEnd::Completed { result: result.into(), receipt }
+                ToolCallEnd::Completed { result: result.into(), receipt: Box::new(receipt) }
             }
             Ok(Judgement { is_met: false, why }) => {
                 let why = if why.is_empty() { "It does not say why.".to_owned() } else { why };
                 let message = format!("The model `{name}` judges that it is not: {why}");
                 let failure = Failure::new(ErrorClass::PostconditionFailed, reasons::POSTCONDITION_FAILED, message);
-                ToolCallEnd::Failed { failure, receipt }
+                ToolCallEnd::Failed { failure, receipt: Box::new(receipt) }
             }
             Err(why) => {
                 let message = format!("The model `{name}` was to judge, and {why}.");
                 let failure = Failure::new(ErrorClass::Transient, reasons::MODEL_ANSWER_INVALID, message);
-                ToolCallEnd::Failed { failure, receipt }
+                ToolCallEnd::Failed { failure, receipt: Box::new(receipt) }
             }
         }
     }

@@ -95,15 +95,15 @@ impl ModelTurn {
                 let usage = asked.answer.usage.map(|usage| usage_of(model.model(), &usage));
                 let receipt = Receipt { duration: took, usage, ..Receipt::default() };
                 if let Some(failure) = refusal_of(name, &asked.answer) {
-                    return ToolCallEnd::Failed { failure, receipt };
+                    return ToolCallEnd::Failed { failure, receipt: Box::new(receipt) };
                 }
                 let answered = Answered::new(turn.asked.turn, asked.answer);
                 let result = Json::canonical(&serde_json::to_value(answered).unwrap_or_default());
-                ToolCallEnd::Completed { result: result.into(), receipt }
+                ToolCallEnd::Completed { result: result.into(), receipt: Box::new(receipt) }
             }
             Err(failure) => {
                 let receipt = Receipt { duration: took, usage: used_by(model.model(), &failure), ..Receipt::default() };
-                ToolCallEnd::Failed { failure: failure_of(name, &failure), receipt }
+                ToolCallEnd::Failed { failure: failure_of(name, &failure), receipt: Box::new(receipt) }
             }
         }
     }
@@ -116,7 +116,7 @@ pub(crate) fn lost(model: &str) -> ToolCallEnd {
     );
     let failure = Failure::new(ErrorClass::Transient, reasons::MODEL_TURN_LOST, message);
     let usage = is_planted(Defect::LostTurnNotCounted).then(ModelUsage::default);
-    ToolCallEnd::Failed { failure, receipt: Receipt { usage, ..Receipt::default() } }
+    ToolCallEnd::Failed { failure, receipt: Box::new(Receipt { usage, ..Receipt::default() }) }
 }
 
 /// The end of a call whose model has not answered in the time that the call had. What its server takes too long for is another failure, by the limits of the settings.
@@ -142,7 +142,7 @@ pub(super) fn unknown_model(name: &str, known: bool) -> ToolCallEnd {
 }
 
 pub(super) fn failed(failure: Failure) -> ToolCallEnd {
-    ToolCallEnd::Failed { failure, receipt: Receipt::default() }
+    ToolCallEnd::Failed { failure, receipt: Box::new(Receipt::default()) }
 }
 
 /// What a model has used, as its server has counted it.

@@ -81,7 +81,7 @@ pub(crate) fn refused(status: Status) -> CallReply {
 fn decided(status: &Status) -> Option<CallReply> {
     let failed = |class, reason: &str| {
         let failure = Failure::new(class, reason, status.message());
-        CallReply::Ended(ToolCallEnd::Failed { failure, receipt: Receipt::default() })
+        CallReply::Ended(ToolCallEnd::Failed { failure, receipt: Box::new(Receipt::default()) })
     };
     let reason = status::reason(status);
     Some(match (status.code(), reason.as_deref()) {
@@ -112,7 +112,7 @@ fn decided(status: &Status) -> Option<CallReply> {
                 "result: is larger than a message may be ({MAX_MESSAGE_BYTES} bytes), and the runner has not returned a reference to it"
             );
             let failure = Failure::new(ErrorClass::InvalidArguments, reasons::TOO_LARGE, message);
-            CallReply::Ended(ToolCallEnd::Failed { failure, receipt: Receipt::default() })
+            CallReply::Ended(ToolCallEnd::Failed { failure, receipt: Box::new(Receipt::default()) })
         }
         // The runner is starting, stopping, or its machine fails. What it knows of the call is kept.
         (Code::Unavailable, _) => CallReply::Unavailable(status.clone()),
@@ -188,7 +188,7 @@ fn understood(reported: runner_v1::ToolCall) -> Result<RunnerReply, NotUnderstoo
         let kind = wire::subject_kind(&need)?;
         return Ok(RunnerReply::Whole(CallReply::Held(wire::requirement_from(need, kind)?)));
     }
-    let mut receipt = bounded(wire::receipt_from(reported.receipt.unwrap_or_default())?);
+    let mut receipt = bounded(wire::receipt_from(*reported.receipt.unwrap_or_default())?);
     let failure = reported.failure.map(wire::failure_from).transpose()?;
     // Measured here, whatever a runner says: budgets count it.
     receipt.output_bytes = match reported.result.as_ref().and_then(|result| result.content.as_ref()) {
@@ -204,20 +204,24 @@ fn understood(reported: runner_v1::ToolCall) -> Result<RunnerReply, NotUnderstoo
     };
     let end = match state {
         State::Completed => match reported.result.and_then(|result| result.content) {
-            Some(Content::Json(text)) => ToolCallEnd::Completed { result: Json::from_text(text).into(), receipt },
+            Some(Content::Json(text)) => {
+                ToolCallEnd::Completed { result: Json::from_text(text).into(), receipt: Box::new(receipt) }
+            }
             Some(Content::Blob(blob)) => {
                 return Ok(RunnerReply::Uncopied(UncopiedResult { reference: reference(blob)?, receipt }));
             }
             None => return Err(NotUnderstood::Missing(RESULT)),
         },
         State::Cancelled => ToolCallEnd::Cancelled { failure, grant_nonce: receipt.grant_nonce },
-        State::Denied => ToolCallEnd::Denied { failure: failure_or(ErrorClass::PolicyDenied), receipt },
+        State::Denied => {
+            ToolCallEnd::Denied { failure: failure_or(ErrorClass::PolicyDenied), receipt: Box::new(receipt) }
+        }
         State::OutcomeUnknown => {
             let (failure, grant_nonce) = (failure_or(ErrorClass::OutcomeUnknown), receipt.grant_nonce);
             ToolCallEnd::OutcomeUnknown { failure, grant_nonce, network: receipt.network.map(Box::new) }
         }
-        State::TimedOut => ToolCallEnd::Failed { failure: failure_or(ErrorClass::Timeout), receipt },
-        State::Failed => ToolCallEnd::Failed { failure: failure_or(ErrorClass::Internal), receipt },
+        State::TimedOut => ToolCallEnd::Failed { failure: failure_or(ErrorClass::Timeout), receipt: Box::new(receipt) },
+        State::Failed => ToolCallEnd::Failed { failure: failure_or(ErrorClass::Internal), receipt: Box::new(receipt) },
         State::Unspecified | State::Requested | State::Running | State::AwaitingApproval => {
             return Err(NotUnderstood::Missing("the end of the call"));
         }
@@ -296,7 +300,7 @@ pub(crate) fn name_not_free() -> ToolCallEnd {
     let message = "The runner has not run this call: it still remembers an acknowledged call of the same name, of an execution that was \
                    deleted. Start the execution with another id, or restart the runner.";
     let failure = Failure::new(ErrorClass::Internal, reasons::CALL_ACKNOWLEDGED, message);
-    ToolCallEnd::Failed { failure, receipt: Receipt::default() }
+    ToolCallEnd::Failed { failure, receipt: Box::new(Receipt::default()) }
 }
 
 /// The end to assume for a call that may have been sent, when its ledger is lost; `None` when it is safe to run again.
@@ -475,7 +479,7 @@ mod tests {
         let of = |count: usize, path: &str| {
             let file = v1::CommittedFile { path: path.into(), ..v1::CommittedFile::default() };
             let files = vec![file; count];
-            let receipt = Some(v1::Receipt { files, unlisted_file_count: 5, ..v1::Receipt::default() });
+            let receipt = Some(Box::new(v1::Receipt { files, unlisted_file_count: 5, ..v1::Receipt::default() }));
             let result = Some(v1::Payload::of_json("1"));
             let reply = runner_v1::ToolCall { state: State::Completed.into(), result, receipt, ..Default::default() };
             let RunnerReply::Whole(CallReply::Ended(ToolCallEnd::Completed { receipt, .. })) = reply_of(reply) else {

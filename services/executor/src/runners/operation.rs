@@ -321,14 +321,17 @@ impl ToolCallOperation {
         self.is_copied = true;
         let size = reference.size;
         if let Some(failure) = copy::too_large(size) {
-            return Ok(CallReply::Ended(ToolCallEnd::Failed { failure, receipt }));
+            return Ok(CallReply::Ended(ToolCallEnd::Failed { failure, receipt: Box::new(receipt) }));
         }
         let mut copy = ResultCopy::new(reference);
         let why = loop {
             let before = copy.length();
             match copy.read(&self.registry.runner, &self.name).await {
                 Ok(result) => {
-                    return Ok(CallReply::Ended(ToolCallEnd::Completed { result: result.into(), receipt }));
+                    return Ok(CallReply::Ended(ToolCallEnd::Completed {
+                        result: result.into(),
+                        receipt: Box::new(receipt),
+                    }));
                 }
                 Err(NotCopied::Interrupted(status)) => {
                     if copy.length() > before {
@@ -355,7 +358,7 @@ impl ToolCallOperation {
         let failure = copy::lost(size, &self.registry.reading.sealer.shown(why));
         let call = &self.name;
         self.log_span.in_scope(|| tracing::error!(call, why = failure.message, "The result of a call is lost"));
-        Ok(CallReply::Ended(ToolCallEnd::Failed { failure, receipt }))
+        Ok(CallReply::Ended(ToolCallEnd::Failed { failure, receipt: Box::new(receipt) }))
     }
 
     /// Whether a result that the runner did not return as promised is copied again.

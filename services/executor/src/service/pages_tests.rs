@@ -224,7 +224,7 @@ fn events(steps: usize, file: impl Fn(usize) -> CommittedFile) -> (Vec<Transitio
         }
         let call = OperationId { step: format!("s{n}").into(), attempt: 1, number: 1 };
         let receipt = Receipt { files: vec![file(n)], effect: Some(EffectSummary::default()), ..Receipt::default() };
-        let end = ToolCallEnd::Completed { result: Json::from_text("{}").into(), receipt };
+        let end = ToolCallEnd::Completed { result: Json::from_text("{}").into(), receipt: Box::new(receipt) };
         events = vec![
             execution
                 .record(

@@ -329,7 +329,7 @@ fn decode_kind(
     let held = |subject, need, kind| operation(subject, call::held_from(need, kind).map_err(unread)?);
     match kind {
         Kind::ExecutionCreated(created) => {
-            execution(ExecutionEvent::Created(Box::new(decode_created(created, facts, sequence, lacks)?)))
+            execution(ExecutionEvent::Created(Box::new(decode_created(*created, facts, sequence, lacks)?)))
         }
         Kind::LimitsRequested(_) => execution(ExecutionEvent::LimitsRequested),
         Kind::LimitsAcquired(_) => execution(ExecutionEvent::LimitsAcquired),
@@ -384,10 +384,10 @@ fn decode_kind(
             escalation: retried.escalation.map(|retry| decode_escalation(&retry, lacks)).transpose()?,
         }))),
         Kind::ExecutionPlanUpdated(updated) => {
-            execution(ExecutionEvent::PlanUpdated(Box::new(decode_updated(updated, facts, sequence, lacks)?)))
+            execution(ExecutionEvent::PlanUpdated(Box::new(decode_updated(*updated, facts, sequence, lacks)?)))
         }
         Kind::ExecutionFinished(finished) => {
-            execution(ExecutionEvent::Finished(Box::new(decode_finished(finished, sequence, lacks)?)))
+            execution(ExecutionEvent::Finished(Box::new(decode_finished(*finished, sequence, lacks)?)))
         }
         Kind::StepStarted(_) => step(subject, StepEvent::Started),
         Kind::StepRetryScheduled(retry) => {

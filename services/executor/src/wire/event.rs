@@ -98,7 +98,7 @@ fn kind(body: &Body) -> Kind {
 fn execution_kind(event: &ExecutionEvent) -> Kind {
     use ExecutionEvent as E;
     match event {
-        E::Created(created) => Kind::ExecutionCreated(created_message(created)),
+        E::Created(created) => Kind::ExecutionCreated(Box::new(created_message(created))),
         E::LimitsRequested => Kind::LimitsRequested(v1::LimitsRequested {}),
         E::LimitsAcquired => Kind::LimitsAcquired(v1::LimitsAcquired {}),
         E::Started => Kind::ExecutionStarted(v1::ExecutionStarted {}),
@@ -134,18 +134,18 @@ fn execution_kind(event: &ExecutionEvent) -> Kind {
             Kind::ExecutionRecovered(v1::ExecutionRecovered { in_doubt: in_doubt.iter().map(reference).collect() })
         }
         E::Retried(retried) => Kind::ExecutionRetried(retried_message(retried)),
-        E::PlanUpdated(updated) => Kind::ExecutionPlanUpdated(v1::ExecutionPlanUpdated {
+        E::PlanUpdated(updated) => Kind::ExecutionPlanUpdated(Box::new(v1::ExecutionPlanUpdated {
             plan: Some(stored_plan_message(&updated.plan)),
             revision: count(updated.revision),
             reason: updated.reason.clone(),
             deadline_time: updated.deadline.map(time),
-        }),
+        })),
         E::AwaitingApproval => Kind::ExecutionAwaitingApproval(v1::ExecutionAwaitingApproval {}),
         E::CompensationStarted { steps } => Kind::ExecutionCompensationStarted(v1::ExecutionCompensationStarted {
             step_ids: steps.iter().map(|step| step.as_str().to_owned()).collect(),
         }),
         E::DeadlineExceeded => Kind::ExecutionDeadlineExceeded(v1::ExecutionDeadlineExceeded {}),
-        E::Finished(finished) => Kind::ExecutionFinished(finished_message(finished)),
+        E::Finished(finished) => Kind::ExecutionFinished(Box::new(finished_message(finished))),
     }
 }
 

@@ -189,7 +189,7 @@ impl Calls {
             }
             CommitOutcome::Refused(unsuccessful) => {
                 let (state, failed) = record::not_committed(unsuccessful, is_manual);
-                let receipt = v1::Receipt { grant_nonce: String::new(), ..unapplied_receipt };
+                let receipt = Box::new(v1::Receipt { grant_nonce: String::new(), ..*unapplied_receipt });
                 let ended = ending(state, Some(failure(failed)), receipt);
                 self.write(row(call, ended.clone(), None)).await.map_err(not_durable)?;
                 self.discard(&guard, &staged).await;
@@ -362,7 +362,7 @@ impl Calls {
         waiting: &runner_v1::ToolCall,
         state: State,
         failed: Option<v1::Failure>,
-        receipt: v1::Receipt,
+        receipt: Box<v1::Receipt>,
     ) -> runner_v1::ToolCall {
         let secrets = self.ledger.secrets_of_call(waiting);
         let failed = failed.map(|mut failed| {

@@ -196,7 +196,7 @@ mod tests {
             result: Some(v1::Payload::of_json("7")),
             failure: Some(v1::Failure::default()),
             end_time: Some(belay_proto::timestamp(9_000_000)),
-            receipt: Some(v1::Receipt::default()),
+            receipt: Some(Box::new(v1::Receipt::default())),
             approval_need: Some(v1::ApprovalNeed::default()),
             ..runner_v1::ToolCall::default()
         };

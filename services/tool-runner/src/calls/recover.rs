@@ -244,12 +244,10 @@ fn is_deleted(unavailable: &WorkspaceUnavailable) -> bool {
 fn failed_commit(row: Row, error: &CommitError) -> Row {
     let is_manual = row.call.recovery() == v1::RecoveryClass::Manual;
     let (state, failed) = record::not_committed(not_committed(error, None), is_manual);
-    let receipt = row.call.receipt.map(|receipt| v1::Receipt {
-        effect_digest: String::new(),
-        effect: None,
-        files: Vec::new(),
-        unlisted_file_count: 0,
-        ..receipt
+    let receipt = row.call.receipt.map(|mut receipt| {
+        receipt.effect_digest.clear();
+        (receipt.effect, receipt.files, receipt.unlisted_file_count) = (None, Vec::new(), 0);
+        receipt
     });
     let failure = Some(failure(failed));
     let call = runner_v1::ToolCall { state: state.into(), result: None, failure, receipt, ..row.call };
@@ -269,14 +267,14 @@ mod tests {
             result: Some(v1::Payload::of_json("7")),
             failure: Some(v1::Failure::default()),
             end_time: Some(belay_proto::timestamp(9_000_000)),
-            receipt: Some(v1::Receipt {
+            receipt: Some(Box::new(v1::Receipt {
                 ledger_id: "ledger".into(),
                 effect_digest: "digest".into(),
                 effect: Some(v1::EffectSummary::default()),
                 files: vec![v1::CommittedFile::default()],
                 unlisted_file_count: 3,
                 ..v1::Receipt::default()
-            }),
+            })),
             approval_need: Some(v1::ApprovalNeed::default()),
             ..runner_v1::ToolCall::default()
         };
@@ -294,7 +292,7 @@ mod tests {
             assert_eq!((call.name.as_str(), call.state(), call.result), ("the call", State::Cancelled, None));
             assert_eq!(call.failure.unwrap().reason, reasons::CONFLICT);
             let receipt = v1::Receipt { ledger_id: "ledger".into(), ..v1::Receipt::default() };
-            assert_eq!(call.receipt, Some(receipt));
+            assert_eq!(call.receipt, Some(Box::new(receipt)));
         }
     }
 

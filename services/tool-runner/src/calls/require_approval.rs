@@ -138,7 +138,7 @@ impl Calls {
     ) -> Progress {
         let call = runner_v1::ToolCall {
             state: State::AwaitingApproval.into(),
-            receipt: Some(receipt),
+            receipt: Some(Box::new(receipt)),
             approval_need: Some(requirement),
             ..(*job.call.started).clone()
         };

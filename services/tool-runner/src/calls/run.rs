@@ -546,7 +546,7 @@ impl Calls {
             result,
             failure: failed,
             end_time: Some(belay_proto::timestamp(self.clock.now_micros())),
-            receipt: Some(receipt),
+            receipt: Some(Box::new(receipt)),
             secrets,
             ..(*job.call.started).clone()
         }

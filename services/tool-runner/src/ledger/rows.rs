@@ -252,7 +252,7 @@ fn unknown(name: &str, ledger_id: &str) -> Row {
         name: name.to_owned(),
         state: v1::tool_call::State::OutcomeUnknown.into(),
         failure: Some(failure),
-        receipt: Some(v1::Receipt { ledger_id: ledger_id.to_owned(), ..v1::Receipt::default() }),
+        receipt: Some(Box::new(v1::Receipt { ledger_id: ledger_id.to_owned(), ..v1::Receipt::default() })),
         ..runner_v1::ToolCall::default()
     };
     // An empty digest matches any request.

@@ -54,7 +54,7 @@ fn a_run_reads_like_a_log() {
     let arguments = Some(Payload { content: Some(Content::Json(r#"{"path":"a"}"#.to_owned())) });
     let totals = Some(StepTotals { total: 2, failed: 1, skipped: 1, ..Default::default() });
     let log = [
-        rendered("", 0, Kind::ExecutionCreated(ExecutionCreated { plan: Some(plan), ..Default::default() })),
+        rendered("", 0, Kind::ExecutionCreated(Box::new(ExecutionCreated { plan: Some(plan), ..Default::default() }))),
         rendered("fetch", 1, Kind::StepStarted(StepStarted::default())),
         rendered(
             "fetch",
@@ -95,12 +95,12 @@ fn a_run_reads_like_a_log() {
         rendered(
             "",
             0,
-            Kind::ExecutionFinished(ExecutionFinished {
+            Kind::ExecutionFinished(Box::new(ExecutionFinished {
                 state: State::Failed.into(),
                 totals,
                 duration: seconds(9),
                 ..Default::default()
-            }),
+            })),
         ),
     ];
     assert_eq!(
@@ -167,7 +167,7 @@ fn an_approval_reads_like_a_log() {
             "fetch",
             1,
             Kind::ToolCallCompleted(ToolCallCompleted {
-                receipt,
+                receipt: receipt.map(Box::new),
                 result: Some(Payload { content: Some(Content::Json("{}".to_owned())) }),
             }),
         ),
@@ -234,7 +234,7 @@ fn the_network_of_a_call_is_summed_up_with_what_was_refused() {
         ..Default::default()
     };
     let completed = |network| {
-        let receipt = Some(Receipt { network, ..Default::default() });
+        let receipt = Some(Box::new(Receipt { network, ..Default::default() }));
         let result = Some(Payload { content: Some(Content::Json("{}".to_owned())) });
         rendered("fetch", 1, Kind::ToolCallCompleted(ToolCallCompleted { receipt, result }))
     };

@@ -545,7 +545,7 @@ fn events_are_the_lines_of_a_stage() {
     assert_eq!((&skipped["status"], &skipped["duration_ms"]), (&json!("skipped"), &json!(0)));
     let finished = ExecutionFinished { state: execution::State::Failed.into(), ..Default::default() };
     assert_eq!(
-        take(1_100, "", Kind::ExecutionFinished(finished)).unwrap(),
+        take(1_100, "", Kind::ExecutionFinished(Box::new(finished))).unwrap(),
         json!({"type": "stage_complete", "task": 1, "status": "failed", "next_stage": null, "duration_ms": 0})
     );
 }

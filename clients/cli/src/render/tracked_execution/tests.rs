@@ -249,7 +249,10 @@ fn what_holds_it_up_is_said_with_the_way_out() {
     tracked.apply(&event(
         3,
         "",
-        Kind::ExecutionFinished(ExecutionFinished { state: execution::State::Cancelled.into(), ..Default::default() }),
+        Kind::ExecutionFinished(Box::new(ExecutionFinished {
+            state: execution::State::Cancelled.into(),
+            ..Default::default()
+        })),
     ));
     assert!(tracked.waits_for(false).is_empty());
 }

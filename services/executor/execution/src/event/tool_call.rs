@@ -14,21 +14,21 @@ pub enum ToolCallEnd {
         /// The result.
         result: Payload,
         /// The receipt of the runner.
-        receipt: Receipt,
+        receipt: Box<Receipt>,
     },
     /// With a failure.
     Failed {
         /// The failure.
         failure: Failure,
         /// The receipt of the runner.
-        receipt: Receipt,
+        receipt: Box<Receipt>,
     },
     /// A policy or a person denied it; nothing of it is left.
     Denied {
         /// The failure: who denied the call, and why.
         failure: Failure,
         /// The receipt of the runner.
-        receipt: Receipt,
+        receipt: Box<Receipt>,
     },
     /// It was cancelled and left no changes.
     Cancelled {

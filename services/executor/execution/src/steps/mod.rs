@@ -253,7 +253,8 @@ mod tests {
         let check = in_flight(&execution);
         assert_eq!(execution.recovery(check), Some(RecoveryClass::ReadOnly));
 
-        let end = ToolCallEnd::Completed { result: Json::from_text("{}").into(), receipt: Receipt::default() };
+        let end =
+            ToolCallEnd::Completed { result: Json::from_text("{}").into(), receipt: Box::new(Receipt::default()) };
         let body = Body::Operation {
             id: execution.operation_id(check),
             event: OperationEvent::Ended(OperationEnd::ToolCall(end)),
@@ -317,7 +318,7 @@ mod tests {
         assert!(refused.contains("the plan's `network` cannot change while step `b` makes a call"), "{refused}");
         update(&mut execution, &plan("registries").replace("parallelism: 2", "parallelism: 1")).unwrap();
         let call = execution.operations().find(|call| call.key.step.position() == 1).unwrap().key;
-        let end = ToolCallEnd::Completed { result: Json::from_text("1").into(), receipt: Receipt::default() };
+        let end = ToolCallEnd::Completed { result: Json::from_text("1").into(), receipt: Box::new(Receipt::default()) };
         let event = OperationEvent::Ended(OperationEnd::ToolCall(end));
         let body = Body::Operation { id: execution.operation_id(call), event };
         execution.record(now, None, body).unwrap();
@@ -332,7 +333,8 @@ mod tests {
         let plan = "id: p\nsteps: [{id: w, wait: {signal: go}}]";
         let execution = started(plan, now);
         let wait = execution.operations().next().expect("it waits").key;
-        let end = ToolCallEnd::Completed { result: Json::from_text("{}").into(), receipt: Receipt::default() };
+        let end =
+            ToolCallEnd::Completed { result: Json::from_text("{}").into(), receipt: Box::new(Receipt::default()) };
         for event in [
             OperationEvent::Dispatched,
             OperationEvent::Reported(crate::OperationReport::ChildCreated),

@@ -237,7 +237,7 @@ mod tests {
     fn completed() -> OperationEvent {
         OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Completed {
             result: Json::from_text("1").into(),
-            receipt: Receipt::default(),
+            receipt: Box::new(Receipt::default()),
         }))
     }
 

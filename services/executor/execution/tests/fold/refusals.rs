@@ -115,7 +115,10 @@ fn while_a_call_is_in_flight() {
         "step `b` started before step `a`, which it depends on, had ended"
     );
     let (result, receipt) = (Json::from_text("1").into(), Receipt::default());
-    assert_eq!(refusal(now, ended("a", 1, 2, ToolCallEnd::Completed { result, receipt })), "`a` 1.2 is not in flight");
+    assert_eq!(
+        refusal(now, ended("a", 1, 2, ToolCallEnd::Completed { result, receipt: Box::new(receipt) })),
+        "`a` 1.2 is not in flight"
+    );
 }
 
 // A call that completed leads to a step that completed, in the attempt that it belongs to.

@@ -227,7 +227,7 @@ fn everything(now: &Execution) -> Vec<Body> {
                 }))),
                 about_call(OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Denied {
                     failure: failure("denied"),
-                    receipt,
+                    receipt: Box::new(receipt),
                 }))),
                 request(operation.clone()),
                 about_call(OperationEvent::Held(Box::new(requirement("another")))),

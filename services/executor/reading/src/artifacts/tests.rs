@@ -63,7 +63,10 @@ impl Story {
         let effect = (!files.is_empty()).then(EffectSummary::default);
         let receipt = Receipt { files, effect, ..Receipt::default() };
         let result = Json::from_text(format!("{{\"by\":\"{step}\"}}")).into();
-        let event = OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Completed { result, receipt }));
+        let event = OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Completed {
+            result,
+            receipt: Box::new(receipt),
+        }));
         self.record(Body::Operation { id: call, event })
     }
 

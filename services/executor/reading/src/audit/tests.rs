@@ -143,7 +143,10 @@ fn calls_are_verbose_and_effects_are_not() {
     let ended = |effect| {
         let receipt = Receipt { effect, effect_digest: "sha256:bb".into(), ..Receipt::default() };
         let result = belay_execution::Json::from_text("1").into();
-        call(OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Completed { result, receipt })))
+        call(OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Completed {
+            result,
+            receipt: Box::new(receipt),
+        })))
     };
     assert_eq!(ended(None).level, AuditLevel::Verbose);
     let effect = belay_execution::EffectSummary { created: 2, modified: 1, deleted: 0, changes: Vec::new() };

@@ -98,14 +98,15 @@ impl Story {
     }
 
     fn fails(&mut self, step: &str, class: ErrorClass) {
-        let end = ToolCallEnd::Failed { failure: Failure::new(class, "R", "No."), receipt: Receipt::default() };
+        let end =
+            ToolCallEnd::Failed { failure: Failure::new(class, "R", "No."), receipt: Box::new(Receipt::default()) };
         self.ends(step, end);
     }
 
     fn completes(&mut self, step: &str, created: u32) {
         let effect = (created > 0).then(|| EffectSummary { created, ..EffectSummary::default() });
         let receipt = Receipt { effect, ..Receipt::default() };
-        self.ends(step, ToolCallEnd::Completed { result: Json::from_text("1").into(), receipt });
+        self.ends(step, ToolCallEnd::Completed { result: Json::from_text("1").into(), receipt: Box::new(receipt) });
     }
 
     fn explain(&self) -> Explanation<'_> {
@@ -406,7 +407,7 @@ fn the_failures_that_a_model_has_heard_of_explain_nothing() {
     let mut answers = |step: &str, tool: &str| {
         let call = serde_json::json!({"id": "t0001c001", "tool": tool, "arguments": {"result": 1}});
         let result = Json::canonical(&serde_json::json!({"calls": [call]})).into();
-        story.ends(step, ToolCallEnd::Completed { result, receipt: Receipt::default() });
+        story.ends(step, ToolCallEnd::Completed { result, receipt: Box::new(Receipt::default()) });
         match tool {
             "t" => story.fails("a~1", ErrorClass::InvalidArguments),
             _ => story.completes("a~3", 0),

@@ -136,7 +136,8 @@ mod tests {
 
     fn failed(grant_nonce: &str) -> Body {
         let receipt = Receipt { grant_nonce: grant_nonce.into(), duration: Duration::ZERO, ..Receipt::default() };
-        let end = ToolCallEnd::Failed { failure: Failure::new(ErrorClass::Fatal, "X", "x"), receipt };
+        let end =
+            ToolCallEnd::Failed { failure: Failure::new(ErrorClass::Fatal, "X", "x"), receipt: Box::new(receipt) };
         about_call(OperationEvent::Ended(OperationEnd::ToolCall(end)))
     }
 

@@ -78,18 +78,19 @@ fn answer(call: &OperationId) -> Option<ToolCallEnd> {
     let failure = |class, reason: &str| Failure::new(class, reason, "words for people");
     let receipt = Receipt::default;
     Some(match (&*call.step, call.attempt) {
-        ("denied", _) => {
-            ToolCallEnd::Denied { failure: failure(ErrorClass::PolicyDenied, "POLICY_DENIED"), receipt: receipt() }
-        }
+        ("denied", _) => ToolCallEnd::Denied {
+            failure: failure(ErrorClass::PolicyDenied, "POLICY_DENIED"),
+            receipt: Box::new(receipt()),
+        },
         ("unknown", _) => {
             let failure = failure(ErrorClass::OutcomeUnknown, "OUTCOME_UNKNOWN");
             ToolCallEnd::OutcomeUnknown { failure, grant_nonce: String::new(), network: None }
         }
         ("flaky" | "waits", 1) => {
-            ToolCallEnd::Failed { failure: failure(ErrorClass::Transient, "TOOL_FAILED"), receipt: receipt() }
+            ToolCallEnd::Failed { failure: failure(ErrorClass::Transient, "TOOL_FAILED"), receipt: Box::new(receipt()) }
         }
         ("stopped", _) => return None,
-        _ => ToolCallEnd::Completed { result: Json::from_text("1").into(), receipt: receipt() },
+        _ => ToolCallEnd::Completed { result: Json::from_text("1").into(), receipt: Box::new(receipt()) },
     })
 }
 

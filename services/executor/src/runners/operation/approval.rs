@@ -134,7 +134,7 @@ impl ToolCallOperation {
     /// Discards a held call and returns its end; `None` when another executor owns the shard. A call that the runner no longer knows or has
     /// cancelled counts as discarded.
     pub(super) async fn discard_call(&mut self, failure: &Failure) -> Result<Option<ToolCallEnd>, DriverGone> {
-        let denied = || ToolCallEnd::Denied { failure: failure.clone(), receipt: Receipt::default() };
+        let denied = || ToolCallEnd::Denied { failure: failure.clone(), receipt: Box::new(Receipt::default()) };
         loop {
             let runner = &self.registry.runner;
             let reply = runner.discard(self.name.clone(), self.fence, failure, &self.trace).await;

@@ -32,7 +32,7 @@ fn created() -> v1::ExecutionEvent {
     };
     let plan = v1::Plan { id: "p".into(), description: "Reads a file".into(), steps: vec![step], ..Default::default() };
     let created = v1::ExecutionCreated { uid: UID.into(), plan: Some(plan), ..Default::default() };
-    message(1, Kind::ExecutionCreated(created))
+    message(1, Kind::ExecutionCreated(Box::new(created)))
 }
 
 fn requested(sequence: i64, arguments: &Value) -> v1::ExecutionEvent {
@@ -100,7 +100,7 @@ fn secrets_in_the_paths_that_a_commit_left_out_are_hidden() {
     let sealer = sealer(1);
     let secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
     let receipt = v1::Receipt { left_out: vec!["pipe".into(), format!("{secret} (a socket)")], ..Default::default() };
-    let call = v1::ToolCallCompleted { receipt: Some(receipt), ..Default::default() };
+    let call = v1::ToolCallCompleted { receipt: Some(Box::new(receipt)), ..Default::default() };
     let mut messages = vec![message(1, Kind::ToolCallCompleted(call))];
     let shown = sealed(&sealer, &mut sealer.secrets(), &mut messages).transition.shown;
     assert!(!String::from_utf8_lossy(&shown).contains(secret), "{messages:?}");

@@ -22,7 +22,7 @@ fn carried() -> CarriedLayers {
 fn the_last_event_is_told_from_its_bytes() {
     let event = |kind| v1::ExecutionEvent { sequence: 9, kind: Some(kind), ..v1::ExecutionEvent::default() };
     let finished = v1::ExecutionFinished { state: 5, ..v1::ExecutionFinished::default() };
-    assert!(is_end(&event(Kind::ExecutionFinished(finished)).encode_length_delimited_to_vec()));
+    assert!(is_end(&event(Kind::ExecutionFinished(Box::new(finished))).encode_length_delimited_to_vec()));
     let started = event(Kind::ExecutionStarted(v1::ExecutionStarted {})).encode_length_delimited_to_vec();
     assert!(!is_end(&started) && !is_end(&started[..3]) && !is_end(&[]));
 }
@@ -332,10 +332,10 @@ fn events_come_back_as_they_were() {
         decided(Decision::Denied),
         decided(Decision::Skipped),
         decided(Decision::Expired),
-        ended(ToolCallEnd::Completed { result: result().into(), receipt: receipt(Verdict::Auto) }),
-        ended(ToolCallEnd::Completed { result: blob, receipt: receipt(Verdict::Preview) }),
-        ended(ToolCallEnd::Failed { failure: failure(), receipt: receipt(Verdict::Prompt) }),
-        ended(ToolCallEnd::Denied { failure: failure(), receipt: receipt(Verdict::Deny) }),
+        ended(ToolCallEnd::Completed { result: result().into(), receipt: Box::new(receipt(Verdict::Auto)) }),
+        ended(ToolCallEnd::Completed { result: blob, receipt: Box::new(receipt(Verdict::Preview)) }),
+        ended(ToolCallEnd::Failed { failure: failure(), receipt: Box::new(receipt(Verdict::Prompt)) }),
+        ended(ToolCallEnd::Denied { failure: failure(), receipt: Box::new(receipt(Verdict::Deny)) }),
         ended(ToolCallEnd::Cancelled { failure: Some(failure()), grant_nonce: "n".into() }),
         ended(ToolCallEnd::Cancelled { failure: None, grant_nonce: String::new() }),
         ended(ToolCallEnd::OutcomeUnknown {
@@ -429,7 +429,7 @@ fn a_message_that_lacks_something_is_refused_by_its_number() {
 #[test]
 fn a_first_event_without_its_facts_is_refused() {
     let plan = Some(v1::Plan::default());
-    let kind = Some(Kind::ExecutionCreated(v1::ExecutionCreated { plan, ..Default::default() }));
+    let kind = Some(Kind::ExecutionCreated(Box::new(v1::ExecutionCreated { plan, ..Default::default() })));
     let message =
         v1::ExecutionEvent { sequence: 1, record_time: Some(belay_proto::timestamp(5)), kind, ..Default::default() };
     let refused = |facts: Option<&[u8]>| decode(message.clone(), facts).unwrap_err();

@@ -183,7 +183,7 @@ fn completed(result: &str) -> ToolCallEnd {
     let output_bytes = result.len() as u64;
     let duration = Duration::from_millis(1500);
     let receipt = Receipt { ledger_id: "ledger".into(), duration, output_bytes, ..Receipt::default() };
-    ToolCallEnd::Completed { result: Json::from_text(result).into(), receipt }
+    ToolCallEnd::Completed { result: Json::from_text(result).into(), receipt: Box::new(receipt) }
 }
 
 fn failure(class: ErrorClass, reason: &str) -> Failure {
@@ -208,9 +208,9 @@ fn story() -> Vec<Event> {
     ));
     story.end("good", 1, completed("9007199254740993"));
     let (transient, receipt) = (failure(ErrorClass::Transient, reasons::TOOL_FAILED), Receipt::default());
-    story.end("flaky", 1, ToolCallEnd::Failed { failure: transient, receipt });
+    story.end("flaky", 1, ToolCallEnd::Failed { failure: transient, receipt: Box::new(receipt) });
     let denied = failure(ErrorClass::PolicyDenied, reasons::POLICY_DENIED);
-    story.end("denied", 1, ToolCallEnd::Denied { failure: denied, receipt: Receipt::default() });
+    story.end("denied", 1, ToolCallEnd::Denied { failure: denied, receipt: Box::new(Receipt::default()) });
     let unknown = failure(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN);
     story.end(
         "unknown",
@@ -219,7 +219,11 @@ fn story() -> Vec<Event> {
     );
     let layer = "id.digest".to_owned();
     let receipt = Receipt { ledger_id: "ledger".into(), output_bytes: 4, layer, ..Receipt::default() };
-    story.end("whole~0", 1, ToolCallEnd::Completed { result: Json::from_text("null").into(), receipt });
+    story.end(
+        "whole~0",
+        1,
+        ToolCallEnd::Completed { result: Json::from_text("null").into(), receipt: Box::new(receipt) },
+    );
     story.end("whole~1", 1, completed("null"));
     story.end("otherwise", 1, completed("null"));
     let held = OperationId { step: "held".into(), attempt: 1, number: 1 };

@@ -53,15 +53,15 @@ pub(super) fn ended_message(end: &ToolCallEnd) -> Kind {
     match end {
         ToolCallEnd::Completed { result, receipt } => Kind::ToolCallCompleted(v1::ToolCallCompleted {
             result: Some(payload(result)),
-            receipt: Some(receipt_to(receipt)),
+            receipt: Some(Box::new(receipt_to(receipt))),
         }),
         ToolCallEnd::Failed { failure: cause, receipt } => Kind::ToolCallFailed(v1::ToolCallFailed {
             failure: Some(failure(cause)),
-            receipt: Some(receipt_to(receipt)),
+            receipt: Some(Box::new(receipt_to(receipt))),
         }),
         ToolCallEnd::Denied { failure: cause, receipt } => Kind::ToolCallDenied(v1::ToolCallDenied {
             failure: Some(failure(cause)),
-            receipt: Some(receipt_to(receipt)),
+            receipt: Some(Box::new(receipt_to(receipt))),
         }),
         ToolCallEnd::Cancelled { failure: cause, grant_nonce } => Kind::ToolCallCancelled(v1::ToolCallCancelled {
             failure: cause.as_ref().map(failure),
@@ -77,17 +77,17 @@ pub(super) fn ended_message(end: &ToolCallEnd) -> Kind {
 
 pub(in crate::wire) fn completed_from(message: v1::ToolCallCompleted) -> Result<ToolCallEnd, Unread> {
     let result = payload_from(message.result, "the result of the call")?;
-    Ok(ToolCallEnd::Completed { result, receipt: receipt_from(message.receipt.unwrap_or_default())? })
+    Ok(ToolCallEnd::Completed { result, receipt: Box::new(receipt_from(*message.receipt.unwrap_or_default())?) })
 }
 
 pub(in crate::wire) fn failed_from(message: v1::ToolCallFailed) -> Result<ToolCallEnd, Unread> {
     let failure = required_failure(message.failure)?;
-    Ok(ToolCallEnd::Failed { failure, receipt: receipt_from(message.receipt.unwrap_or_default())? })
+    Ok(ToolCallEnd::Failed { failure, receipt: Box::new(receipt_from(*message.receipt.unwrap_or_default())?) })
 }
 
 pub(in crate::wire) fn denied_from(message: v1::ToolCallDenied) -> Result<ToolCallEnd, Unread> {
     let failure = required_failure(message.failure)?;
-    Ok(ToolCallEnd::Denied { failure, receipt: receipt_from(message.receipt.unwrap_or_default())? })
+    Ok(ToolCallEnd::Denied { failure, receipt: Box::new(receipt_from(*message.receipt.unwrap_or_default())?) })
 }
 
 pub(in crate::wire) fn cancelled_from(message: v1::ToolCallCancelled) -> Result<ToolCallEnd, Unread> {

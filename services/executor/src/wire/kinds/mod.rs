@@ -86,9 +86,11 @@ pub(super) fn spec_message(
         StepKindDraft::Calls { calls, effects } => {
             Kind::Calls(call::several_message(calls, effects, exclusive, network))
         }
-        StepKindDraft::Agent { agent, effects } => Kind::Agent(agent::spec_message(agent, effects, exclusive, network)),
+        StepKindDraft::Agent { agent, effects } => {
+            Kind::Agent(Box::new(agent::spec_message(agent, effects, exclusive, network)))
+        }
         StepKindDraft::Plan { plan: carried_out, inputs } => {
-            Kind::Plan(v1::PlanStep { plan: Some(plan(*carried_out)), inputs: payload(inputs) })
+            Kind::Plan(Box::new(v1::PlanStep { plan: Some(plan(*carried_out)), inputs: payload(inputs) }))
         }
         StepKindDraft::Wait { wait } => Kind::Wait(wait::spec_message(wait)),
     }
@@ -124,11 +126,11 @@ pub(super) fn draft_from(
         }
         Some(Kind::Agent(step)) => {
             let (exclusive, network) = (step.exclusive, named(step.network.clone()));
-            let (agent, effects) = agent::draft_from(step, at, violations);
+            let (agent, effects) = agent::draft_from(*step, at, violations);
             KindParts { kind: StepKindDraft::Agent { agent, effects }, exclusive, network, verbatim: Vec::new() }
         }
         Some(Kind::Plan(step)) => {
-            let (plan, inputs) = child::draft_from(step, at, violations, plan);
+            let (plan, inputs) = child::draft_from(*step, at, violations, plan);
             alone(StepKindDraft::Plan { plan: Box::new(plan), inputs })
         }
         Some(Kind::Wait(wait)) => alone(StepKindDraft::Wait { wait: wait::draft_from(wait, at, violations) }),

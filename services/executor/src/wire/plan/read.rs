@@ -78,7 +78,7 @@ fn draft(message: v1::Plan) -> (PlanDraft, Vec<Violation>) {
         let fallback = fallback
             .map(|(place, call)| other_from(call, &at(&format!("fallback[{place}]")), &mut violations))
             .collect();
-        let compensate = step.compensate.map(|call| other_from(call, &at("compensate"), &mut violations));
+        let compensate = step.compensate.map(|call| other_from(*call, &at("compensate"), &mut violations));
         let for_each =
             step.for_each.and_then(|list| list.content).map(|list| json_from(list, at("for_each"), &mut violations));
         let repeat = step.repeat.map(|repeat| repeat_from(repeat, &at("repeat"), &mut violations));

@@ -173,7 +173,7 @@ fn step_message(step: StepDraft) -> v1::StepSpec {
             delay: delay.map(belay_proto::duration),
         }),
         fallback: step.fallback.into_iter().map(other_message).collect(),
-        compensate: step.compensate.map(other_message),
+        compensate: step.compensate.map(|call| Box::new(other_message(call))),
         resources: step.resources,
         budget: step.budget.map(budget_message),
         preconditions: step.preconditions.into_iter().map(check_message).collect(),

@@ -205,7 +205,7 @@ impl Runner {
             let mut call = known.unwrap_or_else(|| runner_v1::ToolCall {
                 name: name.clone(),
                 tool: "work".into(),
-                receipt: Some(v1::Receipt { ledger_id: "ledger".into(), ..v1::Receipt::default() }),
+                receipt: Some(Box::new(v1::Receipt { ledger_id: "ledger".into(), ..v1::Receipt::default() })),
                 ..runner_v1::ToolCall::default()
             });
             if may_run {

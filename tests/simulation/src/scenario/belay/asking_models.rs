@@ -109,14 +109,14 @@ fn start(random: &mut StdRng, number: usize) -> v1::StartExecutionRequest {
     let step = |name: &str, after: &[&str]| v1::StepSpec {
         id: name.to_owned(),
         depends_on: after.iter().map(|&id| id.to_owned()).collect(),
-        kind: Some(step_spec::Kind::Agent(v1::AgentStep {
+        kind: Some(step_spec::Kind::Agent(Box::new(v1::AgentStep {
             model: MODEL.to_owned(),
             task: format!("{MARK}{id}.{name} and say when it is done."),
             tools: [LOOK, PUT, SEND, APPEND, PUBLISH, REMOVE, WIPE].map(str::to_owned).into(),
             effects: effects.into(),
             fallback: has_other.then(|| OTHER.to_owned()).into_iter().collect(),
             ..v1::AgentStep::default()
-        })),
+        }))),
         postconditions: is_judged.then(judge).into_iter().collect(),
         ..v1::StepSpec::default()
     };

@@ -315,7 +315,7 @@ fn step(step: &v1::StepSpec) -> Value {
         "condition": step.condition,
         "run_when": run_when,
         "fallback": step.fallback.iter().map(of_call).collect::<Vec<Value>>(),
-        "compensate": step.compensate.as_ref().map(of_call),
+        "compensate": step.compensate.as_deref().map(of_call),
         "resources": step.resources,
         "preconditions": step.preconditions.iter().map(of_check).collect::<Vec<Value>>(),
         "postconditions": step.postconditions.iter().map(of_check).collect::<Vec<Value>>(),

@@ -91,7 +91,7 @@ pub(super) fn brood(random: &mut StdRng, id: String) -> v1::Plan {
             id: format!("s{index}"),
             depends_on: (0..index).filter(|_| random.random_bool(0.3)).map(|index| format!("s{index}")).collect(),
             for_each: random.random_bool(0.6).then(|| v1::Payload::of_json(json!(entries).to_string())),
-            kind: Some(step_spec::Kind::Plan(v1::PlanStep { plan: Some(own), inputs: None })),
+            kind: Some(step_spec::Kind::Plan(Box::new(v1::PlanStep { plan: Some(own), inputs: None }))),
             ..v1::StepSpec::default()
         }
     };
@@ -207,7 +207,9 @@ fn bound_attempts(step: &mut v1::StepSpec, most: i32) {
         retry.max_attempts = attempts;
         retry.backoff.truncate(usize::try_from(attempts - 1).unwrap_or(0));
     }
-    if let Some(step_spec::Kind::Plan(v1::PlanStep { plan: Some(own), .. })) = &mut step.kind {
+    if let Some(step_spec::Kind::Plan(child)) = &mut step.kind
+        && let Some(own) = &mut child.plan
+    {
         own.steps.iter_mut().for_each(|step| bound_attempts(step, most / attempts));
     }
 }
@@ -222,7 +224,7 @@ fn add_plan(random: &mut StdRng, step: &mut v1::StepSpec, deeper: usize) {
         let place = random.random_range(0..own.steps.len());
         add_plan(random, &mut own.steps[place], deeper - 1);
     }
-    step.kind = Some(step_spec::Kind::Plan(v1::PlanStep { plan: Some(own), inputs }));
+    step.kind = Some(step_spec::Kind::Plan(Box::new(v1::PlanStep { plan: Some(own), inputs })));
 }
 
 /// Has some steps run for each entry of a list, gives some a call to fall back to, some one that undoes them, and some something that has to hold before or after their call.
@@ -255,13 +257,13 @@ pub(super) fn extend(random: &mut StdRng, plan: &mut v1::Plan) {
                 true => format!("${{{}.result.run}}", step.id).into(),
                 false => json!(7000 + index),
             };
-            step.compensate = Some(v1::ToolStep {
+            step.compensate = Some(Box::new(v1::ToolStep {
                 tool: [SEND, PUT, APPEND][random.random_range(0..3)].to_owned(),
                 arguments: Some(v1::Payload::of_json(
                     json!({"ms": 20, "value": value, "path": format!("{}0", policy::FREE)}).to_string(),
                 )),
                 ..v1::ToolStep::default()
-            });
+            }));
         }
         step.on_error = match random.random_range(0..100) {
             0..30 => {
@@ -390,7 +392,7 @@ pub(super) fn listing(random: &mut StdRng, id: String) -> v1::Plan {
         ..v1::StepSpec::default()
     };
     let mut first = step("first", &[], call(SEND, json!({"ms": 5, "value": 1})));
-    first.compensate = Some(call(SEND, json!({"ms": 5, "value": 2})));
+    first.compensate = Some(Box::new(call(SEND, json!({"ms": 5, "value": 2}))));
     let mut list = step("list", &["first"], call(LOOK, json!({"ms": "${item.value}", "value": "${item.value}"})));
     let entry = |random: &mut StdRng| match random.random_bool(0.5) {
         true => json!("${first.result.run}"),

@@ -243,7 +243,7 @@ mod tests {
         let of_pattern = Json::from_text(r#"{"files": ["x/1", "a.md", "x/2"], "truncated": false}"#).into();
         for result in [of_path, of_pattern, found].into_iter().take(ended) {
             let call = execution.operations().next().expect("a call is in flight").key;
-            let end = ToolCallEnd::Completed { result, receipt: Receipt::default() };
+            let end = ToolCallEnd::Completed { result, receipt: Box::new(Receipt::default()) };
             let event = OperationEvent::Ended(OperationEnd::ToolCall(end));
             execution.record(NOW, None, Body::Operation { id: execution.operation_id(call), event }).unwrap();
             let mut before = execution.clone();

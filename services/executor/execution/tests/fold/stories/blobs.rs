@@ -71,7 +71,7 @@ const CONTEXT: DecideContext<'_> = DecideContext { now: START, ledger_id: "ledge
 
 /// Ends the first call of a step with this result.
 fn complete(execution: &mut Execution, step: &str, result: Payload) {
-    let end = ToolCallEnd::Completed { result, receipt: Receipt::default() };
+    let end = ToolCallEnd::Completed { result, receipt: Box::new(Receipt::default()) };
     let call = OperationId { step: step.into(), attempt: 1, number: 1 };
     execution
         .record(START, None, Body::Operation { id: call, event: OperationEvent::Ended(OperationEnd::ToolCall(end)) })

@@ -135,7 +135,7 @@ fn a_clock_that_was_set_back_shortens_no_wait() {
         id: call("a", 1, 1),
         event: OperationEvent::Ended(OperationEnd::ToolCall(ToolCallEnd::Completed {
             result: Json::from_text("1").into(),
-            receipt: Receipt { ledger_id: "ledger".into(), ..Default::default() },
+            receipt: Box::new(Receipt { ledger_id: "ledger".into(), ..Default::default() }),
         })),
     };
     play.execution.record(after(100), None, ended).unwrap();

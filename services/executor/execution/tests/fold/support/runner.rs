@@ -300,9 +300,9 @@ impl Runner {
             .and_then(|request| usage_of(request, &self.calls[id].outcome));
         let receipt = Receipt { ledger_id: "ledger".to_owned(), output_bytes, layer, usage, ..Receipt::default() };
         match self.calls[id].outcome.clone() {
-            Outcome::Completed(result) => ToolCallEnd::Completed { result: result.into(), receipt },
-            Outcome::Failed(failure) => ToolCallEnd::Failed { failure, receipt },
-            Outcome::Denied(failure) => ToolCallEnd::Denied { failure, receipt },
+            Outcome::Completed(result) => ToolCallEnd::Completed { result: result.into(), receipt: Box::new(receipt) },
+            Outcome::Failed(failure) => ToolCallEnd::Failed { failure, receipt: Box::new(receipt) },
+            Outcome::Denied(failure) => ToolCallEnd::Denied { failure, receipt: Box::new(receipt) },
             Outcome::Cancelled(failure) => ToolCallEnd::Cancelled { failure, grant_nonce: String::new() },
             Outcome::Unknown(failure) => {
                 ToolCallEnd::OutcomeUnknown { failure, grant_nonce: String::new(), network: None }

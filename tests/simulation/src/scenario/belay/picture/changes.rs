@@ -77,7 +77,7 @@ impl Fold {
                         attempt_timeout: of.attempt_timeout,
                         retry: of.retry.clone(),
                         run_when: RunWhen::Always.into(),
-                        kind: Some(v1::step_spec::Kind::Tool(compensate)),
+                        kind: Some(v1::step_spec::Kind::Tool(*compensate)),
                         ..v1::StepSpec::default()
                     };
                     let added = self.add(step, Vec::new(), None);
