@@ -124,6 +124,14 @@ impl Questions {
         self.publish(&state);
     }
 
+    /// Withdraws the open questions whose receivers are gone: nobody waits for their replies.
+    pub(crate) fn withdraw_abandoned(&self) {
+        let mut state = self.state();
+        state.open.retain(|_, open| !open.reply.is_closed());
+        state.settle();
+        self.publish(&state);
+    }
+
     /// Withdraws what is open: the tool has ended.
     pub(crate) fn close(&self) {
         let mut state = self.state();
@@ -209,6 +217,20 @@ mod tests {
         questions.close();
         assert!(first.await.is_err() && open(&questions).is_empty());
         assert_eq!(questions.ask(Form::default(), None).unwrap_err(), QuestionRefusal::Over);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_nobody_waits_for_is_withdrawn() {
+        let questions = Questions::new("r");
+        let (kept, dropped) = (ask(&questions), ask(&questions));
+        drop(dropped);
+        questions.withdraw_abandoned();
+        assert_eq!(open(&questions), ["r-1"]);
+        sleep(Duration::from_secs(5)).await;
+        drop(kept);
+        questions.withdraw_abandoned();
+        sleep(Duration::from_secs(9)).await;
+        assert_eq!((open(&questions).len(), questions.stood_still().as_secs()), (0, 5));
     }
 
     #[tokio::test]

@@ -29,10 +29,11 @@ pub(super) fn headline(subject: &Subject) -> String {
         return first;
     }
     let mut lines = vec![first];
+    let runs_own_command = has_own_command(subject);
     let is_shown = |name: &str, value: &Value| match subject.command.is_empty() {
         true => MAIN_ARGUMENTS.contains(&name) && value.is_string(),
         // The folder is shown with the workspace.
-        false => matches!(name, "command" | "cwd"),
+        false => runs_own_command && matches!(name, "command" | "cwd"),
     };
     match serde_json::from_str(&subject.arguments) {
         Ok(Value::Object(arguments)) => {
@@ -47,6 +48,12 @@ pub(super) fn headline(subject: &Subject) -> String {
         _ => lines.push(format!("  {}", visible(&shortened(&subject.arguments, MAX_VALUE_CHARS)))),
     }
     lines.join("\n")
+}
+
+/// Whether the command is the argument `command` of the call. The arguments of other tools may have any name, and their command says nothing of them.
+fn has_own_command(subject: &Subject) -> bool {
+    let arguments = serde_json::from_str::<Value>(&subject.arguments).unwrap_or_default();
+    arguments["command"] == Value::from(subject.command.as_slice())
 }
 
 /// The operation in one line of moderate length, for lists.
@@ -136,6 +143,13 @@ mod tests {
         let env = r#"{"MAKEFLAGS":"--eval=$(shell ./x)\u001b[1A"}"#;
         assert_eq!(headline(&make), format!("run_terminal: make\n  check: false\n  env: {env}"));
         assert_eq!(headline(&Subject { kind: Kind::Effect, ..make }), "run_terminal: make");
+    }
+
+    /// B-03: the arguments of a tool whose command is not theirs are all shown, whatever their names.
+    #[test]
+    fn an_argument_named_as_that_of_a_command_is_shown() {
+        let shell = call("shell.run", r#"{"command":"rm -rf ~","cwd":"/"}"#, &["node", "server.js"]);
+        assert_eq!(headline(&shell), "shell.run: node server.js\n  command: rm -rf ~\n  cwd: /");
     }
 
     #[test]

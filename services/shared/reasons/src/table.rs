@@ -399,7 +399,7 @@ table! {
     "The message has its words. Correct the arguments, or what it works on, and run `belay executions retry ID`."
 
     MCP_TOOL_CHANGED Tools 30 false [InvalidArguments] []
-    "An MCP server describes a tool otherwise than when the tool runner first saw it, or does not have it any more. The tool was not called."
+    "An MCP server has changed a tool since the tool runner first saw it, or does not have it any more. The tool was not called."
     "Look at what has changed in the server. The message says how the operator accepts it; plans and approvals see the tool as it is from then on."
 
     DISK_LIMIT Tools 30 true [Transient] []

@@ -48,6 +48,11 @@ impl LogFormat {
 /// A line about an execution has the fields of its `tracing` span: `execution` and `trace_id`.
 pub fn init(default: &str, format: LogFormat) {
     let filter = EnvFilter::try_from_env("BELAY_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    // It logs what servers and people say as they say it, and that may be secret.
+    let filter = match "rmcp=off".parse() {
+        Ok(directive) => filter.add_directive(directive),
+        Err(_) => filter,
+    };
     let colours = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(true).with_ansi(colours);

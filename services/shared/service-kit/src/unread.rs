@@ -171,7 +171,11 @@ impl HttpBody for CountedBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.first.is_none() && self.inner.is_end_stream()
+        match &self.first {
+            None => self.inner.is_end_stream(),
+            // Polled already: a refusal has no body, and has to end with its head. A client of gRPC's C core takes a status for lost whose stream ends later.
+            Some(first) => first.is_none(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -230,6 +234,21 @@ mod tests {
     }
 
     const PART: usize = 1_000_000;
+
+    #[test]
+    fn an_answer_without_a_body_ends_with_its_head() {
+        let (unread, connection) = (UnreadCounter::default(), Arc::<Admission>::default());
+        let mut request = Request::new(Body::empty());
+        request.extensions_mut().insert(person("ann"));
+        request.extensions_mut().insert(connection);
+        let next = |_| async move { Ok::<_, Status>(Status::not_found("gone").into_http::<Body>()) };
+        let refused = unread.handle(request, next).now_or_never().unwrap().unwrap();
+        assert_eq!(refused.headers()["grpc-status"], "5");
+        assert!(refused.body().is_end_stream());
+        // One with a body goes on.
+        let answered = ask(&unread, person("ann"), &Arc::default(), &[1]);
+        assert!(!answered.is_end_stream());
+    }
 
     #[test]
     fn the_connection_that_reads_least_is_closed_and_no_other() {

@@ -81,7 +81,8 @@ fn server(reader: &mut Reader, node: &Node, field: &str, name: &str) -> Option<M
         Ok(())
     });
     if !reader.has_read(&format!("{field}.command")) {
-        let message = "has no `command`: add the program of the server and its arguments, such as [mcp-server-git, --repository, /workspace]";
+        let message =
+            "has no `command`: add the program of the server and its arguments, such as [/opt/mcp/bin/mcp-server-git]";
         reader.refuse(field, node.line, message);
     }
     if let Some(named) = &server.tools

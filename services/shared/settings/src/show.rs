@@ -164,13 +164,14 @@ fn of_tool(tool: &ValueWithOrigin<CommandTool>) -> impl Iterator<Item = Row> {
 }
 
 fn of_mcp_server(server: &ValueWithOrigin<McpServer>) -> impl Iterator<Item = Row> {
-    let McpServer { name, command, tools, network, reveals, .. } = &server.value;
+    let McpServer { name, command, tools, read_only, recovery, network, reveals, .. } = &server.value;
     let key = |key: &str| format!("mcp_servers.{name}{key}");
     let list = |suffix: &str, list: &[String]| (!list.is_empty()).then(|| row(key(suffix), server, list.join(", ")));
     let tools = list(".tools", tools.as_deref().unwrap_or_default());
     let network = network.as_ref().map(|network| row(key(".network"), server, network.clone()));
     let command = Some(row(key(""), server, command.join(" ")));
-    [command, tools, network, list(".reveals", reveals)].into_iter().flatten()
+    let recovery = Some(row(key(".recovery"), server, recovery.word().to_owned()));
+    [command, tools, list(".read_only", read_only), recovery, network, list(".reveals", reveals)].into_iter().flatten()
 }
 
 fn of_webhook(webhook: &Webhook) -> [Row; 5] {

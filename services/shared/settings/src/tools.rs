@@ -25,6 +25,11 @@ impl ToolRecovery {
         ("transactional", Self::Transactional),
         ("manual", Self::Manual),
     ];
+
+    /// The value in the file.
+    pub(crate) fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, recovery)| *recovery == self).map_or("", |(word, _)| *word)
+    }
 }
 
 /// The result of a declared tool.

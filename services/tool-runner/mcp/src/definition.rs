@@ -68,11 +68,11 @@ impl Definition {
     pub fn differences(&self, other: &Self) -> Vec<&'static str> {
         let Self { name: _, title, description, parameters, result, annotations } = self;
         let parts = [
-            ("its title", *title != other.title),
-            ("its description", *description != other.description),
-            ("its parameters", *parameters != other.parameters),
-            ("its result", *result != other.result),
-            ("its annotations", *annotations != other.annotations),
+            ("the title", *title != other.title),
+            ("the description", *description != other.description),
+            ("the parameters", *parameters != other.parameters),
+            ("the result", *result != other.result),
+            ("the annotations", *annotations != other.annotations),
         ];
         parts.into_iter().filter(|(_, differs)| *differs).map(|(part, _)| part).collect()
     }

@@ -7,7 +7,7 @@ use rmcp::{
     ClientHandler,
     model::{
         ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
-        ErrorData, FormElicitationCapability, Implementation, ProgressNotificationParam,
+        ErrorData, FormElicitationCapability, Implementation, ProgressNotificationParam, ProtocolVersion,
     },
     service::{NotificationContext, RequestContext, RoleClient},
 };
@@ -15,11 +15,11 @@ use serde_json::Value;
 
 /// The people and the log behind a call.
 pub trait Host: Send + Sync + 'static {
-    /// Asks a person. The future may take as long as people do.
+    /// Asks a person. The future may take as long as people do; a question whose future is dropped is withdrawn.
     fn ask(&self, question: Question) -> BoxFuture<'static, Reply>;
 
-    /// Receives a line that the server says about its work: how far it is.
-    fn say(&self, line: &str);
+    /// Receives a line of progress.
+    fn report(&self, line: &str);
 }
 
 /// A question of a server to a person: an elicitation.
@@ -50,7 +50,7 @@ impl ClientHandler for Handler {
     async fn create_elicitation(
         &self,
         request: ElicitRequestParams,
-        _context: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request else {
             // Not declared: a page in a browser says nothing about who has read it.
@@ -58,7 +58,12 @@ impl ClientHandler for Handler {
         };
         let schema = serde_json::to_value(requested_schema)
             .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
-        Ok(match self.0.ask(Question { message, schema }).await {
+        let reply = tokio::select! {
+            reply = self.0.ask(Question { message, schema }) => reply,
+            // The server does not wait for it any more, or the session ends.
+            () = context.ct.cancelled() => Reply::Cancelled,
+        };
+        Ok(match reply {
             Reply::Answer(answer) => ElicitResult::new(ElicitationAction::Accept).with_content(answer),
             Reply::Declined => ElicitResult::new(ElicitationAction::Decline),
             Reply::Cancelled => ElicitResult::new(ElicitationAction::Cancel),
@@ -72,14 +77,16 @@ impl ClientHandler for Handler {
             None => progress.to_string(),
         };
         match message {
-            Some(message) => self.0.say(&format!("{message} ({amount})")),
-            None => self.0.say(&amount),
+            Some(message) => self.0.report(&format!("{message} ({amount})")),
+            None => self.0.report(&amount),
         }
     }
 
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::default();
         capabilities.elicitation = Some(ElicitationCapability::new().with_form(FormElicitationCapability::default()));
+        // That of the handshake, which the newest revision does not have.
         ClientConfig::new(capabilities, Implementation::new("belay", env!("CARGO_PKG_VERSION")))
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 }

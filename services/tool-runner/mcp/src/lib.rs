@@ -4,14 +4,14 @@
 //! know it gets the handshake of the others. What a server asks while it works is passed to a [`Host`]; sampling and roots, which the protocol has given up,
 //! are not offered. The messages themselves are the crate `rmcp`'s.
 //!
-//! A server is not trusted. Its lines, lists and texts are bounded, its hints about what its tools do are data, and one that breaks the protocol ends its call.
+//! A server is not trusted. What it writes in a session and its lists are bounded, its hints about what its tools do are data, and one that breaks the protocol ends its call.
 
 mod bounded;
 mod definition;
 mod handler;
 mod session;
 
-pub use bounded::MAX_LINE;
+pub use bounded::{MAX_BYTES, MAX_LINE, MAX_LINES};
 pub use definition::{Annotations, Definition, MAX_TOOLS};
 pub use handler::{Host, Question, Reply};
 pub use session::{Answer, McpError, ServerIdentity, Session};

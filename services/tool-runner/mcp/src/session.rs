@@ -12,7 +12,7 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
-    bounded::{BoundedLines, MAX_LINE, Overlong},
+    bounded::{Bound, BoundedLines, Exceeded, MAX_BYTES, MAX_LINE, MAX_LINES},
     definition::{Definition, MAX_TOOLS},
     handler::{Handler, Host},
 };
@@ -22,6 +22,9 @@ const MAX_PAGES: usize = 100;
 
 /// How long the client's own task may take to end once its pipes are closed.
 const END: Duration = Duration::from_secs(1);
+
+/// The longest name and version of a server that are kept, in characters.
+const MAX_IDENTITY: usize = 200;
 
 /// Why a server could not be used.
 #[derive(Debug, Error)]
@@ -35,6 +38,9 @@ pub enum McpError {
     /// A line of it is too long.
     #[error("wrote a message of more than {MAX_LINE} bytes")]
     Overlong,
+    /// It has written too much.
+    #[error("wrote more than {MAX_BYTES} bytes or {MAX_LINES} lines in one session")]
+    Flooded,
     /// It answers with an error of the protocol, such as that it does not know the tool.
     #[error("refused the request: {0}")]
     Refused(String),
@@ -73,28 +79,32 @@ pub struct Answer {
 /// A session with a server that is ready for calls.
 pub struct Session {
     service: RunningService<RoleClient, Handler>,
-    overlong: Overlong,
+    exceeded: Exceeded,
 }
 
 impl Session {
-    /// Starts a session over the pipes of a server. How long it may take is the caller's to say: drop the future.
+    /// Starts a session over the pipes of a server. How long it may take is the caller's to say: drop the future. `known` is the revision that the server was
+    /// known to speak before, if any: one without `server/discover` is not asked for it, as some answer nothing then.
     ///
     /// # Errors
-    /// [`McpError::NotStarted`] or [`McpError::Overlong`].
-    pub async fn start<R, W>(from: R, to: W, host: Arc<dyn Host>) -> Result<Self, McpError>
+    /// [`McpError::NotStarted`], [`McpError::Overlong`] or [`McpError::Flooded`].
+    pub async fn start<R, W>(from: R, to: W, host: Arc<dyn Host>, known: Option<&str>) -> Result<Self, McpError>
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let (from, overlong) = BoundedLines::new(from);
-        let lifecycle = ClientLifecycleMode::Auto {
-            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-            legacy_version: Some(ProtocolVersion::V_2025_11_25),
+        let (from, exceeded) = BoundedLines::new(from);
+        let lifecycle = match known {
+            // Revisions are dates.
+            Some(known) if known < ProtocolVersion::NO_INITIALIZE.as_str() => ClientLifecycleMode::Initialize,
+            _ => ClientLifecycleMode::Auto {
+                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+            },
         };
         match Handler(host).serve_with_lifecycle((from, to), lifecycle).await {
-            Ok(service) => Ok(Self { service, overlong }),
-            Err(_) if overlong.is_set() => Err(McpError::Overlong),
-            Err(error) => Err(McpError::NotStarted(error.to_string())),
+            Ok(service) => Ok(Self { service, exceeded }),
+            Err(error) => Err(of_bound(&exceeded).unwrap_or_else(|| McpError::NotStarted(error.to_string()))),
         }
     }
 
@@ -102,9 +112,10 @@ impl Session {
     pub fn server(&self) -> ServerIdentity {
         let Some(info) = self.service.peer_info() else { return ServerIdentity::default() };
         let of = info.server_info.as_ref();
+        let bounded = |text: &String| text.chars().take(MAX_IDENTITY).collect();
         ServerIdentity {
-            name: of.map(|of| of.name.clone()).unwrap_or_default(),
-            version: of.map(|of| of.version.clone()).unwrap_or_default(),
+            name: of.map(|of| bounded(&of.name)).unwrap_or_default(),
+            version: of.map(|of| bounded(&of.version)).unwrap_or_default(),
             revision: info.protocol_version.to_string(),
         }
     }
@@ -164,8 +175,10 @@ impl Session {
     }
 
     fn failure(&self, error: ServiceError) -> McpError {
+        if let Some(exceeded) = of_bound(&self.exceeded) {
+            return exceeded;
+        }
         match error {
-            _ if self.overlong.is_set() => McpError::Overlong,
             ServiceError::McpError(error) => McpError::Refused(format!("{} ({})", error.message, error.code.0)),
             ServiceError::TransportClosed | ServiceError::TransportSend(_) | ServiceError::Cancelled { .. } => {
                 McpError::Ended
@@ -176,4 +189,12 @@ impl Session {
             other => McpError::NotUnderstood(other.to_string()),
         }
     }
+}
+
+/// The error of a bound that was exceeded, if one was.
+fn of_bound(exceeded: &Exceeded) -> Option<McpError> {
+    exceeded.get().map(|bound| match bound {
+        Bound::Line => McpError::Overlong,
+        Bound::Session => McpError::Flooded,
+    })
 }

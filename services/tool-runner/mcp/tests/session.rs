@@ -34,7 +34,7 @@ impl Host for Person {
         ready(self.reply.lock().unwrap().clone().unwrap_or(Reply::Cancelled)).boxed()
     }
 
-    fn say(&self, line: &str) {
+    fn report(&self, line: &str) {
         self.lines.lock().unwrap().push(line.to_owned());
     }
 }
@@ -92,7 +92,7 @@ async fn start(script: Script, person: Arc<Person>) -> (Result<Session, McpError
     let (ours, theirs) = duplex(64 << 10);
     let served = scripted(theirs, script);
     let (read, write) = split(ours);
-    (Session::start(read, write, person).await, served)
+    (Session::start(read, write, person, None).await, served)
 }
 
 async fn call(script: Script) -> Result<Answer, McpError> {
@@ -229,7 +229,7 @@ async fn a_server_that_breaks_the_protocol_ends_its_call() {
     let (ours, theirs) = duplex(64);
     drop(theirs);
     let (read, write) = split(ours);
-    assert!(matches!(Session::start(read, write, Arc::<Person>::default()).await, Err(McpError::NotStarted(_))));
+    assert!(matches!(Session::start(read, write, Arc::<Person>::default(), None).await, Err(McpError::NotStarted(_))));
 }
 
 #[tokio::test]

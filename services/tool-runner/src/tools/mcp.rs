@@ -42,18 +42,26 @@ pub(super) async fn of_servers(
     commands: &CommandSettings,
     servers: impl IntoIterator<Item = &McpServer>,
 ) -> (Vec<Box<dyn Tool>>, Vec<v1::ToolServer>) {
-    let (mut tools, mut shown) = (Vec::new(), Vec::new());
-    for ListedServer { server, tools: listed, kept_in, shown: one } in list(terminal, commands, servers).await {
-        let made = listed.into_iter().map(|tool| McpTool::new(&server, tool, kept_in.clone(), terminal.clone()));
+    let (mut tools, mut messages) = (Vec::new(), Vec::new());
+    for ListedServer { server, tools: listed, kept_in, message } in list(terminal, commands, servers).await {
+        let made = listed
+            .into_iter()
+            .map(|tool| McpTool::new(&server, tool, &message.revision, kept_in.clone(), terminal.clone()));
         tools.extend(made.map(|tool| Box::new(tool) as Box<dyn Tool>));
-        shown.push(one);
+        messages.push(message);
     }
-    (tools, shown)
+    (tools, messages)
 }
 
 impl McpTool {
     /// A tool whose server `terminal` runs.
-    fn new(server: &McpServer, definition: Definition, kept_in: Option<PathBuf>, terminal: RunTerminal) -> Self {
+    fn new(
+        server: &McpServer,
+        definition: Definition,
+        revision: &str,
+        kept_in: Option<PathBuf>,
+        terminal: RunTerminal,
+    ) -> Self {
         let (recovery, touches) = match server.recovery_of(&definition.name) {
             // Nothing that it writes is kept.
             ToolRecovery::ReadOnly => (Recovery::ReadOnly, Touches::Reads),
@@ -79,7 +87,8 @@ impl McpTool {
                 open_world: hints.open_world.unwrap_or(true),
             },
         };
-        Self(Arc::new(ServedTool { spec, server: server.clone(), definition, kept_in, terminal }))
+        let (server, revision) = (server.clone(), revision.to_owned());
+        Self(Arc::new(ServedTool { spec, server, definition, revision, kept_in, terminal }))
     }
 }
 

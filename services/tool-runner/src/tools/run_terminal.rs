@@ -30,7 +30,7 @@ use crate::{
     Annotations, CallIntent, CommandSettings, Enforcement, Invocation, NetworkProblem, PlannedProblem, Recovery, Tool,
     ToolFailure, ToolSpec, Touches, proxy::ProxyHolder,
 };
-use process::Talk;
+use process::Exchange;
 use request::{Arguments, CommandRequest};
 
 pub(super) use ask::Asker;
@@ -93,11 +93,11 @@ pub(crate) struct Ran {
 }
 
 impl RunTerminal {
-    /// Runs a command to its end. `talk` makes what is spoken with it while it runs, of the means to ask people.
+    /// Runs a command to its end. `exchange` makes the use of its pipes, of the means to ask people.
     fn run(
         &self,
         invocation: Invocation,
-        talk: impl FnOnce(Option<Asker>) -> Option<Talk> + Send + 'static,
+        exchange: impl FnOnce(Option<Asker>) -> Option<Exchange> + Send + 'static,
     ) -> impl Future<Output = Result<Ran, ToolFailure>> + Send + 'static {
         let (launcher, settings, lanes) = (self.enforcement.launcher(), Arc::clone(&self.settings), self.lanes.clone());
         let (calls, enforcement) = (Arc::clone(&self.asking), self.enforcement.clone());
@@ -128,14 +128,14 @@ impl RunTerminal {
             let check = arguments.check.unwrap_or(true);
             let view = view.hold().await.map_err(|_gone| stopped())?;
             let asker = questions.map(|questions| Asker { questions, calls, most_calls: settings.asking_calls() });
-            let talk = talk(asker.clone());
+            let exchange = exchange(asker.clone());
             let asked = CommandRequest {
                 name,
                 arguments,
                 trace,
                 context,
                 limit,
-                dialogue: talk.as_ref().map(Talk::dialogue),
+                dialogue: exchange.as_ref().map(Exchange::dialogue),
                 network: network.clone(),
                 reveals,
             };
@@ -143,7 +143,8 @@ impl RunTerminal {
             let guard = process::KillOnDrop(life.clone());
             let host = process::Host { launcher, settings, lanes, enforcement, enforced, proxy, network_use };
             // In a task of its own, which outlives this future: the view is released only after the last process of the command has ended.
-            let mut command = tokio::spawn(process::run(view, host, asked, life.clone(), over, (output, talk, asker)));
+            let mut command =
+                tokio::spawn(process::run(view, host, asked, life.clone(), over, (output, exchange, asker)));
             let ended = tokio::select! {
                 ended = &mut command => ended,
                 () = stop.requested() => {
@@ -170,7 +171,7 @@ impl RunTerminal {
         invocation: Invocation,
         client: impl FnOnce(Option<Asker>) -> ServerClient + Send + 'static,
     ) -> impl Future<Output = Result<Ran, ToolFailure>> + Send + 'static {
-        self.run(invocation, move |asker| Some(Talk::Client(client(asker))))
+        self.run(invocation, move |asker| Some(Exchange::Client(client(asker))))
     }
 }
 
@@ -315,7 +316,7 @@ impl Tool for RunTerminal {
 
     fn call(&self, invocation: Invocation) -> Work {
         let asks = invocation.asks;
-        let ran = self.run(invocation, move |asker| asker.filter(|_| asks).map(Talk::Questions));
+        let ran = self.run(invocation, move |asker| asker.filter(|_| asks).map(Exchange::Questions));
         Box::pin(async move {
             let Ran { program, check, limit, has_network, result } = ran.await?;
             let CommandResult { outcome, output, outputs, loopback, refusal } = result;

@@ -102,6 +102,7 @@ fn a_server_that_misbehaves_fails_its_call_and_changes_nothing() {
     for (tool, reason, words) in [
         ("fail", "MCP_TOOL_FAILED", "The tool `s.fail` has failed: there is no such branch"),
         ("die", "MCP_SERVER_FAILED", "The MCP server `s` exited with code 7 before it answered"),
+        ("torn", "COMMAND_KILLED", "`/usr/bin/python3` was terminated by signal 11"),
         ("flood", "MCP_SERVER_FAILED", "The MCP server `s` wrote a message of more than"),
     ] {
         let failed = run(&home, tool, &json!({}), &["--approve", "auto", "--id", tool]);
@@ -117,7 +118,9 @@ fn a_server_that_misbehaves_fails_its_call_and_changes_nothing() {
         home.run(["run", &hangs, "--config", "config.yaml", "--workspace", "w", "--id", "hangs", "--approve", "auto"]);
     assert_eq!((hangs.code, &failure(&home, "hangs")["code"]), (34, &json!("TIMEOUT")), "{hangs:?}");
     // What a server says beside its answer changes nothing, and one that goes on after it is ended.
-    for (tool, output) in [("noisy", "first"), ("linger", "ready"), ("sample", "-32601")] {
+    let answered =
+        [("noisy", "first"), ("linger", "ready"), ("sample", "-32601"), ("quick", "gone"), ("withdraw", "did without")];
+    for (tool, output) in answered {
         let done = run(&home, tool, &json!({}), &["--approve", "auto", "--id", tool]);
         assert_eq!((done.code, &step(&home, tool)["output"]["text"]), (0, &json!(output)), "{done:?}");
     }
@@ -162,7 +165,7 @@ fn a_person_answers_what_a_server_asks() {
     );
 }
 
-/// A tool that is described otherwise than when it was first seen is not called, until the operator accepts it.
+/// A tool that its server has changed since it was first seen is not called, until the operator accepts it.
 #[test]
 fn a_tool_that_changes_under_its_users_is_not_called() {
     let Some(home) = home("a_tool_that_changes_under_its_users_is_not_called", "") else { return };
@@ -173,7 +176,8 @@ fn a_tool_that_changes_under_its_users_is_not_called() {
     let failure = failure(&home, "changed");
     assert_eq!((changed.code, &failure["code"]), (30, &json!("MCP_TOOL_CHANGED")), "{changed:?}");
     let message = failure["message"].as_str().unwrap();
-    let says = "describes the tool `number` otherwise than before: its description. The tool was not called; to accept what it has now, remove ";
+    let says =
+        "has changed the description of the tool `number`. The tool was not called; to accept what it has now, remove ";
     assert!(message.contains(says), "{message}");
     // The file that it names is the one to remove.
     let kept = message.split_once("remove ").and_then(|(_, rest)| rest.split_once(" and restart")).unwrap().0;

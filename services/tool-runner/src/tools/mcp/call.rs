@@ -14,11 +14,14 @@ use super::{
 };
 use crate::{Invocation, ToolFailure, ToolResult};
 
-/// The outcome of a call whose server is well.
+/// The longest reason of a tool that has failed, in characters: it is kept in events.
+const MAX_WHY: usize = 4_000;
+
+/// The outcome of a call whose server has done its part.
 enum Called {
     /// Its answer.
     Answered(Answer),
-    /// The server describes the tool otherwise than when it was first listed: in these parts; none where it does not have it any more.
+    /// The server has changed these parts of the tool since it was first listed; none where it does not have it any more.
     Changed(Vec<&'static str>),
 }
 
@@ -27,7 +30,7 @@ pub(super) async fn call(tool: Arc<ServedTool>, invocation: Invocation) -> ToolR
     let arguments = invocation.arguments.as_object().cloned().unwrap_or_default();
     let traceparent = invocation.trace.traceparent.clone();
     let definition = tool.definition.clone();
-    let (ran, done) = with_server(&tool.terminal, &tool.server, invocation, move |session| {
+    let (ran, done) = with_server(&tool.terminal, &tool.server, Some(&tool.revision), invocation, move |session| {
         async move {
             // Whoever approved the tool, or gave it to a model, has seen how it was described.
             let now = session.tools().await?.into_iter().find(|now| now.name == definition.name);
@@ -44,7 +47,7 @@ pub(super) async fn call(tool: Arc<ServedTool>, invocation: Invocation) -> ToolR
     match done {
         Some(Ok(Called::Answered(answer))) if !is_cut(ran.result.outcome.status) => tool.result(answer),
         Some(Ok(Called::Changed(parts))) => Err(tool.changed(&parts)),
-        // The server is well, and does not take the request.
+        // The server has done its part, and does not take the request.
         Some(Err(McpError::Refused(why))) if !is_cut(ran.result.outcome.status) => Err(tool.refused(&why)),
         Some(Ok(Called::Answered(_))) | None => Err(failed(&tool.server, ran, None)),
         Some(Err(error)) => Err(failed(&tool.server, ran, Some(error))),
@@ -82,7 +85,9 @@ impl ServedTool {
 
     /// The failure of a call that the tool itself says has failed.
     fn refused(&self, why: &str) -> ToolFailure {
-        let message = format!("The tool `{}` has failed: {why}", self.spec.name);
+        let end = why.char_indices().nth(MAX_WHY).map_or(why.len(), |(end, _)| end);
+        let more = if end < why.len() { " …" } else { "" };
+        let message = format!("The tool `{}` has failed: {}{more}", self.spec.name, &why[..end]);
         ToolFailure::new(ErrorClass::Transient, reasons::MCP_TOOL_FAILED, message)
     }
 
@@ -91,7 +96,7 @@ impl ServedTool {
         let ServedTool { server, definition, kept_in, .. } = self;
         let what = match parts {
             [] => format!("does not have the tool `{}` any more", definition.name),
-            parts => format!("describes the tool `{}` otherwise than before: {}", definition.name, parts.join(", ")),
+            parts => format!("has changed {} of the tool `{}`", parts.join(", "), definition.name),
         };
         let accept = match kept_in {
             Some(file) => format!("to accept what it has now, remove {} and restart the tool runner", file.display()),

@@ -4,6 +4,7 @@
 //! see from then on. Other settings of a server start it again.
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
@@ -33,6 +34,12 @@ use crate::{
 /// The longest name of a tool in plans.
 const MAX_NAME: usize = 128;
 
+/// The largest schemas of a tool, in bytes.
+const MAX_SCHEMAS: usize = 64 << 10;
+
+/// The most bytes of what a server says about its tools: the executor reads those of all servers at once.
+const MAX_TOOLS_BYTES: usize = 1 << 20;
+
 /// How much of what a server prints while it is listed is kept, in bytes.
 const MAX_PRINTED: usize = 2_000;
 
@@ -44,7 +51,7 @@ pub(crate) struct ListedServer {
     /// Where they are kept; `None` if the runner keeps no files.
     pub(crate) kept_in: Option<PathBuf>,
     /// The server as it is shown.
-    pub(crate) shown: v1::ToolServer,
+    pub(crate) message: v1::ToolServer,
 }
 
 /// What is kept of a server.
@@ -90,17 +97,17 @@ async fn one(terminal: &RunTerminal, commands: &CommandSettings, server: &McpSer
             Err(failure) => Err(failure),
         },
     };
-    let shown = v1::ToolServer { name: server.name.clone(), ..v1::ToolServer::default() };
-    let (tools, shown) = match listed {
-        Ok(Kept { identity, revision, tools, .. }) => (tools, v1::ToolServer { identity, revision, ..shown }),
+    let message = v1::ToolServer { name: server.name.clone(), ..v1::ToolServer::default() };
+    let (tools, message) = match listed {
+        Ok(Kept { identity, revision, tools, .. }) => (tools, v1::ToolServer { identity, revision, ..message }),
         Err(failure) => {
             // What a server prints may have what nobody is to see.
             let problem = commands.redactor().redact_text(&failure.message).text;
             tracing::warn!(server = server.name, "The tools of an MCP server are not offered: {problem}");
-            (Vec::new(), v1::ToolServer { problem, ..shown })
+            (Vec::new(), v1::ToolServer { problem, ..message })
         }
     };
-    ListedServer { tools: offered(server, tools), server: server.clone(), kept_in, shown }
+    ListedServer { tools: offered(server, tools), server: server.clone(), kept_in, message }
 }
 
 /// The tools that plans can call: those that the operator wants, as far as they have names and schemas that can be used.
@@ -111,7 +118,7 @@ fn offered(server: &McpServer, tools: Vec<Definition>) -> Vec<Definition> {
             tracing::warn!(server = server.name, tool = wanted, "The MCP server has no tool of this name");
         }
     }
-    let mut seen = std::collections::BTreeSet::new();
+    let (mut seen, mut bytes) = (BTreeSet::new(), 0);
     let problem = |tool: &Definition| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let full = name(&server.name, &tool.name);
@@ -122,6 +129,11 @@ fn offered(server: &McpServer, tools: Vec<Definition>) -> Vec<Definition> {
         }
         if tool.parameters["type"] != "object" {
             return Some("its arguments are no object".to_owned());
+        }
+        let bytes =
+            tool.parameters.to_string().len() + tool.result.as_ref().map_or(0, |schema| schema.to_string().len());
+        if bytes > MAX_SCHEMAS {
+            return Some(format!("its schemas have {bytes} bytes, and the limit is {MAX_SCHEMAS}"));
         }
         let schemas = [("parameters", tool.parameters.to_string()), ("result", result_schema(tool))];
         schemas
@@ -144,6 +156,18 @@ fn offered(server: &McpServer, tools: Vec<Definition>) -> Vec<Definition> {
         })
         // Of two with one name, the first.
         .filter(|tool| seen.insert(tool.name.clone()))
+        .filter(|tool| {
+            let text = tool.description.len() + tool.parameters.to_string().len() + tool.title.len();
+            bytes += text + tool.result.as_ref().map_or(0, |schema| schema.to_string().len());
+            if bytes > MAX_TOOLS_BYTES {
+                tracing::warn!(
+                    server = server.name,
+                    tool = tool.name,
+                    "A tool of an MCP server is not offered: those before it have {MAX_TOOLS_BYTES} bytes"
+                );
+            }
+            bytes <= MAX_TOOLS_BYTES
+        })
         .collect()
 }
 
@@ -154,9 +178,9 @@ async fn ask(
     server: &McpServer,
 ) -> Result<(ServerIdentity, Vec<Definition>), ToolFailure> {
     let place = folder.map_or_else(std::env::temp_dir, Path::to_owned);
-    let workspace = EmptyWorkspace::new(&place.join(format!("listing-{}-{}", std::process::id(), server.name)))
+    let workspace = EmptyWorkspace::new(&place.join(format!("listing-{}", server.name)))
         .map_err(|error| ToolFailure::new(ErrorClass::Internal, reasons::INTERNAL, error.to_string()))?;
-    let printed = Arc::new(Printed::default());
+    let printed = Arc::new(PrintedOutput::default());
     let network = terminal.network(server.network.as_deref()).map_err(|problem| {
         ToolFailure::new(ErrorClass::InvalidArguments, reasons::INVALID_ARGUMENTS, problem.in_words())
     })?;
@@ -165,7 +189,7 @@ async fn ask(
         limit: server.start_timeout * 2,
         ..Invocation::of_runner(Some(workspace.view.clone()), Arc::clone(&printed) as Arc<dyn Output>)
     };
-    let (ran, done) = with_server(terminal, server, invocation, |session| {
+    let (ran, done) = with_server(terminal, server, None, invocation, |session| {
         async move { session.tools().await.map(|tools| (session.server(), tools)) }.boxed()
     })
     .await?;
@@ -189,9 +213,13 @@ struct EmptyWorkspace {
 
 impl EmptyWorkspace {
     fn new(root: &Path) -> io::Result<Self> {
-        // Left by a process that was killed, whose number this one has.
+        // Left by a process that was killed.
         let _ = fs::remove_dir_all(root);
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
+        if let Some(parent) = root.parent() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+        }
+        // Nobody else's.
+        fs::DirBuilder::new().mode(0o700).create(root)?;
         let made = Workspace::open(root, &[]).map_err(io::Error::other);
         let view = made.and_then(|workspace| workspace.view("listing").map_err(io::Error::other));
         match view {
@@ -216,9 +244,9 @@ impl Drop for EmptyWorkspace {
 
 /// The end of what a server prints while it is listed, and the values of credentials that are not to be seen there.
 #[derive(Default)]
-struct Printed(Mutex<(Vec<u8>, Vec<String>)>);
+struct PrintedOutput(Mutex<(Vec<u8>, Vec<String>)>);
 
-impl Printed {
+impl PrintedOutput {
     fn end(&self) -> String {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (printed, hidden) = &*held;
@@ -227,7 +255,7 @@ impl Printed {
     }
 }
 
-impl Output for Printed {
+impl Output for PrintedOutput {
     fn write(&self, _stream: Stream, bytes: &[u8]) {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (printed, _) = &mut *held;

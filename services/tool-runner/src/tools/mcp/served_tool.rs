@@ -13,6 +13,8 @@ pub(super) struct ServedTool {
     pub(super) server: McpServer,
     /// As the server described it when it was first listed.
     pub(super) definition: Definition,
+    /// The revision of the protocol that the server spoke then.
+    pub(super) revision: String,
     /// Where that is kept; `None` if the runner keeps no files.
     pub(super) kept_in: Option<PathBuf>,
     pub(super) terminal: RunTerminal,

@@ -23,12 +23,15 @@ use tokio::{
 };
 
 use crate::{
-    Invocation, Output, ToolFailure,
+    Invocation, Output, Questions, ToolFailure,
     tools::run_terminal::{Asker, CommandResult, Ran, RunConditions, RunTerminal, ServerClient, judge},
 };
 
 /// The longest title of a question, in characters: all of its words are in the description.
 const MAX_TITLE: usize = 200;
+
+/// The largest question, in bytes: as of a tool of the operator's own.
+const MAX_QUESTION: usize = 64 << 10;
 
 /// How long a server may take to end once its input is closed: some write their files only then.
 const END: Duration = Duration::from_secs(2);
@@ -44,26 +47,22 @@ pub(super) fn command(server: &McpServer) -> Value {
 /// What has been done with a session; `None` where the server ended before anything came of it.
 pub(super) type Done<T> = Option<Result<T, McpError>>;
 
-/// Runs a server for one piece of work with a session of it, and waits until its last process has ended.
+/// Runs a server for one piece of work with a session of it, and waits until its last process has ended. `known` is the revision that it spoke before.
 pub(super) async fn with_server<T: Send + 'static>(
     terminal: &RunTerminal,
     server: &McpServer,
+    known: Option<&str>,
     invocation: Invocation,
     work: impl for<'a> FnOnce(&'a Session) -> BoxFuture<'a, Result<T, McpError>> + Send + 'static,
 ) -> Result<(Ran, Done<T>), ToolFailure> {
     let done: Arc<Mutex<Done<T>>> = Arc::default();
     let (kept, output) = (Arc::clone(&done), Arc::clone(&invocation.output));
     let (name, start_timeout) = (server.name.clone(), server.start_timeout);
+    let known = known.map(str::to_owned);
     let client = move |asker| -> ServerClient {
         Box::new(move |from, to, timer| {
-            let host = People { server: name, asker, output, timer: Arc::new(QuietTimer::new(timer)) };
-            async move {
-                let spoken = speak(from, to, Arc::new(host), start_timeout, work).await;
-                let grace = if spoken.is_ok() { END } else { Duration::ZERO };
-                *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(spoken);
-                grace
-            }
-            .boxed()
+            let host = ServerHost { server: name, asker, output, timer: Arc::new(PausableTimer::new(timer)) };
+            exchange(from, to, Arc::new(host), (start_timeout, known), work, kept).boxed()
         })
     };
     let invocation = Invocation { arguments: command(server), reveals: server.reveals.clone(), ..invocation };
@@ -72,22 +71,44 @@ pub(super) async fn with_server<T: Send + 'static>(
     Ok((ran, done))
 }
 
-async fn speak<T>(
+/// Does the work with a session, keeps what has come of it, and ends the session. Returns how long the server may take to end.
+async fn exchange<T>(
+    from: PipeReader,
+    to: PipeWriter,
+    host: Arc<dyn Host>,
+    (start_timeout, known): (Duration, Option<String>),
+    work: impl for<'a> FnOnce(&'a Session) -> BoxFuture<'a, Result<T, McpError>>,
+    kept: Arc<Mutex<Done<T>>>,
+) -> Duration {
+    let keep = |done| *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+    let session = match start(from, to, host, start_timeout, known.as_deref()).await {
+        Ok(session) => session,
+        Err(error) => {
+            keep(Err(error));
+            return Duration::ZERO;
+        }
+    };
+    let done = work(&session).await;
+    let grace = if done.is_ok() { END } else { Duration::ZERO };
+    // Before the session ends: the server may be gone with its input.
+    keep(done);
+    session.end().await;
+    grace
+}
+
+async fn start(
     from: PipeReader,
     to: PipeWriter,
     host: Arc<dyn Host>,
     start_timeout: Duration,
-    work: impl for<'a> FnOnce(&'a Session) -> BoxFuture<'a, Result<T, McpError>>,
-) -> Result<T, McpError> {
+    known: Option<&str>,
+) -> Result<Session, McpError> {
     let pipes = Receiver::from_owned_fd(from.into()).and_then(|from| Ok((from, Sender::from_owned_fd(to.into())?)));
     let (from, to) = pipes.map_err(|error: io::Error| McpError::NotStarted(error.to_string()))?;
-    let session = timeout(start_timeout, Session::start(from, to, host)).await.unwrap_or_else(|_| {
+    timeout(start_timeout, Session::start(from, to, host, known)).await.unwrap_or_else(|_| {
         let seconds = start_timeout.as_secs();
         Err(McpError::NotStarted(format!("{seconds} s have passed (`start_timeout` of the server in the settings)")))
-    })?;
-    let done = work(&session).await;
-    session.end().await;
-    done
+    })
 }
 
 /// The failure of a server that has not done its work.
@@ -116,34 +137,43 @@ pub(super) fn failed(server: &McpServer, ran: Ran, error: Option<McpError>) -> T
     }
 }
 
-/// Whether what a server wrote in its view may be less than it has said: it was ended while it still worked.
+/// Whether what a server wrote in its view may be less than it has said: it was ended while it still worked, and not because its time after the answer was over.
 pub(super) fn is_cut(status: Status) -> bool {
-    matches!(status, Status::DiskLimit(_) | Status::Lost)
+    match status {
+        Status::Exited(_) | Status::Killed => false,
+        Status::Signalled(_) | Status::TimedOut | Status::DiskLimit(_) | Status::Lost => true,
+    }
 }
 
 /// The people and the output behind a server.
-struct People {
+struct ServerHost {
     server: String,
     /// `None` where people are not asked.
     asker: Option<Asker>,
     output: Arc<dyn Output>,
-    timer: Arc<QuietTimer>,
+    timer: Arc<PausableTimer>,
 }
 
-impl Host for People {
+impl Host for ServerHost {
     fn ask(&self, Question { message, schema }: Question) -> BoxFuture<'static, Reply> {
         let Some(Asker { questions, calls, .. }) = self.asker.clone() else {
             return futures::future::ready(Reply::Cancelled).boxed();
         };
-        let first = message.lines().next().unwrap_or_default();
+        let schema = schema.to_string();
+        if message.len() + schema.len() > MAX_QUESTION {
+            return futures::future::ready(Reply::Cancelled).boxed();
+        }
+        let first = message.lines().next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
         let title: String = format!("{}: {first}", self.server).chars().take(MAX_TITLE).collect();
-        let form = Form { title, description: message, schema: schema.to_string() };
+        let form = Form { title, description: message, schema };
         let timer = Arc::clone(&self.timer);
         async move {
             // A permit for each question that is open: too many calls wait already.
             let Ok(_permit) = calls.try_acquire_owned() else { return Reply::Cancelled };
+            // Dropped after the receiver, also when the server does not wait any more.
+            let _withdrawn = WithdrawOnDrop(questions.clone());
             let Ok(reply) = questions.ask(form, None) else { return Reply::Cancelled };
-            let _quiet = timer.stop();
+            let _paused = timer.stop();
             match reply.await {
                 Ok(PersonsReply::Answer(answer)) => {
                     let answer = answer.as_json().and_then(|json| belay_json::read(json).ok());
@@ -156,15 +186,24 @@ impl Host for People {
         .boxed()
     }
 
-    fn say(&self, line: &str) {
+    fn report(&self, line: &str) {
         self.output.write(Stream::Stderr, format!("{line}\n").as_bytes());
     }
 }
 
-/// The timer of a command, which stands still while questions are open.
-struct QuietTimer(Mutex<(Option<Timer>, usize)>);
+/// Withdraws a question for whose reply nobody waits any more.
+struct WithdrawOnDrop(Questions);
 
-impl QuietTimer {
+impl Drop for WithdrawOnDrop {
+    fn drop(&mut self) {
+        self.0.withdraw_abandoned();
+    }
+}
+
+/// The timer of a command, which stands still while questions are open.
+struct PausableTimer(Mutex<(Option<Timer>, usize)>);
+
+impl PausableTimer {
     fn new(timer: io::Result<Timer>) -> Self {
         let timer =
             timer.inspect_err(|error| tracing::warn!(%error, "The time limit of a server runs also while it asks"));
@@ -172,9 +211,9 @@ impl QuietTimer {
     }
 
     /// Stops it until the guard is dropped.
-    fn stop(self: &Arc<Self>) -> Quiet {
+    fn stop(self: &Arc<Self>) -> PausedTimer {
         self.change(|open| *open += 1);
-        Quiet(Arc::clone(self))
+        PausedTimer(Arc::clone(self))
     }
 
     fn change(&self, change: impl FnOnce(&mut usize)) {
@@ -193,10 +232,10 @@ impl QuietTimer {
     }
 }
 
-/// A question that is open.
-struct Quiet(Arc<QuietTimer>);
+/// Keeps the timer still while a question is open.
+struct PausedTimer(Arc<PausableTimer>);
 
-impl Drop for Quiet {
+impl Drop for PausedTimer {
     fn drop(&mut self) {
         self.0.change(|open| *open -= 1);
     }

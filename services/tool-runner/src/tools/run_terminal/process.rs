@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, PipeReader, PipeWriter},
-    pin::pin,
+    pin::{Pin, pin},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -18,13 +18,13 @@ use belay_sandbox::{
 };
 use belay_sqlite::{Lane, Threads};
 use futures::{
-    FutureExt as _, TryFutureExt as _,
+    TryFutureExt as _,
     future::{BoxFuture, OptionFuture},
 };
 use tokio::{
     io::{Interest, unix::AsyncFd},
     sync::oneshot,
-    time::sleep,
+    time::{Sleep, sleep, timeout},
 };
 
 use super::{
@@ -58,21 +58,24 @@ impl Lanes {
     }
 }
 
-/// A client of a command that is a server: it speaks over the pipes, and the timer is that of the command. It returns how long the server may take to end
+/// A client of a command that is a server: it reads and writes the pipes, and the timer is that of the command. It returns how long the server may take to end
 /// once its input is closed.
 pub(crate) type ServerClient =
     Box<dyn FnOnce(PipeReader, PipeWriter, io::Result<Timer>) -> BoxFuture<'static, Duration> + Send>;
 
-/// What is spoken over the pipes of a command.
-pub(super) enum Talk {
+/// How long the client of a server that has ended may take to read what is still in the pipe.
+const LAST_READ: Duration = Duration::from_secs(2);
+
+/// The use of the pipes of a command.
+pub(super) enum Exchange {
     /// It asks people.
     Questions(Asker),
     /// It is a server, and this is its client.
     Client(ServerClient),
 }
 
-impl Talk {
-    /// The pipes that it is spoken over.
+impl Exchange {
+    /// The pipes that it needs.
     pub(super) fn dialogue(&self) -> Dialogue {
         match self {
             Self::Questions(_) => Dialogue::Questions,
@@ -115,7 +118,7 @@ pub(super) async fn run(
     asked: CommandRequest,
     life: Life,
     mut over: oneshot::Receiver<()>,
-    (output, talk, asker): (Arc<dyn Output>, Option<Talk>, Option<Asker>),
+    (output, exchange, asker): (Arc<dyn Output>, Option<Exchange>, Option<Asker>),
 ) -> Result<CommandResult, ToolFailure> {
     let Host { launcher, settings, lanes, enforcement, enforced, proxy, network_use } = host;
     let limit = asked.limit;
@@ -163,7 +166,7 @@ pub(super) async fn run(
     // Ends with the network of the command, which is closed below.
     let _asking_hosts =
         asker.zip(asked).map(|(asker, asked)| tokio::spawn(asked_hosts::serve(asker, profile_name, asked)));
-    let ended = follow(running, &lanes.ends, &*output, talk).await;
+    let ended = follow(running, &lanes.ends, &*output, exchange).await;
     let access = access.transpose()?;
     let mut refusal = None;
     if let Some((profile, access)) = of_call.zip(access) {
@@ -219,28 +222,24 @@ async fn follow(
     mut running: RunningCommand,
     lane: &Lane,
     output: &dyn Output,
-    talk: Option<Talk>,
+    exchange: Option<Exchange>,
 ) -> io::Result<(Outcome, CommandOutput, Vec<u8>)> {
     let kill = running.kill_handle();
-    let pipes = running.from_command.take().zip(running.to_command.take()).zip(talk);
-    let mut serving = pipes.map(|((from, to), talk)| match talk {
-        Talk::Questions(asker) => {
-            // A command that cannot ask any more goes on, and reads that its pipe has ended.
-            let served = ask::serve(asker, from, to, running.timer());
-            let served =
-                served.map_err(|error| tracing::warn!(%error, "Cannot read the questions of a command any more"));
-            served.map(|_served| ()).boxed()
-        }
-        Talk::Client(client) => {
-            let (spoken, kill) = (client(from, to, running.timer()), kill.clone());
-            // A server has nothing to do once its client has gone, and may not see the end of its input.
-            async move {
-                sleep(spoken.await).await;
-                end(&kill);
+    let pipes = running.from_command.take().zip(running.to_command.take()).zip(exchange);
+    let (mut asking, mut client) = (None, None);
+    if let Some(((from, to), exchange)) = pipes {
+        match exchange {
+            Exchange::Questions(asker) => {
+                // A command that cannot ask any more goes on, and reads that its pipe has ended.
+                let served = ask::serve(asker, from, to, running.timer());
+                let warn = |error| tracing::warn!(%error, "Cannot read the questions of a command any more");
+                asking = Some(Box::pin(served.map_err(warn)));
             }
-            .boxed()
+            Exchange::Client(of_server) => client = Some(of_server(from, to, running.timer())),
         }
-    });
+    }
+    // When a server has to have ended whose client has gone.
+    let mut grace: Option<Pin<Box<Sleep>>> = None;
     let (stdout, stderr) = (running.stdout.take(), running.stderr.take());
     let said = {
         let ends = async {
@@ -257,11 +256,23 @@ async fn follow(
                 biased;
                 said = &mut ends => break said,
                 // It may go on when it has closed its output.
-                Some(_) = OptionFuture::from(serving.as_mut()) => serving = None,
+                Some(_) = OptionFuture::from(asking.as_mut()) => asking = None,
+                Some(time) = OptionFuture::from(client.as_mut()) => {
+                    client = None;
+                    grace = Some(Box::pin(sleep(time)));
+                }
+                Some(()) = OptionFuture::from(grace.as_mut()) => {
+                    grace = None;
+                    end(&kill);
+                }
             }
         }
     };
-    drop(serving);
+    drop(asking);
+    if let Some(client) = client {
+        // What the server has written is still in its pipe: its answer may be there.
+        let _ = timeout(LAST_READ, client).await;
+    }
     let outputs = running.outputs.take();
     let ended = lane.run(move || {
         let outcome = running.wait()?;

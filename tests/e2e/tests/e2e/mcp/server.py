@@ -4,6 +4,7 @@ Its descriptions have the text of the file `words` beside it, so that they can c
 
 import json
 import os
+import signal
 import sys
 import time
 
@@ -27,6 +28,9 @@ TOOLS = [
     tool("hang"),
     tool("linger"),
     tool("sample"),
+    tool("quick"),
+    tool("torn"),
+    tool("withdraw"),
     tool("number", ["text"], outputSchema=NUMBER, annotations={"readOnlyHint": True, "title": "A number"}),
     tool("bad name"),
     tool("no_object") | {"inputSchema": {"type": "string"}},
@@ -81,6 +85,19 @@ def act(call):
         open("done", "w").write("before the answer")
         answer(call, "ready")
         time.sleep(60)
+    elif name == "quick":
+        answer(call, "gone")
+        os._exit(3)
+    elif name == "torn":
+        answer(call, "written")
+        open("half", "w").write("of it")
+        os.kill(os.getpid(), signal.SIGSEGV)
+    elif name == "withdraw":
+        schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+        send({"id": "w", "method": "elicitation/create", "params": {"message": "Never mind?", "requestedSchema": schema}})
+        time.sleep(1)
+        send({"method": "notifications/cancelled", "params": {"requestId": "w"}})
+        answer(call, "did without")
     elif name == "sample":
         send({"id": "s", "method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}})
         answer(call, str(receive()["error"]["code"]))
