@@ -334,7 +334,7 @@ mod tests {
     }
 
     fn finished(sequence: i64) -> Message {
-        let kind = Some(Kind::ExecutionFinished(Box::new(ExecutionFinished::default())));
+        let kind = Some(Kind::ExecutionFinished(Box::default()));
         message(Content::Event(ExecutionEvent { sequence, kind, ..Default::default() }))
     }
 

@@ -64,7 +64,7 @@ fn finished(state: State, class: Option<ErrorClass>) -> Kind {
 
 fn life(end: Kind) -> Vec<ExecutionEvent> {
     vec![
-        event(1, Kind::ExecutionCreated(Box::new(ExecutionCreated::default()))),
+        event(1, Kind::ExecutionCreated(Box::default())),
         event(2, Kind::ExecutionStarted(ExecutionStarted {})),
         event(3, Kind::ExecutionResumed(ExecutionResumed::default())),
         event(4, end),

@@ -1,0 +1,1 @@
+"""The asyncio client. Its modules are the source of the blocking ones in `belay._sync`."""
