@@ -1,6 +1,8 @@
 //! The loop of a model: it calls tools, is told what came of them, and completes the step.
 
-use belay_e2e::belay::RunningCommand;
+use std::{fs, path::Path};
+
+use belay_e2e::belay::{RunningCommand, repository};
 use belay_model_server::Reply;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -303,4 +305,28 @@ fn turns_and_calls_that_are_more_steps_than_an_execution_may_have_are_named() {
     for word in ["turns and calls of the model", "more than 15 steps", "services.executor.steps"] {
         assert!(ended.out.contains(word), "{word}: {ended:?}");
     }
+}
+
+/// S2-X-33: a model calls the tools of an MCP server by the names that its API takes; with `effects: per_step`, what the server writes in one call it finds in the
+/// next, and all of it is one effect.
+#[test]
+fn a_model_calls_the_tools_of_a_server() {
+    if !Path::new("/usr/bin/python3").exists() {
+        return eprintln!("a_model_calls_the_tools_of_a_server: skipped, since there is no /usr/bin/python3 here");
+    }
+    let settings = fs::read_to_string(repository().join("docs/examples/mcp/settings.yaml")).unwrap();
+    let scene = Scene::with("chat", "", &settings, |ask| match ask.turn {
+        1 => ask.calls("notes_add_note", json!({"text": "one"})),
+        2 => ask.calls("notes_add_note", json!({"note": "misnamed"})),
+        3 => ask.calls("notes_list_notes", json!({})),
+        _ => ask.completes(json!("done")),
+    });
+    let agent = goal(&["notes.add_note", "notes.list_notes"]);
+    let ended = scene.run(&agent, &json!({"effects": "per_step"}), &["-o", "text", "--approve", "auto"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let told: Vec<String> = scene.asks().iter().map(|ask| ask.told().join(" | ")).collect();
+    for (told, words) in told[1..].iter().zip(["note 1 is kept", "INVALID_ARGUMENTS", r#""count":1"#]) {
+        assert!(told.contains(words), "{words:?} is not in {told}");
+    }
+    assert_eq!(scene.file("notes.json"), r#"["one"]"#);
 }
