@@ -279,7 +279,7 @@ pub(crate) fn is_over(state: State) -> bool {
 mod tests {
     use std::collections::VecDeque;
 
-    use belay_proto::v1::{ExecutionFinished, ExecutionStarted, WatchHeartbeat, WatchReset};
+    use belay_proto::v1::{ExecutionStarted, WatchHeartbeat, WatchReset};
     use futures::stream;
 
     use super::*;

@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_whole_history_passes() {
-        let created = ("", Kind::ExecutionCreated(Box::new(v1::ExecutionCreated::default())));
+        let created = ("", Kind::ExecutionCreated(Box::default()));
         let events = history([created].into_iter().chain(step("s0")).chain(step("s1")));
         assert_eq!(exactly_once(&events, 2), Ok(()));
     }

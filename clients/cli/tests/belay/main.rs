@@ -20,10 +20,9 @@ use std::{
 };
 
 use belay_proto::v1::{
-    ErrorClass, Execution, ExecutionCreated, ExecutionEvent, ExecutionFinished, ExecutionRemoved, ExecutionResumed,
-    ExecutionStarted, Failure, PlanViolation, StepTotals, ToolCall, WaitingReason, WatchExecutionsResponse,
-    WatchListed, execution::State, execution_event::Kind, tool_call, waiting_reason,
-    watch_executions_response::Content as All,
+    ErrorClass, Execution, ExecutionEvent, ExecutionFinished, ExecutionRemoved, ExecutionResumed, ExecutionStarted,
+    Failure, PlanViolation, StepTotals, ToolCall, WaitingReason, WatchExecutionsResponse, WatchListed,
+    execution::State, execution_event::Kind, tool_call, waiting_reason, watch_executions_response::Content as All,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use server::{Server, World, accepted, event};
