@@ -38,7 +38,11 @@ fn every_plan_in_the_guides_is_valid() {
     let home = Home::new();
     // The models that the guides name. Nobody asks them.
     let model = "{api: chat, base_url: 'http://127.0.0.1:9/v1', model: m, window: 16384, price: {input: 1, output: 2}}";
-    let config = home.file("config.yaml", format!("models: {{coder: {model}, critic: {model}}}\n"));
+    // The tools of an MCP server that they name, which is not installed here: declared, they are tools of the same names.
+    let tool = "{command: ['true'], parameters: {additionalProperties: true}}";
+    let tools = format!("{{git.git_add: {tool}, git.git_commit: {tool}}}");
+    let settings = format!("models: {{coder: {model}, critic: {model}}}\ntools: {tools}\n");
+    let config = home.file("config.yaml", settings);
     let _server = home.serve_with(&["--config", &config]);
     let mut seen = 0;
     let mut pages = files(&repository().join("docs"), "md");
