@@ -124,7 +124,7 @@ impl Questions {
         self.publish(&state);
     }
 
-    /// Withdraws the open questions whose receivers are gone: nobody waits for their replies.
+    /// Withdraws the open questions whose receivers are gone: their replies are not waited for.
     pub(crate) fn withdraw_abandoned(&self) {
         let mut state = self.state();
         state.open.retain(|_, open| !open.reply.is_closed());
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_question_that_nobody_waits_for_is_withdrawn() {
+    async fn a_question_without_a_receiver_is_withdrawn() {
         let questions = Questions::new("r");
         let (kept, dropped) = (ask(&questions), ask(&questions));
         drop(dropped);

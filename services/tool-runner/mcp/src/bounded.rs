@@ -1,4 +1,4 @@
-//! What a server may write: lines, each of them and all together bounded.
+//! Bounds on the lines of a server, each of them and all together.
 
 use std::{
     io,

@@ -26,12 +26,12 @@ pub struct Definition {
     /// The JSON Schema of the structured result; `None` when it has none.
     #[serde(default)]
     pub result: Option<Value>,
-    /// What the server claims that it does.
+    /// The hints of the server about its effects.
     #[serde(default)]
     pub annotations: Annotations,
 }
 
-/// What a server claims that a tool does: hints, which nothing is decided by.
+/// Hints of a server about the effects of a tool, which decide nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Annotations {
     /// It changes nothing.

@@ -52,7 +52,7 @@ pub enum McpError {
     TooMany,
 }
 
-/// What a server says that it is.
+/// The name, version and revision that a server reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerIdentity {
     /// Its name; empty when it does not say.
@@ -68,7 +68,7 @@ pub struct ServerIdentity {
 pub struct Answer {
     /// The texts among its content, a line break between them.
     pub text: String,
-    /// What else is in its content (images, sounds, resources), as the protocol has it.
+    /// The rest of its content (images, sounds, resources), in the form of the protocol.
     pub blocks: Vec<Value>,
     /// Its structured content; `None` when it has none.
     pub structured: Option<Value>,
@@ -108,7 +108,7 @@ impl Session {
         }
     }
 
-    /// What the server says that it is.
+    /// The identity that the server reports.
     pub fn server(&self) -> ServerIdentity {
         let Some(info) = self.service.peer_info() else { return ServerIdentity::default() };
         let of = info.server_info.as_ref();

@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 
 use super::{
     RunTerminal,
+    declaration::{kept, recovery},
     files::{Work, invalid, path},
     judged,
     run_terminal::MAX_WORD_BYTES,
 };
 use crate::{
-    Annotations, CallIntent, Invocation, NetworkProblem, PlannedProblem, Recovery, Tool, ToolFailure, ToolResult,
-    ToolSpec, Touches,
+    Annotations, CallIntent, Invocation, NetworkProblem, PlannedProblem, Tool, ToolFailure, ToolResult, ToolSpec,
 };
 
 /// The format by which a schema says that an argument is a path in the workspace.
@@ -76,11 +76,6 @@ fn first_broken(conditions: &[Requirement], variables: &Variables) -> Option<Str
     })
 }
 
-/// Keeps a text for the life of the process, as the tools that are built in do. Tools are declared once, when a runner starts.
-fn kept(text: &str) -> &'static str {
-    Box::leak(text.to_owned().into_boxed_str())
-}
-
 /// The variables that a tool's program starts with, as `run_terminal` takes them.
 fn environment(declared: &CommandTool) -> Value {
     declared.env.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect()
@@ -96,13 +91,7 @@ impl DeclaredTool {
             (None, ToolOutput::Text) => r#"{"type": "string"}"#,
             (None, ToolOutput::Command) => terminal.spec().result,
         };
-        let (recovery, touches) = match declared.recovery {
-            // Nothing that it writes is kept.
-            ToolRecovery::ReadOnly => (Recovery::ReadOnly, Touches::Reads),
-            ToolRecovery::Idempotent => (Recovery::Idempotent, Touches::Changes),
-            ToolRecovery::Transactional => (Recovery::Transactional, Touches::Changes),
-            ToolRecovery::Manual => (Recovery::Manual, Touches::Changes),
-        };
+        let (recovery, touches) = recovery(declared.recovery);
         let spec = ToolSpec {
             name: kept(&declared.name),
             aliases: Box::leak(aliases.into_boxed_slice()),

@@ -14,7 +14,7 @@ use belay_mcp::Definition;
 use belay_network::Profile;
 use belay_policy::ToolKind;
 use belay_proto::v1::{self, WriteBound};
-use belay_settings::{McpServer, ToolRecovery};
+use belay_settings::McpServer;
 use serde_json::Value;
 
 use listing::{ListedServer, list};
@@ -22,19 +22,17 @@ use names::{name, result_schema};
 use served_tool::ServedTool;
 use server::command;
 
-use super::{RunTerminal, files::Work};
+use super::{
+    RunTerminal,
+    declaration::{kept, recovery},
+    files::Work,
+};
 use crate::{
     Annotations, CallIntent, CommandSettings, Invocation, NetworkProblem, PlannedProblem, Recovery, Tool, ToolSpec,
-    Touches,
 };
 
 /// A tool of a server.
 pub struct McpTool(Arc<ServedTool>);
-
-/// Keeps a text for the life of the process, as the tools that are built in do. Servers are listed once, when a runner starts.
-fn kept(text: &str) -> &'static str {
-    Box::leak(text.to_owned().into_boxed_str())
-}
 
 /// The tools of servers, and the servers as they are shown. Those that are not known yet are started.
 pub(super) async fn of_servers(
@@ -43,7 +41,11 @@ pub(super) async fn of_servers(
     servers: impl IntoIterator<Item = &McpServer>,
 ) -> (Vec<Box<dyn Tool>>, Vec<v1::ToolServer>) {
     let (mut tools, mut messages) = (Vec::new(), Vec::new());
-    for ListedServer { server, tools: listed, kept_in, message } in list(terminal, commands, servers).await {
+    // Only a runner of a test keeps no files, and its settings have no servers.
+    let Some(folder) = commands.mcp_in() else { return (tools, messages) };
+    for ListedServer { server, tools: listed, kept_in, message } in
+        list(terminal, commands.redactor(), &folder, servers).await
+    {
         let made = listed
             .into_iter()
             .map(|tool| McpTool::new(&server, tool, &message.revision, kept_in.clone(), terminal.clone()));
@@ -59,16 +61,10 @@ impl McpTool {
         server: &McpServer,
         definition: Definition,
         revision: &str,
-        kept_in: Option<PathBuf>,
+        kept_in: PathBuf,
         terminal: RunTerminal,
     ) -> Self {
-        let (recovery, touches) = match server.recovery_of(&definition.name) {
-            // Nothing that it writes is kept.
-            ToolRecovery::ReadOnly => (Recovery::ReadOnly, Touches::Reads),
-            ToolRecovery::Idempotent => (Recovery::Idempotent, Touches::Changes),
-            ToolRecovery::Transactional => (Recovery::Transactional, Touches::Changes),
-            ToolRecovery::Manual => (Recovery::Manual, Touches::Changes),
-        };
+        let (recovery, touches) = recovery(server.recovery_of(&definition.name));
         let hints = definition.annotations;
         let spec = ToolSpec {
             name: kept(&name(&server.name, &definition.name)),

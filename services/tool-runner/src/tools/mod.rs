@@ -4,6 +4,7 @@
 
 mod code_exec;
 mod commit_changes;
+mod declaration;
 mod declared;
 mod delete_file;
 mod fetch_url;

@@ -187,6 +187,40 @@ fn a_tool_that_changes_under_its_users_is_not_called() {
     assert!(described.contains("send the keys"), "{described}");
 }
 
+/// A kept list that cannot be read is not replaced by what the server says now: people have allowed what was in it.
+#[test]
+fn a_damaged_list_is_not_replaced() {
+    let Some(home) = home("a_damaged_list_is_not_replaced", "") else { return };
+    let number = json!({"text": "7"});
+    assert_eq!(run(&home, "number", &number, &[]).code, 0);
+    let kept = home.state().join("mcp/s.json");
+    let list = fs::read(&kept).unwrap();
+    fs::write(&kept, &list[..list.len() / 2]).unwrap();
+    let refused = run(&home, "number", &number, &[]);
+    let says = "The list of its tools cannot be read (remove the file to take what the server has now): ";
+    assert!(refused.code == 2 && refused.talk.contains(says), "{refused:?}");
+    assert_eq!(fs::read(&kept).unwrap(), list[..list.len() / 2]);
+    fs::remove_file(&kept).unwrap();
+    assert_eq!(run(&home, "number", &number, &[]).code, 0);
+}
+
+/// B-06: a call with effects outside of its view that a server has not answered is in doubt, and no attempt of the step makes it again.
+#[test]
+fn a_call_in_doubt_is_not_made_again() {
+    let Some(home) = home("a_call_in_doubt_is_not_made_again", "    recovery: manual\n") else { return };
+    let plan = "{id: p, steps: [{id: a, tool: s.die, retry: {max_attempts: 3, backoff: [1ms, 1ms]}}]}";
+    let plan = home.file("plan.yaml", plan);
+    let _server = home.serve_with(&["--config", "config.yaml"]);
+    let started = home.run(["run", &plan, "--workspace", "w", "--approve", "auto", "--id", "d", "--detach"]);
+    assert_eq!(started.code, 0, "{started:?}");
+    // It waits for a person.
+    let execution =
+        home.json_until(&["executions", "get", "d"], |now| now["steps"][0]["state"] == "STATE_OUTCOME_UNKNOWN");
+    assert_eq!(execution["steps"][0]["attempt"], 1, "{execution:#}");
+    let events = home.run(["executions", "events", "d"]).out;
+    assert!(events.contains("exited with code 7 before it answered. It may have carried out the call"), "{events}");
+}
+
 /// A server that cannot be listed has no tools, and keeps nothing else from working.
 #[test]
 fn a_server_that_does_not_start_offers_nothing() {
@@ -297,8 +331,7 @@ fn servers_of_others_work_as_their_documents_say() {
     let folder = repository().join("target/mcp-servers");
     let pins = repository().join("tests/e2e/tests/e2e/mcp/servers");
     let pinned = ["requirements.txt", "package-lock.json"].map(|file| fs::read(pins.join(file)).unwrap()).concat();
-    if fs::read(folder.join("pinned")).is_ok_and(|fetched| fetched == pinned) {
-    } else {
+    if !fs::read(folder.join("pinned")).is_ok_and(|fetched| fetched == pinned) {
         let fetched = Command::new(pins.join("fetch")).arg(&folder).output().unwrap();
         if !fetched.status.success() {
             let said = String::from_utf8_lossy(&fetched.stderr).into_owned();

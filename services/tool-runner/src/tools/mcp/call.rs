@@ -1,6 +1,9 @@
 //! A call of a server's tool: its server is started, the tool called, and the server ended.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use belay_mcp::{Answer, McpError};
 use belay_proto::v1::ErrorClass;
@@ -12,7 +15,7 @@ use super::{
     served_tool::ServedTool,
     server::{failed, is_cut, with_server},
 };
-use crate::{Invocation, ToolFailure, ToolResult};
+use crate::{Invocation, Recovery, ToolFailure, ToolResult};
 
 /// The longest reason of a tool that has failed, in characters: it is kept in events.
 const MAX_WHY: usize = 4_000;
@@ -30,15 +33,19 @@ pub(super) async fn call(tool: Arc<ServedTool>, invocation: Invocation) -> ToolR
     let arguments = invocation.arguments.as_object().cloned().unwrap_or_default();
     let traceparent = invocation.trace.traceparent.clone();
     let definition = tool.definition.clone();
+    let may_repeat = tool.spec.recovery.with_network(invocation.network.as_deref()) != Recovery::Manual;
+    let is_sent = Arc::<AtomicBool>::default();
+    let sent = Arc::clone(&is_sent);
     let (ran, done) = with_server(&tool.terminal, &tool.server, Some(&tool.revision), invocation, move |session| {
         async move {
-            // Whoever approved the tool, or gave it to a model, has seen how it was described.
+            // People and models have seen the tool as it was described then.
             let now = session.tools().await?.into_iter().find(|now| now.name == definition.name);
             let changed = now.as_ref().map(|now| definition.differences(now));
             match changed {
                 Some(changed) if changed.is_empty() => {}
                 changed => return Ok(Called::Changed(changed.unwrap_or_default())),
             }
+            sent.store(true, Ordering::Release);
             session.call(&definition.name, arguments, &traceparent).await.map(Called::Answered)
         }
         .boxed()
@@ -49,9 +56,19 @@ pub(super) async fn call(tool: Arc<ServedTool>, invocation: Invocation) -> ToolR
         Some(Ok(Called::Changed(parts))) => Err(tool.changed(&parts)),
         // The server has done its part, and does not take the request.
         Some(Err(McpError::Refused(why))) if !is_cut(ran.result.outcome.status) => Err(tool.refused(&why)),
-        Some(Ok(Called::Answered(_))) | None => Err(failed(&tool.server, ran, None)),
-        Some(Err(error)) => Err(failed(&tool.server, ran, Some(error))),
+        other => {
+            let failure = failed(&tool.server, ran, other.and_then(Result::err));
+            let in_doubt = is_sent.load(Ordering::Acquire) && !may_repeat;
+            Err(if in_doubt { unknown(&failure) } else { failure })
+        }
     }
+}
+
+/// The failure of a call that was sent and may have had an effect outside of its view: another attempt of the step would be a second one.
+fn unknown(failure: &ToolFailure) -> ToolFailure {
+    let message =
+        format!("{} It may have carried out the call, so it is not made again automatically.", failure.message);
+    ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, message)
 }
 
 impl ServedTool {
@@ -98,11 +115,10 @@ impl ServedTool {
             [] => format!("does not have the tool `{}` any more", definition.name),
             parts => format!("has changed {} of the tool `{}`", parts.join(", "), definition.name),
         };
-        let accept = match kept_in {
-            Some(file) => format!("to accept what it has now, remove {} and restart the tool runner", file.display()),
-            None => "restart the tool runner to accept what it has now".to_owned(),
-        };
-        let message = format!("The MCP server `{}` {what}. The tool was not called; {accept}.", server.name);
+        let (server, file) = (&server.name, kept_in.display());
+        let message = format!(
+            "The MCP server `{server}` {what}. The tool was not called; to accept what it has now, remove {file} and restart the tool runner."
+        );
         ToolFailure::new(ErrorClass::InvalidArguments, reasons::MCP_TOOL_CHANGED, message)
     }
 }

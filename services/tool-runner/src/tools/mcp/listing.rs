@@ -15,6 +15,7 @@ use belay_json_schema::Schema;
 use belay_mcp::{Definition, ServerIdentity};
 use belay_proto::v1::{self, ErrorClass, tool_call_output::Stream};
 use belay_reasons as reasons;
+use belay_redaction::Redactor;
 use belay_settings::McpServer;
 use belay_sqlite::{Lane, Threads};
 use belay_workspace::Workspace;
@@ -27,9 +28,7 @@ use super::{
     names::{name, result_schema},
     server::{failed, with_server},
 };
-use crate::{
-    CommandSettings, Invocation, Output, Tool as _, ToolFailure, ViewHandle, tools::run_terminal::RunTerminal,
-};
+use crate::{Invocation, Output, Tool as _, ToolFailure, ViewHandle, tools::run_terminal::RunTerminal};
 
 /// The longest name of a tool in plans.
 const MAX_NAME: usize = 128;
@@ -48,66 +47,74 @@ pub(crate) struct ListedServer {
     pub(crate) server: McpServer,
     /// The tools that are offered.
     pub(crate) tools: Vec<Definition>,
-    /// Where they are kept; `None` if the runner keeps no files.
-    pub(crate) kept_in: Option<PathBuf>,
+    /// Where they are kept.
+    pub(crate) kept_in: PathBuf,
     /// The server as it is shown.
     pub(crate) message: v1::ToolServer,
 }
 
-/// What is kept of a server.
+/// The list of a server's tools, as it is kept.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     /// The digest of the settings with which it was listed.
     settings: String,
-    /// What it said that it is.
+    /// Its own name and version.
     identity: String,
     revision: String,
     tools: Vec<Definition>,
 }
 
-/// Lists servers, all at the same time. One that cannot be listed has no tools: why is logged.
+/// Lists servers, all at the same time; their tools are kept in `folder`. One that cannot be listed has no tools: why is logged.
 pub(crate) async fn list<'a>(
     terminal: &RunTerminal,
-    commands: &CommandSettings,
+    redactor: &Redactor,
+    folder: &Path,
     servers: impl IntoIterator<Item = &'a McpServer>,
 ) -> Vec<ListedServer> {
-    join_all(servers.into_iter().map(|server| one(terminal, commands, server))).await
+    join_all(servers.into_iter().map(|server| one(terminal, redactor, folder, server))).await
 }
 
-async fn one(terminal: &RunTerminal, commands: &CommandSettings, server: &McpServer) -> ListedServer {
-    let folder = commands.mcp_in();
-    let kept_in = folder.as_ref().map(|folder| folder.join(format!("{}.json", server.name)));
-    let settings = digest(server);
-    let known = kept_in.as_deref().and_then(read).filter(|kept| kept.settings == settings);
-    let listed = match known {
-        Some(kept) => Ok(kept),
-        None => match ask(terminal, folder.as_deref(), server).await {
-            Ok((identity, tools)) => {
-                let ServerIdentity { name, version, revision } = identity;
-                tracing::info!(server = server.name, %revision, tools = tools.len(), "An MCP server was listed: {name} {version}");
-                let identity = format!("{name} {version}").trim().to_owned();
-                let kept = Kept { settings, identity, revision, tools };
-                if let Some(file) = &kept_in
-                    && let Err(error) = write(file, &kept)
-                {
-                    tracing::warn!(%error, file = %file.display(), "Cannot keep the tools of an MCP server");
-                }
-                Ok(kept)
-            }
-            Err(failure) => Err(failure),
-        },
-    };
+async fn one(terminal: &RunTerminal, redactor: &Redactor, folder: &Path, server: &McpServer) -> ListedServer {
+    let kept_in = folder.join(format!("{}.json", server.name));
+    let listed = known_or_listed(terminal, folder, &kept_in, server).await;
     let message = v1::ToolServer { name: server.name.clone(), ..v1::ToolServer::default() };
     let (tools, message) = match listed {
         Ok(Kept { identity, revision, tools, .. }) => (tools, v1::ToolServer { identity, revision, ..message }),
         Err(failure) => {
-            // What a server prints may have what nobody is to see.
-            let problem = commands.redactor().redact_text(&failure.message).text;
+            // It may have what the server has printed.
+            let problem = redactor.redact_text(&failure.message).text;
             tracing::warn!(server = server.name, "The tools of an MCP server are not offered: {problem}");
             (Vec::new(), v1::ToolServer { problem, ..message })
         }
     };
     ListedServer { tools: offered(server, tools), server: server.clone(), kept_in, message }
+}
+
+/// The kept list of a server; of one that is new, or has other settings, its list now, which is kept from then on. A list that cannot be read or kept is no
+/// reason to take another one: it is what people have allowed.
+async fn known_or_listed(
+    terminal: &RunTerminal,
+    folder: &Path,
+    kept_in: &Path,
+    server: &McpServer,
+) -> Result<Kept, ToolFailure> {
+    let cannot = |what: &str, error: io::Error| {
+        let file = kept_in.display();
+        let message = format!("The list of its tools cannot be {what}: {file}: {error}.");
+        ToolFailure::new(ErrorClass::Internal, reasons::INTERNAL, message)
+    };
+    let settings = digest(server);
+    let known =
+        read(kept_in).map_err(|error| cannot("read (remove the file to take what the server has now)", error))?;
+    if let Some(kept) = known.filter(|kept| kept.settings == settings) {
+        return Ok(kept);
+    }
+    let (ServerIdentity { name, version, revision }, tools) = ask(terminal, folder, server).await?;
+    tracing::info!(server = server.name, %revision, tools = tools.len(), "An MCP server was listed: {name} {version}");
+    let identity = format!("{name} {version}").trim().to_owned();
+    let kept = Kept { settings, identity, revision, tools };
+    write(kept_in, &kept).map_err(|error| cannot("kept", error))?;
+    Ok(kept)
 }
 
 /// The tools that plans can call: those that the operator wants, as far as they have names and schemas that can be used.
@@ -130,8 +137,7 @@ fn offered(server: &McpServer, tools: Vec<Definition>) -> Vec<Definition> {
         if tool.parameters["type"] != "object" {
             return Some("its arguments are no object".to_owned());
         }
-        let bytes =
-            tool.parameters.to_string().len() + tool.result.as_ref().map_or(0, |schema| schema.to_string().len());
+        let bytes = schema_bytes(tool);
         if bytes > MAX_SCHEMAS {
             return Some(format!("its schemas have {bytes} bytes, and the limit is {MAX_SCHEMAS}"));
         }
@@ -157,8 +163,7 @@ fn offered(server: &McpServer, tools: Vec<Definition>) -> Vec<Definition> {
         // Of two with one name, the first.
         .filter(|tool| seen.insert(tool.name.clone()))
         .filter(|tool| {
-            let text = tool.description.len() + tool.parameters.to_string().len() + tool.title.len();
-            bytes += text + tool.result.as_ref().map_or(0, |schema| schema.to_string().len());
+            bytes += tool.title.len() + tool.description.len() + schema_bytes(tool);
             if bytes > MAX_TOOLS_BYTES {
                 tracing::warn!(
                     server = server.name,
@@ -171,14 +176,18 @@ fn offered(server: &McpServer, tools: Vec<Definition>) -> Vec<Definition> {
         .collect()
 }
 
+/// The size of a tool's schemas.
+fn schema_bytes(tool: &Definition) -> usize {
+    [Some(&tool.parameters), tool.result.as_ref()].into_iter().flatten().map(|schema| schema.to_string().len()).sum()
+}
+
 /// Starts a server in an empty workspace, and asks what it has.
 async fn ask(
     terminal: &RunTerminal,
-    folder: Option<&Path>,
+    folder: &Path,
     server: &McpServer,
 ) -> Result<(ServerIdentity, Vec<Definition>), ToolFailure> {
-    let place = folder.map_or_else(std::env::temp_dir, Path::to_owned);
-    let workspace = EmptyWorkspace::new(&place.join(format!("listing-{}", server.name)))
+    let workspace = EmptyWorkspace::new(&folder.join(format!("listing-{}", server.name)))
         .map_err(|error| ToolFailure::new(ErrorClass::Internal, reasons::INTERNAL, error.to_string()))?;
     let printed = Arc::new(PrintedOutput::default());
     let network = terminal.network(server.network.as_deref()).map_err(|problem| {
@@ -218,7 +227,7 @@ impl EmptyWorkspace {
         if let Some(parent) = root.parent() {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
         }
-        // Nobody else's.
+        // Not one that another user has made.
         fs::DirBuilder::new().mode(0o700).create(root)?;
         let made = Workspace::open(root, &[]).map_err(io::Error::other);
         let view = made.and_then(|workspace| workspace.view("listing").map_err(io::Error::other));
@@ -276,20 +285,13 @@ fn digest(server: &McpServer) -> String {
     HEXLOWER.encode(&Sha256::digest(parts.to_string()))
 }
 
-fn read(file: &Path) -> Option<Kept> {
-    let text = match fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-        Err(error) => {
-            tracing::warn!(%error, file = %file.display(), "Cannot read the kept tools of an MCP server");
-            return None;
-        }
-    };
-    let kept = serde_json::from_str(&text);
-    kept.inspect_err(
-        |error| tracing::warn!(%error, file = %file.display(), "Cannot read the kept tools of an MCP server"),
-    )
-    .ok()
+/// Reads what is kept; `None` when there is no file.
+fn read(file: &Path) -> io::Result<Option<Kept>> {
+    match fs::read(file) {
+        Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Writes the file as a whole, or not at all.

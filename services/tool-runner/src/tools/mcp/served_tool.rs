@@ -15,7 +15,7 @@ pub(super) struct ServedTool {
     pub(super) definition: Definition,
     /// The revision of the protocol that the server spoke then.
     pub(super) revision: String,
-    /// Where that is kept; `None` if the runner keeps no files.
-    pub(super) kept_in: Option<PathBuf>,
+    /// Where that is kept.
+    pub(super) kept_in: PathBuf,
     pub(super) terminal: RunTerminal,
 }

@@ -44,7 +44,7 @@ pub(super) fn command(server: &McpServer) -> Value {
     json!({"command": server.command, "cwd": cwd, "env": env})
 }
 
-/// What has been done with a session; `None` where the server ended before anything came of it.
+/// The outcome of the work with a session; `None` where the server ended before anything came of it.
 pub(super) type Done<T> = Option<Result<T, McpError>>;
 
 /// Runs a server for one piece of work with a session of it, and waits until its last process has ended. `known` is the revision that it spoke before.
@@ -121,7 +121,7 @@ pub(super) fn failed(server: &McpServer, ran: Ran, error: Option<McpError>) -> T
         ToolFailure::new(ErrorClass::Transient, reasons::MCP_SERVER_FAILED, message)
     };
     match (status, error) {
-        // It ended by itself before it had answered, or because nothing could be understood of what it had written.
+        // It ended before it had answered.
         (Status::Exited(code), Some(McpError::Ended | McpError::NotStarted(_)) | None) => {
             broken(format!("exited with code {code} before it answered")).with(facts::EXIT_CODE, code)
         }
@@ -191,7 +191,7 @@ impl Host for ServerHost {
     }
 }
 
-/// Withdraws a question for whose reply nobody waits any more.
+/// Withdraws a question whose reply is not waited for any more.
 struct WithdrawOnDrop(Questions);
 
 impl Drop for WithdrawOnDrop {
