@@ -159,10 +159,7 @@ fn a_person_answers_what_a_server_asks() {
     let unasked = run(&home, "ask", &json!({}), &["--approve", "fail", "--id", "u"]);
     assert_eq!(unasked.code, 33, "its change needs an approval: {unasked:?}");
     let events = home.run(["executions", "events", "u", "--config", "config.yaml"]).out;
-    assert!(
-        events.contains("\"action\\\": \\\"decline") || events.contains("denied, without asking a person"),
-        "{events}"
-    );
+    assert!(events.contains("asks s: Which region?") && events.contains("denied, without asking a person"), "{events}");
 }
 
 /// A tool that its server has changed since it was first seen is not called, until the operator accepts it.
@@ -398,7 +395,7 @@ steps:
     assert_eq!(output("sum")["text"], "The sum of 2 and 40 is 42.");
     assert!(output("weather")["temperature"].is_number() && output("convert")["target"].is_object());
     assert_eq!(output("image")["content"][0]["mimeType"], "image/png");
-    assert!(text("ask").contains("declined") || text("ask").contains("cancel"), "{}", text("ask"));
+    assert!(text("ask").contains("declined"), "{}", text("ask"));
     assert_eq!(fs::read_to_string(home.path("w/a.txt")).unwrap(), "new words\n");
     let git = Command::new("git").args(["log", "--format=%s"]).current_dir(home.path("w")).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&git.stdout), "Say it anew\n");

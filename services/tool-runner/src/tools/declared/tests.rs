@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{Enforcement, Registry};
+use crate::{Recovery, Touches};
 
 /// The only tool of a settings file.
 fn declared(settings: &str) -> DeclaredTool {
