@@ -3,8 +3,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::{Enforcement, Registry};
-use crate::{Recovery, Touches};
+use crate::{Enforcement, Recovery, Registry, Touches};
 
 /// The only tool of a settings file.
 fn declared(settings: &str) -> DeclaredTool {
