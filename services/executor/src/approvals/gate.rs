@@ -149,15 +149,10 @@ impl Gate {
     }
 }
 
-/// Whether the gate refuses a grant because it does not know the decision: its store was restored or lost.
+/// Whether the gate refuses the grant of an approved call because it does not know that decision: its store was restored or lost. Since then the
+/// approval may have been requested again, and decided otherwise: a request for it returns that decision, which is the one that counts.
 pub(crate) fn has_lost_decision(status: &Status) -> bool {
-    match status::reason(status).as_deref() {
-        Some(reasons::APPROVAL_NOT_FOUND) => true,
-        Some(reasons::NOT_APPROVED) => {
-            status::fact(status, "state").as_deref() == Some(v1::approval::State::Pending.as_str_name())
-        }
-        _ => false,
-    }
+    matches!(status::reason(status).as_deref(), Some(reasons::APPROVAL_NOT_FOUND | reasons::NOT_APPROVED))
 }
 
 /// Whether the gate refuses because another executor has replaced this one.

@@ -190,7 +190,7 @@ impl Driver {
         }
         self.operations.remove(&call);
         let before = self.execution.operation(call).and_then(|in_flight| in_flight.pending_approval.as_ref());
-        // Held for the same subject again because the gate lost the decision: the approval has the same name, and is pending.
+        // Held for the same subject again because the gate lost the decision: the approval has the same name, and is pending or decided anew.
         let before = before.filter(|pending| {
             (pending.requirement.kind, &pending.requirement.subject_digest)
                 != (requirement.kind, &requirement.subject_digest)

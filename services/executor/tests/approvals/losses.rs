@@ -336,6 +336,34 @@ async fn a_lost_decision_is_requested_again() {
     assert_eq!((world.runner.seen().worked.len(), world.runner.seen().discarded.len()), (1, 0));
 }
 
+// The executor has stored the decision, the gate has lost it, and a person has meanwhile denied what was requested again: the denial counts, the effect is
+// discarded, and the failure says so.
+#[tokio::test]
+async fn a_denial_replaces_an_approval_that_the_gate_lost() {
+    let mut world = World::new().await;
+    world.runner.set(|seen| seen.refuses_commits = true);
+    let executor = world.executor().await;
+    let name = executor.run("a: effect").await;
+    let approval = world.gate.pending_approval("a").await;
+    world.gate.approve(&approval.name);
+    world.runner.until("an attempt to commit", |seen| seen.asked_to_commit > 0).await;
+    executor.kill().await;
+    world.stop_gate();
+    world.gate.set(|seen| {
+        let approval = seen.approvals.get_mut(&approval.name).expect("it was approved");
+        approval.set_state(v1::approval::State::Pending);
+    });
+    world.gate.decide(&approval.name, v1::approval::State::Denied, "not this file");
+    world.runner.set(|seen| seen.refuses_commits = false);
+    world.start_gate().await;
+    let executor = world.executor().await;
+    let is_over = |execution: &v1::Execution| execution.state() == v1::execution::State::Failed;
+    let execution = executor.until(&name, "the denial", is_over).await;
+    let failure = execution.steps[0].failure.as_ref().expect("the step has failed");
+    assert_eq!((failure.reason.as_str(), failure.message.as_str()), ("APPROVAL_DENIED", "denied by ann: not this file"));
+    assert_eq!((world.runner.seen().worked.len(), world.runner.seen().discarded.len()), (1, 1));
+}
+
 // B-01: a gate that has lost one of two approvals of an execution in memory gets it again: that the other is pending says nothing about it.
 #[tokio::test]
 async fn an_approval_that_the_gate_lost_is_requested_again_beside_one_that_it_kept() {
