@@ -197,7 +197,8 @@ impl belay_execution::Blobs for BlobContext<'_> {
             self.steps.set(all);
             return Room::Free;
         }
-        self.missing.borrow_mut().room = Some((step.to_owned(), all));
+        // The first that waits is served first.
+        self.missing.borrow_mut().room.get_or_insert_with(|| (step.to_owned(), all));
         Room::Wanted
     }
 }

@@ -360,7 +360,10 @@ async fn a_denial_replaces_an_approval_that_the_gate_lost() {
     let is_over = |execution: &v1::Execution| execution.state() == v1::execution::State::Failed;
     let execution = executor.until(&name, "the denial", is_over).await;
     let failure = execution.steps[0].failure.as_ref().expect("the step has failed");
-    assert_eq!((failure.reason.as_str(), failure.message.as_str()), ("APPROVAL_DENIED", "denied by ann: not this file"));
+    assert_eq!(
+        (failure.reason.as_str(), failure.message.as_str()),
+        ("APPROVAL_DENIED", "denied by ann: not this file")
+    );
     assert_eq!((world.runner.seen().worked.len(), world.runner.seen().discarded.len()), (1, 1));
 }
 

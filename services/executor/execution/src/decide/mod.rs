@@ -10,7 +10,7 @@ use crate::{
     LimitRoom, LimitState, NoBlobs, OperationEvent, OperationKey, PauseCause, Progress, SkipReason, StepEvent, StepKey,
     StepState, Timestamp,
     state::{StepRecord, Stop},
-    steps,
+    steps::{self, Next},
     violation::IllegalEvent,
 };
 use belay_reasons as reasons;
@@ -317,26 +317,38 @@ impl Execution {
     }
 
     /// Starts next: a step that needs no slot, else the operation of a step that has started, else the retry that has been due longest, else the round that
-    /// has been due longest, else the first ready step in plan order.
+    /// has been due longest, else the first ready step in plan order. A step that waits for room for the entries of its list holds up none of them.
     fn start_next(&self, context: DecideContext<'_>, blobs: &dyn Blobs) -> Option<Body> {
+        for &step in &self.index.to_start_without_slot {
+            match self.next_of_step(step, context, blobs) {
+                Next::Event(body) => return Some(body),
+                Next::Data => return None,
+                Next::Room => {}
+            }
+        }
         let room = self.has_free_slot();
-        let without_slot = self.index.to_start_without_slot.first().copied();
         let to_request = || self.next_with_supply(blobs).filter(|_| room);
         let due = self.index.backing_off.first().filter(|(not_before, _)| *not_before <= context.now);
         let retry = || due.filter(|_| room).map(|&(_, step)| step);
         let rounds = || self.rounds_that_may_start().take_while(|(at, _)| *at <= context.now);
         let round = || rounds().next().map(|(_, step)| step);
         let ready = || self.has_unheld_slot().then(|| self.next_ready()).flatten();
-        let step = without_slot.or_else(to_request).or_else(retry).or_else(round).or_else(ready)?;
+        let step = to_request().or_else(retry).or_else(round).or_else(ready)?;
+        match self.next_of_step(step, context, blobs) {
+            Next::Event(body) => Some(body),
+            Next::Data | Next::Room => None,
+        }
+    }
+
+    fn next_of_step(&self, step: StepKey, context: DecideContext<'_>, blobs: &dyn Blobs) -> Next {
         // An earlier result, which takes the place of one that came too late, is still checked.
         let is_checked = self.steps[step].has_done() && self.steps[step].cached_from().is_some();
         if !is_checked && self.step_deadline(step).is_some_and(|deadline| deadline <= context.now) {
-            return Some(self.fail(step, self.out_of_time(step, context.now)));
+            return Next::Event(self.fail(step, self.out_of_time(step, context.now)));
         }
-        let record = &self.steps[step];
-        match record.needs_operation() {
+        match self.steps[step].needs_operation() {
             true => steps::next(self, step, context, blobs),
-            false => self.start(step, blobs),
+            false => self.start(step, blobs).map_or(Next::Data, Next::Event),
         }
     }
 

@@ -16,11 +16,11 @@ use belay_reasons as reasons;
 use serde_json::Value;
 
 use super::{
-    agent,
+    Next, agent,
     entries::{not_started, some_failed},
     layers,
     outputs::values,
-    repeat::{self, Course},
+    repeat,
 };
 use crate::{
     BlobValue, Blobs, Body, ErrorClass, Execution, Failure, Json, Payload, Room, SkipReason, StepEvent, StepKey,
@@ -31,56 +31,62 @@ use crate::{
 /// How many bytes the outputs of the steps for all entries may have together.
 const MAX_COLLECTED_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Returns the next event of a started step: it reads its list, adds to it, or collects the outputs; `None` while it needs a blob that has not been read.
-pub(super) fn next(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Option<Body> {
-    let record = &execution.steps[step];
-    if let Some(agent) = record.spec.agent() {
-        let listed = record.items.listed.unwrap_or_default();
-        let decided = match agent::course(execution, record, agent, blobs)? {
-            agent::Course::Entries(entries) => with_room(record, blobs, listed, entries)?,
-            agent::Course::Done(output) => Ok(StepEvent::ItemsCollected { output }),
-            agent::Course::Failed(failure) => Err(failure),
-        };
-        return Some(event(execution, step, decided));
-    }
-    let decided = match (record.items.listed, record.spec.repeat()) {
-        (listed, Some(repeat)) => match repeat::course(execution, record, repeat, blobs)? {
-            Course::Round(round) => with_room(record, blobs, listed.unwrap_or_default(), vec![round])?,
-            Course::Enough(output) => Ok(StepEvent::ItemsCollected { output }),
-            Course::Failed(failure) => Err(failure),
-        },
-        (None, None) => match entries(execution, step, blobs)? {
-            Ok(items) => with_room(record, blobs, 0, items)?,
-            Err(failure) => Err(failure),
-        },
-        (Some(listed), None) => match commit_due(execution, record, listed) {
-            Some(commit) => with_room(record, blobs, listed, vec![commit])?,
-            None => collect(execution, record, blobs)?.map(|output| StepEvent::ItemsCollected { output }),
-        },
-    };
-    Some(event(execution, step, decided))
+/// What follows for a started step.
+enum Course {
+    /// These entries are listed after those that are listed.
+    Entries(Vec<Json>),
+    /// Its output is collected.
+    Collected(Payload),
+    /// It fails.
+    Failed(Failure),
 }
 
-fn event(execution: &Execution, step: StepKey, decided: Result<StepEvent, Failure>) -> Body {
+/// What a started step does next: it reads its list, adds to it, or collects the outputs.
+pub(super) fn next(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Next {
+    let Some(course) = course(execution, step, blobs) else { return Next::Data };
     let record = &execution.steps[step];
-    match decided {
+    let decided = match course {
+        Course::Failed(failure) => Err(failure),
+        Course::Collected(output) => Ok(StepEvent::ItemsCollected { output }),
+        Course::Entries(items) => {
+            let first = record.items.listed.unwrap_or_default();
+            let all = first + items.len();
+            match blobs.room(record.id.as_str(), all.saturating_sub(record.items.steps.len())) {
+                Room::Free => Ok(StepEvent::ItemsListed { first, items }),
+                Room::Wanted => return Next::Room,
+                Room::Beyond(most) => Err(too_many_steps(record, all, most)),
+            }
+        }
+    };
+    Next::Event(match decided {
         Ok(event) => Body::Step { step: record.id.clone(), attempt: record.attempt, event },
         Err(failure) => execution.fail(step, failure),
-    }
+    })
 }
 
-/// Lists entries after those that are listed, if there may be as many steps; `None` until that is known.
-fn with_room(
-    record: &StepRecord,
-    blobs: &dyn Blobs,
-    first: usize,
-    items: Vec<Json>,
-) -> Option<Result<StepEvent, Failure>> {
-    let all = first + items.len();
-    match blobs.room(record.id.as_str(), all.saturating_sub(record.items.steps.len())) {
-        Room::Free => Some(Ok(StepEvent::ItemsListed { first, items })),
-        Room::Wanted => None,
-        Room::Beyond(most) => Some(Err(too_many_steps(record, all, most))),
+/// `None` while it needs a blob that has not been read.
+fn course(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Option<Course> {
+    let record = &execution.steps[step];
+    if let Some(agent) = record.spec.agent() {
+        return Some(match agent::course(execution, record, agent, blobs)? {
+            agent::Course::Entries(entries) => Course::Entries(entries),
+            agent::Course::Done(output) => Course::Collected(output),
+            agent::Course::Failed(failure) => Course::Failed(failure),
+        });
+    }
+    if let Some(repeat) = record.spec.repeat() {
+        return Some(match repeat::course(execution, record, repeat, blobs)? {
+            repeat::Course::Round(round) => Course::Entries(vec![round]),
+            repeat::Course::Enough(output) => Course::Collected(output),
+            repeat::Course::Failed(failure) => Course::Failed(failure),
+        });
+    }
+    let Some(listed) = record.items.listed else {
+        return Some(entries(execution, step, blobs)?.map_or_else(Course::Failed, Course::Entries));
+    };
+    match commit_due(execution, record, listed) {
+        Some(commit) => Some(Course::Entries(vec![commit])),
+        None => Some(collect(execution, record, blobs)?.map_or_else(Course::Failed, Course::Collected)),
     }
 }
 

@@ -33,17 +33,27 @@ use crate::{
     words::{self, Activity, Severity, Words},
 };
 
-/// The event with which a started step requests its next operation, or fails; `None` while it needs a blob that is not at hand.
-pub(crate) fn next(
-    execution: &Execution,
-    step: StepKey,
-    context: DecideContext<'_>,
-    blobs: &dyn Blobs,
-) -> Option<Body> {
-    let record = &execution.steps[step];
-    if record.has_entries() {
+/// What a started step does next.
+pub(crate) enum Next {
+    /// Its next event: it requests an operation, lists entries, ends or fails.
+    Event(Body),
+    /// It needs data that are not at hand, which the driver gets before anything else is decided.
+    Data,
+    /// It waits for steps of other executions to leave memory, which may take long: the other steps do not wait for that.
+    Room,
+}
+
+/// Returns what a started step does next.
+pub(crate) fn next(execution: &Execution, step: StepKey, context: DecideContext<'_>, blobs: &dyn Blobs) -> Next {
+    if execution.steps[step].has_entries() {
         return for_each::next(execution, step, blobs);
     }
+    requested(execution, step, context, blobs).map_or(Next::Data, Next::Event)
+}
+
+/// The event with which a started step requests its next operation, or fails; `None` while it needs a blob that is not at hand.
+fn requested(execution: &Execution, step: StepKey, context: DecideContext<'_>, blobs: &dyn Blobs) -> Option<Body> {
+    let record = &execution.steps[step];
     // A step that undoes what another has done is one call, whatever that one did.
     if let Some(call) = record.current_call() {
         return checks::next(execution, step, call, context, blobs);

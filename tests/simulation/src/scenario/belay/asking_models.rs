@@ -269,7 +269,8 @@ async fn asked<T, F: Future<Output = Result<tonic::Response<T>, tonic::Status>>>
 /// Says what calls did whose outcome is unknown: those that change something outside.
 async fn find_out(random: &mut StdRng, execution: &v1::Execution) {
     let is_unknown = |step: &&v1::Step| {
-        let reaches_out = matches!(&step.detail, Some(v1::step::Detail::Tool(detail)) if [SEND, PUBLISH].contains(&&*detail.tool));
+        let reaches_out =
+            matches!(&step.detail, Some(v1::step::Detail::Tool(detail)) if [SEND, PUBLISH].contains(&&*detail.tool));
         step.state() == v1::step::State::OutcomeUnknown && reaches_out
     };
     for step in execution.steps.iter().filter(is_unknown) {

@@ -43,6 +43,29 @@ fn an_empty_list_is_an_empty_output() {
     );
 }
 
+// Steps of other executions may stay in memory for days. A retry that is due, and a step that is ready, do not wait behind the list for that.
+#[test]
+fn a_list_that_waits_for_room_holds_up_no_other_step() {
+    let story = story("build; draft; publish after draft")
+        .parallelism(2)
+        .for_each("build", json!(["a.c", "b.c"]))
+        .tries("draft", 2, "2s")
+        .replies("draft: transient, ok")
+        .crowded(0, 9);
+    assert_eq!(
+        story.play().picture(),
+        [
+            "0s started, build started, draft started",
+            "1s draft waits 2s after TRANSIENT",
+            "3s draft started attempt 2",
+            "4s draft completed, publish started",
+            "5s publish completed",
+            "9s build lists 2, build~0 started, build~1 started",
+            "10s build~0 completed, build~1 completed, build collects [{},{}], build completed, COMPLETED",
+        ]
+    );
+}
+
 // Those that run are not stopped, and those that the failure kept from starting are made when the step is tried again.
 #[test]
 fn no_more_start_after_one_that_fails_where_the_step_fails_fast() {

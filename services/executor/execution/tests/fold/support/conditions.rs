@@ -3,7 +3,7 @@
 use belay_agent::ModelWindow;
 use belay_condition::{Condition as Expression, ConditionError};
 use belay_execution::{
-    BlobRef, BlobValue, Blobs, CachedResult, CallIdentity, ConditionResult, Json, LimitRoom, ModelFacts, Payload,
+    BlobRef, BlobValue, Blobs, CachedResult, CallIdentity, ConditionResult, Json, LimitRoom, ModelFacts, Payload, Room,
     Timestamp,
 };
 use belay_model::Price;
@@ -18,11 +18,13 @@ pub(crate) const EARLIER: Timestamp = Timestamp::from_micros(1_000_000);
 pub(crate) struct Conditions {
     /// Whether it may have its limits over executions.
     pub(crate) limit_room: LimitRoom,
+    /// Whether steps of other executions are in the way of entries of its lists.
+    pub(crate) is_crowded: bool,
 }
 
 impl Conditions {
     /// Conditions under which every limit is free.
-    pub(crate) const FREE: Self = Self { limit_room: LimitRoom::Free };
+    pub(crate) const FREE: Self = Self { limit_room: LimitRoom::Free, is_crowded: false };
 }
 
 impl Blobs for Conditions {
@@ -32,6 +34,10 @@ impl Blobs for Conditions {
 
     fn payload(&self, json: Json) -> Payload {
         json.into()
+    }
+
+    fn room(&self, _: &str, steps: usize) -> Room {
+        if self.is_crowded && steps > 0 { Room::Wanted } else { Room::Free }
     }
 
     fn model(&self, name: &str) -> Option<ModelFacts> {

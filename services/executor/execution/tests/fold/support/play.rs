@@ -187,6 +187,8 @@ pub(crate) struct Play {
     children: Children,
     /// When other executions hold its limits: from and until when.
     pub(crate) full: Vec<(Timestamp, Timestamp)>,
+    /// When steps of other executions are in the way of entries of lists.
+    pub(crate) crowded: Option<(Timestamp, Timestamp)>,
     /// How many events each turn came to.
     pub(crate) turns: Vec<usize>,
     /// The present as the store has it, built up event by event.
@@ -223,6 +225,7 @@ impl Play {
             asked: BTreeSet::new(),
             children: Children::default(),
             full: Vec::new(),
+            crowded: None,
             turns: Vec::new(),
         }
     }
@@ -279,7 +282,18 @@ impl Play {
         let acts = self.acts.front().map(|(at, _)| *at);
         let happenings = self.happenings();
         let turn = self.full_until().filter(|_| matches!(self.execution.limit_state(), LimitState::Waiting(_)));
-        acts.into_iter().chain(happenings.map(|(at, _)| at)).chain(self.execution.wake_at()).chain(turn).min()
+        let room = self.crowded_until();
+        acts.into_iter()
+            .chain(happenings.map(|(at, _)| at))
+            .chain(self.execution.wake_at())
+            .chain(turn)
+            .chain(room)
+            .min()
+    }
+
+    /// Until when steps of other executions are in the way; `None` when none are.
+    fn crowded_until(&self) -> Option<Timestamp> {
+        self.crowded.filter(|(from, until)| *from <= self.now && self.now < *until).map(|(_, until)| until)
     }
 
     /// Until when others hold the limits; `None` when none does.
@@ -360,7 +374,7 @@ impl Play {
                     }
                 }
             }
-            let conditions = Conditions { limit_room: self.limit_room() };
+            let conditions = Conditions { limit_room: self.limit_room(), is_crowded: self.crowded_until().is_some() };
             fresh
                 .extend(self.execution.advance_with(DecideContext { now: self.now, ledger_id: "ledger" }, &conditions));
             self.turns.push(fresh.len());
@@ -487,7 +501,8 @@ impl Play {
             assert!(self.execution.actions().is_empty());
             return;
         }
-        let owned = !self.execution.is_parked() || !self.execution.waiting().is_empty();
+        let has_owner = !self.execution.is_parked() || !self.execution.waiting().is_empty();
+        let owned = has_owner || self.crowded_until().is_some();
         assert!(owned, "nobody will ever go on with {:?}", self.execution);
     }
 }

@@ -30,6 +30,7 @@ pub(crate) struct Story {
     start_after: Option<Duration>,
     limits: Vec<LimitClaim>,
     full: Vec<(Duration, Duration)>,
+    crowded: Option<(u64, u64)>,
     forked_from: &'static str,
 }
 
@@ -76,6 +77,7 @@ pub(crate) fn story(steps: &str) -> Story {
         start_after: None,
         limits: Vec::new(),
         full: Vec::new(),
+        crowded: None,
         forked_from: "",
     }
 }
@@ -439,6 +441,12 @@ impl Story {
         self
     }
 
+    /// From the first second until the second, steps of other executions are in the way of entries of its lists.
+    pub(crate) fn crowded(mut self, from: u64, until: u64) -> Self {
+        self.crowded = Some((from, until));
+        self
+    }
+
     /// It is a fork, whose step begins with a conversation of another execution.
     pub(crate) fn carries_over(mut self, step: &str, event: StepEvent) -> Self {
         self.forked_from = "namespaces/default/executions/origin";
@@ -449,7 +457,7 @@ impl Story {
 
     /// The play before its first turn.
     pub(crate) fn rehearse(self) -> Play {
-        let Story { plan, replies, acts, mode, start_after, limits, full, forked_from } = self;
+        let Story { plan, replies, acts, mode, start_after, limits, full, crowded, forked_from } = self;
         let plan = Plan::new(plan).unwrap();
         // The steps for the entries of a list come later.
         let is_known = |id: &String| plan.step_index(id.split('~').next().unwrap_or_default()).is_some();
@@ -464,6 +472,8 @@ impl Story {
         let mut play = Play::new(created, Box::new(script));
         let at = |after: Duration| START.saturating_add(after);
         play.full = full.into_iter().map(|(from, until)| (at(from), at(until))).collect();
+        let second = |second| at(Duration::from_secs(second));
+        play.crowded = crowded.map(|(from, until)| (second(from), second(until)));
         play.acts = acts.into_iter().map(|(at, act)| (START.saturating_add(at), act)).collect();
         play
     }

@@ -139,6 +139,8 @@ impl World {
         let full = self.limit.iter().flat_map(|(_, full)| full);
         let at = |after: Duration| START.saturating_add(after);
         play.full = full.map(|(from, length)| (at(*from), at(*from + *length))).collect();
+        // Others that hold the limits have steps as well.
+        play.crowded = play.full.first().copied();
         play.acts = self.acts.iter().map(|&(at, words)| (START.saturating_add(at), act_of(words))).collect();
         play.batches = self.batches;
         play.crashes = crashes.to_vec().into();
