@@ -7,7 +7,7 @@ use belay_all_in_one::PolicyChoice;
 use crate::{
     args::{Format, GlobalArgs, execution_help},
     commands::{
-        approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, models, namespaces,
+        api, approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, models, namespaces,
         network, plan, policy, principals, prune, run, schedules, serve, stats, store, tools, why,
     },
 };
@@ -78,6 +78,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Config(Config),
     Principals(principals::Principals),
+    Api(api::Api),
     #[command(subcommand)]
     Store(Store),
     Doctor(doctor::Doctor),

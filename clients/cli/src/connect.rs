@@ -41,12 +41,12 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// A dead connection is noticed after this much silence, even while nothing is asked.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// The codec limit that both sides of the contract keep, in bytes: above it the server's own error is better than the codec's.
-const MAX_MESSAGE_BYTES: usize = 16 << 20;
+pub(crate) const MAX_MESSAGE_BYTES: usize = 16 << 20;
 /// How often a holder of the state directory that does not answer is asked again: it may be starting, or just gone.
 const HOLDER_TRIES: u32 = 6;
 
 /// A connection that shows the token, the trace and the contract's revision.
-type Wire = InterceptedService<Channel, CallMetadata>;
+pub(crate) type Wire = InterceptedService<Channel, CallMetadata>;
 
 /// The executor's client.
 pub(crate) type Client = ExecutorServiceClient<Wire>;
@@ -124,7 +124,7 @@ impl GateConnector {
     }
 
     /// A gate that is named is connected to now, since most commands need none.
-    async fn wire(&self) -> Result<Wire, Failure> {
+    pub(crate) async fn wire(&self) -> Result<Wire, Failure> {
         match &self.elsewhere {
             Some((address, token)) => connect(address, token.as_deref(), self.trace.as_ref()).await,
             None => Ok(self.beside_executor.clone()),
@@ -215,6 +215,11 @@ impl Session {
     fn over(wire: Wire, target: &Target, embedded: Option<Rc<EmbeddedServices>>) -> Session {
         let client = Client::new(wire.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES);
         Session { client, wire, target: target.clone(), embedded, passing: None }
+    }
+
+    /// The connection to the executor; cheap to clone.
+    pub(crate) fn wire(&self) -> Wire {
+        self.wire.clone()
     }
 
     /// The client of the models.

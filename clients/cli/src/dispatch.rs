@@ -8,7 +8,7 @@ use crate::{
         Store, Tools,
     },
     commands::{
-        approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, models, namespaces,
+        api, approvals, artifacts, audit, completions, config, doctor, executions, explain, logs, models, namespaces,
         network, plan, policy, principals, prune, run, schedules, serve, stats, store, tools, why,
     },
     context::Context,
@@ -79,6 +79,7 @@ async fn dispatch_short(context: &Context, command: Command) -> Result<Exit, Fai
         Command::Network(Network::Show(verb)) => network::show::show(context, verb).await,
         Command::Network(Network::Check(verb)) => network::check::check(context, verb).await,
         Command::Config(Config::Show(verb)) => config::show(context, verb).await,
+        Command::Api(verb) => api::api(context, verb).await,
         Command::Principals(verb) => principals::principals(context, &verb),
         Command::Store(Store::Check(verb)) => store::check(context, verb).await,
         Command::Store(Store::Stats(verb)) => stats::stats(context, verb).await,

@@ -121,6 +121,16 @@ impl Screen {
         put(&(json::text(value, self.format == Format::Json) + "\n"))
     }
 
+    /// Data for programs where the output has no other form: indented, but on one line for `jsonl`.
+    pub(crate) fn print_json_indented(&self, value: &Value) -> io::Result<()> {
+        put(&(json::text(value, self.format != Format::Jsonl) + "\n"))
+    }
+
+    /// One of several values for programs: on one line, whatever the format.
+    pub(crate) fn print_json_line(&self, value: &Value) -> io::Result<()> {
+        put(&(json::text(value, false) + "\n"))
+    }
+
     /// Writes to standard error. A closed standard error does not stop the command.
     pub(crate) fn say(&self, line: &Line) {
         let rows = text::rows(std::slice::from_ref(line), columns(io::stderr()));

@@ -1,5 +1,6 @@
 //! The verbs, one file each.
 
+pub(crate) mod api;
 pub(crate) mod approvals;
 pub(crate) mod artifacts;
 pub(crate) mod audit;

@@ -2,6 +2,7 @@
 
 mod agents;
 mod air_gapped;
+mod api;
 mod approvals;
 mod artifacts;
 mod asking;

@@ -50,6 +50,11 @@ impl Server {
         channel(&self.home.state().join("executor.sock"))
     }
 
+    /// Where it listens on TCP.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// Adds a principal, and gives its token.
     pub(crate) fn add(&self, name: &str, role: &str) -> String {
         let (code, added) = self.home.json(&["principals", "add", name, "--role", role]);

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// By method: the roles that may call it. `p` planner, `v` viewer, `a` approver, `o` operator; none for methods of services alone.
-const ALLOWED: [(&str, &str); 77] = [
+pub(crate) const ALLOWED: [(&str, &str); 77] = [
     ("belay.v1.ExecutorService/ValidatePlan", "pvao"),
     ("belay.v1.ExecutorService/StartExecution", "po"),
     ("belay.v1.ExecutorService/GetExecution", "pvao"),
