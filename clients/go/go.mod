@@ -1,0 +1,3 @@
+module belay.dev/go
+
+go 1.24.0
