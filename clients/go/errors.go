@@ -115,43 +115,47 @@ func (e *Error) Error() string {
 	return text.String()
 }
 
-// Is reports whether the error is of a class: target is its Code. A DEADLINE_EXCEEDED is also a context.DeadlineExceeded.
+// Is reports whether the error is of a class: target is its Code. A DEADLINE_EXCEEDED is also a context.DeadlineExceeded, and a CANCELLED by the context of the
+// call a context.Canceled.
 func (e *Error) Is(target error) bool {
 	if code, ok := target.(Code); ok {
 		return e.Code != "" && e.Code == code
 	}
-	return target == context.DeadlineExceeded && e.Code == DeadlineExceeded
+	return target == context.DeadlineExceeded && e.Code == DeadlineExceeded || target == context.Canceled && e.Code == Cancelled && e.cause != nil
 }
 
 // Unwrap returns the error of the context or the system that led to this one, or nil.
 func (e *Error) Unwrap() error { return e.cause }
 
+// base is embedded where a field named Error would hide the method.
+type base = Error
+
 // UsageError says that the client was used wrongly: an address, an argument or a plan that cannot be sent. Nothing was sent.
-type UsageError struct{ *Error }
+type UsageError struct{ *base }
 
 // Unwrap returns the *Error.
-func (e *UsageError) Unwrap() error { return e.Error }
+func (e *UsageError) Unwrap() error { return e.base }
 
 // ContractError says that the server sent what this client does not understand and must not ignore: upgrade the client.
-type ContractError struct{ *Error }
+type ContractError struct{ *base }
 
 // Unwrap returns the *Error.
-func (e *ContractError) Unwrap() error { return e.Error }
+func (e *ContractError) Unwrap() error { return e.base }
 
 // WaitTimeoutError says that the execution did not end before the deadline of the wait's context. The execution continues. It is a
 // context.DeadlineExceeded for errors.Is.
 type WaitTimeoutError struct {
-	*Error
+	*base
 	// Info is the execution as it was last seen, or nil when it was never seen.
 	Info *ExecutionInfo
 }
 
 // Unwrap returns the *Error.
-func (e *WaitTimeoutError) Unwrap() error { return e.Error }
+func (e *WaitTimeoutError) Unwrap() error { return e.base }
 
 // ExecutionFailedError says that the execution has ended in another state than COMPLETED. Only [Execution.Result] returns it.
 type ExecutionFailedError struct {
-	*Error
+	*base
 	// Info is the execution with its State.
 	Info *ExecutionInfo
 	// Failure is the failure of the first step that failed, or nil.
@@ -161,7 +165,7 @@ type ExecutionFailedError struct {
 }
 
 // Unwrap returns the *Error.
-func (e *ExecutionFailedError) Unwrap() error { return e.Error }
+func (e *ExecutionFailedError) Unwrap() error { return e.base }
 
 func newFailed(info *ExecutionInfo, outputs Value) error {
 	reason := map[string]string{"CANCELLED": "EXECUTION_CANCELLED", "TIMED_OUT": "EXECUTION_TIMED_OUT"}[info.State]
@@ -175,7 +179,7 @@ func newFailed(info *ExecutionInfo, outputs Value) error {
 			reason = info.Failure.Reason
 		}
 	}
-	return &ExecutionFailedError{Error: &Error{Reason: reason, Message: message}, Info: info, Failure: info.Failure, Outputs: outputs}
+	return &ExecutionFailedError{base: &Error{Reason: reason, Message: message}, Info: info, Failure: info.Failure, Outputs: outputs}
 }
 
 // usage returns the error for an argument; field is empty when none is to blame.
