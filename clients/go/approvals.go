@@ -105,7 +105,7 @@ func getApproval(ctx context.Context, t *transport, name string) (*Approval, err
 func (a *Approval) Changes(ctx context.Context, opts ...ChangesOption) iter.Seq2[*PathChange, error] {
 	o := gather(ChangesOption.changes, opts)
 	return paged(func(token string) ([]*PathChange, string, error) {
-		request := &belayv1.ListApprovalChangesRequest{Name: a.Name, PageSize: int32(o.pageSize), PageToken: token}
+		request := &belayv1.ListApprovalChangesRequest{Name: a.Name, PageSize: int32Of(o.pageSize), PageToken: token}
 		page, err := unary[*belayv1.ListApprovalChangesResponse](ctx, a.transport, "ApprovalService/ListApprovalChanges", request)
 		if err != nil {
 			return nil, "", err
@@ -118,7 +118,7 @@ func (a *Approval) Changes(ctx context.Context, opts ...ChangesOption) iter.Seq2
 // [FailedPrecondition] once the call no longer waits (CONTENTS_GONE).
 func (a *Approval) Diff(ctx context.Context, index int) (string, error) {
 	parts := paged(func(token string) ([]string, string, error) {
-		request := &belayv1.GetApprovalChangeRequest{Name: a.Name, Index: int32(index), PageToken: token}
+		request := &belayv1.GetApprovalChangeRequest{Name: a.Name, Index: int32Of(index), PageToken: token}
 		page, err := unary[*belayv1.GetApprovalChangeResponse](ctx, a.transport, "ApprovalService/GetApprovalChange", request)
 		if err != nil {
 			return nil, "", err
@@ -217,7 +217,7 @@ func (a *Approvals) List(ctx context.Context, opts ...ApprovalsOption) iter.Seq2
 	}
 	return paged(func(token string) ([]*Approval, string, error) {
 		request := &belayv1.ListApprovalsRequest{
-			Parent: namespaceOf(execution, a.transport.settings.namespace), PageSize: int32(o.pageSize), PageToken: token, States: states,
+			Parent: namespaceOf(execution, a.transport.settings.namespace), PageSize: int32Of(o.pageSize), PageToken: token, States: states,
 			Execution: optional(execution), IdPrefix: o.idPrefix,
 		}
 		page, err := unary[*belayv1.ListApprovalsResponse](ctx, a.transport, "ApprovalService/ListApprovals", request)

@@ -76,7 +76,7 @@ func (e *Execution) UpdatePlan(ctx context.Context, plan any, opts ...UpdatePlan
 		Name: e.name, Source: &belayv1.UpdatePlanRequest_Document{Document: document}, Reason: o.reason, Etag: o.etag, RequestId: requestID(o.key),
 	}
 	if o.revision != nil {
-		revision := int32(*o.revision)
+		revision := int32Of(*o.revision)
 		request.Revision = &revision
 	}
 	return e.ask(ctx, "UpdatePlan", request)

@@ -86,6 +86,9 @@ func (c *Client) Start(ctx context.Context, plan any, opts ...StartOption) (*Exe
 		request.StartTime = timestamppb.New(*o.startTime)
 	}
 	if o.stepTimeout != nil {
+		if *o.stepTimeout < 0 {
+			return nil, usage("step_timeout", "`step_timeout` is %s: it is 0 or more.", *o.stepTimeout)
+		}
 		request.StepTimeout = durationpb.New(*o.stepTimeout)
 	}
 	answer, err := unary[*belayv1.Execution](ctx, c.transport, "ExecutorService/StartExecution", request)
@@ -128,7 +131,7 @@ func (c *Client) Executions(ctx context.Context, filter string, opts ...Executio
 	o := gather(ExecutionsOption.executions, opts)
 	return paged(func(token string) ([]*ExecutionInfo, string, error) {
 		request := &belayv1.ListExecutionsRequest{
-			Parent: c.parent(), PageSize: int32(o.pageSize), PageToken: token, Filter: filter, OrderBy: o.orderBy, IncludeChildren: o.includeChildren,
+			Parent: c.parent(), PageSize: int32Of(o.pageSize), PageToken: token, Filter: filter, OrderBy: o.orderBy, IncludeChildren: o.includeChildren,
 		}
 		page, err := unary[*belayv1.ListExecutionsResponse](ctx, c.transport, "ExecutorService/ListExecutions", request)
 		if err != nil {

@@ -130,7 +130,8 @@ func (e *Error) Unwrap() error { return e.cause }
 // base is embedded where a field named Error would hide the method.
 type base = Error
 
-// UsageError says that the client was used wrongly: an address, an argument or a plan that cannot be sent. Nothing was sent.
+// UsageError says that the client was used wrongly: an address, an argument or a plan that cannot be sent, or a variable that cannot hold an answer. What is
+// wrong with an argument is found before anything is sent.
 type UsageError struct{ *base }
 
 // Unwrap returns the *Error.

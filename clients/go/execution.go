@@ -162,7 +162,7 @@ func (e *Execution) Steps(ctx context.Context, opts ...StepsOption) iter.Seq2[*S
 		view = belayv1.StepView_STEP_VIEW_FULL
 	}
 	return paged(func(token string) ([]*StepInfo, string, error) {
-		request := &belayv1.ListStepsRequest{Parent: e.name, PageSize: int32(o.pageSize), PageToken: token, View: view}
+		request := &belayv1.ListStepsRequest{Parent: e.name, PageSize: int32Of(o.pageSize), PageToken: token, View: view}
 		page, err := unary[*belayv1.ListStepsResponse](ctx, e.transport, "ExecutorService/ListSteps", request)
 		if err != nil {
 			return nil, "", err
@@ -223,7 +223,7 @@ func (e *Execution) Artifacts(ctx context.Context, opts ...ArtifactsOption) iter
 	}
 	return paged(func(token string) ([]*Artifact, string, error) {
 		request := &belayv1.ListArtifactsRequest{
-			Parent: parent, PageSize: int32(o.pageSize), PageToken: token, Kind: kind, PathPrefix: optional(o.pathPrefix),
+			Parent: parent, PageSize: int32Of(o.pageSize), PageToken: token, Kind: kind, PathPrefix: optional(o.pathPrefix),
 		}
 		page, err := unary[*belayv1.ListArtifactsResponse](ctx, e.transport, "ExecutorService/ListArtifacts", request)
 		if err != nil {

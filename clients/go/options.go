@@ -192,7 +192,7 @@ func (f forkOption) fork(o *options) { f(o) }
 
 // AfterTurn continues the conversation of the step that [FromStep] names after this turn of its model, counted from 1.
 func AfterTurn(turn int) forkOption {
-	number := int32(turn)
+	number := int32Of(turn)
 	return func(o *options) { o.afterTurn = &number }
 }
 

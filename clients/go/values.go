@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -63,10 +64,10 @@ func decodeJSON(text []byte, out any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	if err := decoder.Decode(out); err != nil {
-		return &Error{Reason: "VALUE_UNREADABLE", Message: "The value does not fit what it is to be stored in: " + err.Error() + ".", cause: err}
+		return usage("out", "The value does not fit what `out` points to: %w.", err)
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return &Error{Reason: "VALUE_UNREADABLE", Message: "The value is more than one JSON value."}
+		return usage("out", "The value is more than one JSON value.")
 	}
 	return nil
 }
@@ -148,3 +149,6 @@ func enumNumber(enum protoreflect.Enum, word, prefix, field string) (protoreflec
 }
 
 func itoa(number int64) string { return strconv.FormatInt(number, 10) }
+
+// int32Of returns a number for a field of 32 bits. One that does not fit becomes the nearest, which the server refuses.
+func int32Of(number int) int32 { return int32(max(math.MinInt32, min(number, math.MaxInt32))) }
