@@ -175,6 +175,12 @@ func TestSettingsComeFromOptionsThenTheEnvironment(t *testing.T) {
 	equal(t, request.Message.(*belayv1.GetApprovalRequest).Name, "namespaces/other/approvals/a")
 }
 
+func TestAGateBesideAServerOfAnotherKind(t *testing.T) {
+	for _, one := range [][2]string{{"unix:/x", "https://h:1"}, {"https://h:1", "unix:/x"}} {
+		connect(t, belay.WithURL(one[0]), belay.WithGate(one[1]))
+	}
+}
+
 func TestATokenIsSentInPlainTextOnlyOnPurpose(t *testing.T) {
 	remote := belay.WithURL("http://server.example.com:7433")
 	_, err := belay.Connect(t.Context(), remote, belay.WithToken("secret"))

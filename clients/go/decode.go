@@ -2,7 +2,6 @@ package belay
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"time"
 
@@ -85,10 +84,6 @@ func detailsOf(header metadata.MD) *spb.Status {
 	for _, value := range header.Get(detailsKey) {
 		var found spb.Status
 		if proto.Unmarshal([]byte(value), &found) == nil && found.Code != 0 {
-			return &found
-		}
-		// A value that was not decoded on its way.
-		if raw, err := base64.RawStdEncoding.DecodeString(value); err == nil && proto.Unmarshal(raw, &found) == nil && found.Code != 0 {
 			return &found
 		}
 	}

@@ -2,14 +2,22 @@ package belay_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"net"
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"belay.dev/go"
 	"belay.dev/go/belayv1"
@@ -171,4 +179,28 @@ func TestReasonsAreExplained(t *testing.T) {
 		}
 	}
 	equal(t, permanent, belay.Permanent)
+}
+
+// The details of some refusals stand in headers that do not end the answer, as of a server or a proxy that sends an empty frame after them.
+func TestARefusalInHeadersThatDoNotEndTheAnswer(t *testing.T) {
+	details := got[[]byte](t)(proto.Marshal(&spb.Status{Code: 5, Message: "gone 日", Details: []*anypb.Any{
+		got[*anypb.Any](t)(anypb.New(&errdetails.ErrorInfo{Reason: "EXECUTION_NOT_FOUND", Domain: "belay.dev"})),
+	}}))
+	listener := got[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/grpc")
+		w.Header().Set("Grpc-Status", "5")
+		w.Header().Set("Grpc-Message", "gone")
+		w.Header().Set("Grpc-Status-Details-Bin", base64.RawStdEncoding.EncodeToString(details))
+		w.(http.Flusher).Flush()
+	}), Protocols: new(http.Protocols)}
+	server.Protocols.SetUnencryptedHTTP2(true)
+	go func() { _ = server.Serve(listener) }()
+	defer server.Close()
+	client := connect(t, belay.WithURL("http://"+listener.Addr().String()), belay.WithRetryFor(0))
+	_, err := handleOf(t, client).Get(within(t))
+	found := refused(t, err, "EXECUTION_NOT_FOUND")
+	equal(t, []any{found.Code, found.Message}, []any{belay.NotFound, "gone 日"})
+	_, err = belay.Collect(handleOf(t, client).Events(within(t)))
+	refused(t, err, "EXECUTION_NOT_FOUND")
 }

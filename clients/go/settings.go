@@ -244,7 +244,10 @@ func resolve(options []ConnectOption) (*settings, error) {
 	}
 	s.tls = o.tls
 	if s.tls == nil && s.server.isEncrypted {
-		s.tls = &TLS{CA: os.Getenv("BELAY_TLS_CA"), Cert: os.Getenv("BELAY_TLS_CERT"), Key: os.Getenv("BELAY_TLS_KEY")}
+		found := TLS{CA: os.Getenv("BELAY_TLS_CA"), Cert: os.Getenv("BELAY_TLS_CERT"), Key: os.Getenv("BELAY_TLS_KEY")}
+		if found.CA != "" || found.Cert != "" || found.Key != "" {
+			s.tls = &found
+		}
 	}
 	for _, one := range []address{s.server, s.gate} {
 		if err := s.check(one, o.plain); err != nil {

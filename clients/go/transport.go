@@ -105,7 +105,11 @@ func newTransport(s *settings) (*transport, error) {
 func dialOptions(to address, s *settings) ([]grpc.DialOption, error) {
 	certificates := insecure.NewCredentials()
 	if to.isEncrypted {
-		config, err := s.tls.config()
+		var given TLS
+		if s.tls != nil {
+			given = *s.tls
+		}
+		config, err := given.config()
 		if err != nil {
 			return nil, err
 		}
