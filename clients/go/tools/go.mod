@@ -1,6 +1,6 @@
 module belay.dev/go/tools
 
-go 1.25.0
+go 1.24.0
 
 tool (
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc
@@ -14,5 +14,5 @@ require (
 
 require (
 	golang.org/x/sync v0.8.0 // indirect
-	google.golang.org/grpc/cmd/protoc-gen-go-grpc v1.6.2 // indirect
+	google.golang.org/grpc/cmd/protoc-gen-go-grpc v1.6.1 // indirect
 )
