@@ -2,6 +2,7 @@ package belay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"sync/atomic"
@@ -67,16 +68,22 @@ func (e *Execution) Get(ctx context.Context, opts ...GetOption) (*ExecutionInfo,
 func (e *Execution) Wait(ctx context.Context) (*ExecutionInfo, error) {
 	reconnectFor := e.transport.settings.reconnectFor
 	for {
-		longest := longestWait
-		if deadline, ok := ctx.Deadline(); ok {
+		longest, isBounded := longestWait, false
+		deadline, hasDeadline := ctx.Deadline()
+		if hasDeadline {
 			// The server answers a little before the deadline, so that the error can say in which state the execution is.
 			longest = min(longest, max(time.Until(deadline)*9/10, time.Millisecond))
 		}
-		request := &belayv1.WaitExecutionRequest{Name: e.name, LongestWait: durationpb.New(longest)}
 		// The margin is for the way, and for a restart in between.
-		answer, err := e.transport.callFor(ctx, "ExecutorService/WaitExecution", request, longest+reconnectFor+5*time.Second, reconnectFor)
+		timeout := longest + reconnectFor + 5*time.Second
+		if hasDeadline {
+			isBounded = deadline.Before(time.Now().Add(timeout))
+		}
+		request := &belayv1.WaitExecutionRequest{Name: e.name, LongestWait: durationpb.New(longest)}
+		answer, err := e.transport.callFor(ctx, "ExecutorService/WaitExecution", request, timeout, reconnectFor)
 		switch {
-		case err != nil && ctx.Err() == context.DeadlineExceeded:
+		// The server ends the call at the deadline too, and may be the faster one.
+		case err != nil && (ctx.Err() == context.DeadlineExceeded || isBounded && errors.Is(err, DeadlineExceeded)):
 			return nil, e.late()
 		case err != nil:
 			return nil, err

@@ -220,3 +220,16 @@ func TestAServerThatIsKilledAgainAndAgain(t *testing.T) {
 		t.Fatal(kills, readers, completed)
 	}
 }
+
+// The server knows the deadline of a call, and may end it before the client's own clock does.
+func TestAWaitThatTheServerEndsAtTheDeadline(t *testing.T) {
+	_, client := script(t, `{"WaitExecution": [{"end": {"code": "DEADLINE_EXCEEDED", "message": "too late"}}]}`)
+	_, err := handleOf(t, client).Wait(within(t))
+	var late *belay.WaitTimeoutError
+	if !errors.As(err, &late) {
+		t.Fatal(err)
+	}
+	// Without a deadline of the caller's it is the call's.
+	_, err = handleOf(t, client).Wait(context.Background())
+	refused(t, err, "DEADLINE_EXCEEDED")
+}
