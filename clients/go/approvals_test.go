@@ -70,9 +70,10 @@ func TestADecisionIsAboutWhatWasShown(t *testing.T) {
 		refused(t, err, "DIGEST_MISMATCH")
 	}
 	equal(t, len(got[[]*belay.Approval](t)(execution.Approvals(ctx))), 1)
-	one := got[*belay.Approval](t)(approval.Approve(ctx, "yes", belay.Key("decide-once")))
-	equal(t, got[*belay.Approval](t)(approval.Approve(ctx, "yes", belay.Key("decide-once"))).Name, one.Name)
-	_, err := approval.Approve(ctx, "another note", belay.Key("decide-once"))
+	once := belay.Key("decide-" + approval.ID)
+	one := got[*belay.Approval](t)(approval.Approve(ctx, "yes", once))
+	equal(t, got[*belay.Approval](t)(approval.Approve(ctx, "yes", once)).Name, one.Name)
+	_, err := approval.Approve(ctx, "another note", once)
 	if !errors.Is(err, belay.AlreadyExists) {
 		t.Fatal(err)
 	}

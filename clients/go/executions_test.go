@@ -152,7 +152,9 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 }
 
 func TestListsArePagedLazilyAndFiltered(t *testing.T) {
-	_, client := live(t)
+	server, _ := live(t)
+	// A namespace of its own, also when the test is repeated.
+	client := server.Client(t, belay.WithNamespace(fmt.Sprint("lists-", time.Now().UnixNano())))
 	ctx := within(t)
 	var names, listed []string
 	for n := range 5 {
