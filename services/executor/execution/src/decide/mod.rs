@@ -10,7 +10,7 @@ use crate::{
     LimitRoom, LimitState, NoBlobs, OperationEvent, OperationKey, PauseCause, Progress, SkipReason, StepEvent, StepKey,
     StepState, Timestamp,
     state::{StepRecord, Stop},
-    steps::{self, Next},
+    steps::{self, next::Next},
     violation::IllegalEvent,
 };
 use belay_reasons as reasons;

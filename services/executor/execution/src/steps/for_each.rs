@@ -16,9 +16,10 @@ use belay_reasons as reasons;
 use serde_json::Value;
 
 use super::{
-    Next, agent,
+    agent,
     entries::{not_started, some_failed},
     layers,
+    next::Next,
     outputs::values,
     repeat,
 };

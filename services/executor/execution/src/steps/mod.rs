@@ -14,6 +14,7 @@ pub(crate) mod condition;
 mod entries;
 pub(crate) mod for_each;
 mod layers;
+pub(crate) mod next;
 pub(crate) mod outputs;
 pub(crate) mod question;
 mod repeat;
@@ -25,6 +26,7 @@ use belay_network::{LOOPBACK, NONE};
 use belay_plan::{AuditLevel, COMMIT_TOOL, REBASE_TOOL, StepKind};
 use serde_json::json;
 
+use self::next::Next;
 use crate::{
     Actor, Blobs, Body, CommittedFile, DecideContext, Execution, Operation, OperationEnd, OperationEvent, OperationId,
     OperationKey, OperationKind, RecordedDecision, RecoveryClass, RequiredAction, StepKey, StepOutput, Timestamp,
@@ -32,16 +34,6 @@ use crate::{
     state::StepRecord,
     words::{self, Activity, Severity, Words},
 };
-
-/// What a started step does next.
-pub(crate) enum Next {
-    /// Its next event: it requests an operation, lists entries, ends or fails.
-    Event(Body),
-    /// It needs data that are not at hand, which the driver gets before anything else is decided.
-    Data,
-    /// It waits for steps of other executions to leave memory, which may take long: the other steps do not wait for that.
-    Room,
-}
 
 /// Returns what a started step does next.
 pub(crate) fn next(execution: &Execution, step: StepKey, context: DecideContext<'_>, blobs: &dyn Blobs) -> Next {
