@@ -108,6 +108,11 @@ impl Report {
         }
     }
 
+    /// A report on an argument that cannot be used.
+    pub(crate) fn invalid(field: &str, message: impl Into<String>) -> Report {
+        Report { field: Some(field.to_owned()), ..Report::new(reasons::INVALID_USAGE, message) }
+    }
+
     /// With another line on where and why.
     pub(crate) fn detail(mut self, line: impl Into<String>) -> Report {
         self.details.push(line.into());

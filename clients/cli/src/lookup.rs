@@ -83,12 +83,12 @@ pub(crate) async fn namespaces(client: &mut Client) -> Vec<String> {
     listed.unwrap_or_default().into_iter().map(|namespace| id(&namespace.name).to_owned()).collect()
 }
 
-/// The namespace of an execution that a mistyped one probably means.
-pub(crate) fn similar<'a>(namespace: &str, known: &'a [String]) -> Option<&'a str> {
-    let likeness = |known: &str| match strsim::damerau_levenshtein(known, namespace) {
+/// The known name that a mistyped one probably means.
+pub(crate) fn similar<'a>(mistyped: &str, known: &'a [String]) -> Option<&'a str> {
+    let likeness = |known: &str| match strsim::damerau_levenshtein(known, mistyped) {
         // One typing error, also in a short name.
-        1 if namespace.len() > 2 => 1.0,
-        _ => strsim::jaro_winkler(known, namespace),
+        1 if mistyped.len() > 2 => 1.0,
+        _ => strsim::jaro_winkler(known, mistyped),
     };
     let likely = known.iter().map(|known| (likeness(known), known.as_str())).max_by(|a, b| a.0.total_cmp(&b.0))?;
     (likely.0 >= ALIKE).then_some(likely.1)

@@ -126,7 +126,7 @@ impl Screen {
         put(&(json::text(value, self.format != Format::Jsonl) + "\n"))
     }
 
-    /// One of several values for programs: on one line, whatever the format.
+    /// Data for programs, of which more follow: a value on one line, whatever the format.
     pub(crate) fn print_json_line(&self, value: &Value) -> io::Result<()> {
         put(&(json::text(value, false) + "\n"))
     }

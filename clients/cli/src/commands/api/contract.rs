@@ -95,12 +95,12 @@ pub(super) fn changes(method: &MethodDescriptor) -> bool {
     options.is_none_or(|options| options.idempotency_level() != IdempotencyLevel::NoSideEffects)
 }
 
-/// What the contract says about a method.
+/// The contract's comment on a method.
 pub(super) fn about_method(method: &MethodDescriptor) -> String {
     comment(&method.parent_file(), method.path())
 }
 
-/// What the contract says about a message.
+/// The contract's comment on a message.
 pub(super) fn about_message(message: &MessageDescriptor) -> String {
     comment(&message.parent_file(), message.path())
 }
@@ -115,7 +115,7 @@ pub(super) struct Field {
     pub(super) is_required: bool,
     /// The group of fields of which at most one may be set; empty where there is none.
     pub(super) one_of: String,
-    /// What the contract says about it.
+    /// The contract's comment on it.
     pub(super) about: String,
 }
 

@@ -25,12 +25,10 @@ use crate::{
     context::Context,
     exit::Exit,
     failure::{Failure, Report},
-    next,
+    lookup, next,
     render::text::{Line, Style, table},
 };
 
-/// How alike the name of a method has to be to be suggested, from 0 to 1.
-const ALIKE: f64 = 0.8;
 /// The value of `--data` that means standard input.
 const STDIN: &str = "-";
 
@@ -76,29 +74,22 @@ fn the_method(name: &str) -> Result<MethodDescriptor, Failure> {
         0 => Err(unknown(name, "method").into()),
         _ => {
             let names: Vec<_> = found.iter().map(|method| format!("`{}`", short_name(method))).collect();
-            Err(invalid("METHOD", format!("several services have a method `{name}`: write {}", names.join(" or ")))
-                .into())
+            Err(Report::invalid(
+                "METHOD",
+                format!("several services have a method `{name}`: write {}", names.join(" or ")),
+            )
+            .into())
         }
     }
 }
 
 fn unknown(name: &str, what: &str) -> Report {
-    let report = invalid("METHOD", format!("there is no {what} `{name}`"));
-    let likeness = |method: &MethodDescriptor| {
-        let names = [method.name().to_owned(), short_name(method)];
-        names.iter().map(|known| strsim::jaro_winkler(&known.to_lowercase(), &name.to_lowercase())).fold(0.0, f64::max)
-    };
-    let likely = methods().into_iter().map(|method| (likeness(&method), method)).max_by(|a, b| a.0.total_cmp(&b.0));
-    match likely.filter(|(likeness, _)| *likeness >= ALIKE) {
-        Some((_, method)) => report.next(next::command(&["api", &short_name(&method), "--describe"])),
+    let report = Report::invalid("METHOD", format!("there is no {what} `{name}`"));
+    let known: Vec<_> = methods().iter().flat_map(|method| [method.name().to_owned(), short_name(method)]).collect();
+    match lookup::similar(name, &known).and_then(|known| find(known).into_iter().next()) {
+        Some(method) => report.next(next::command(&["api", &short_name(&method), "--describe"])),
         None => report.next(next::command(&["api"])),
     }
-}
-
-fn invalid(field: &str, message: String) -> Report {
-    let mut report = Report::new(reasons::INVALID_USAGE, message);
-    report.field = Some(field.to_owned());
-    report
 }
 
 fn no_server() -> Report {
@@ -107,7 +98,7 @@ fn no_server() -> Report {
     report.detail("start one, or name one with --server").next(next::command(&["serve"]))
 }
 
-/// The request, encoded.
+/// The request that was given.
 fn request(method: &MethodDescriptor, data: Option<String>) -> Result<DynamicMessage, Failure> {
     let (field, text) = match data {
         Some(data) if data != STDIN => ("--data", data.into_bytes()),
@@ -116,7 +107,7 @@ fn request(method: &MethodDescriptor, data: Option<String>) -> Result<DynamicMes
     };
     let message = method.input();
     message_of(&message, &text).map_err(|refused| {
-        let mut report = invalid(field, format!("{field} {refused}"));
+        let mut report = Report::invalid(field, format!("{field} {refused}"));
         if text.iter().all(u8::is_ascii_whitespace) {
             report = report.detail("a request without fields is written {}");
         }
@@ -128,11 +119,12 @@ fn read_stdin() -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     let limit = u64::try_from(MAX_MESSAGE_BYTES).unwrap_or(u64::MAX);
     let read = io::stdin().lock().take(limit + 1).read_to_end(&mut text);
-    let read = read.map_err(|error| invalid("standard input", format!("standard input cannot be read: {error}")))?;
+    let read =
+        read.map_err(|error| Report::invalid("standard input", format!("standard input cannot be read: {error}")))?;
     if read > MAX_MESSAGE_BYTES {
         let message =
             format!("standard input has more than {MAX_MESSAGE_BYTES} bytes, and that is the limit of a request");
-        return Err(invalid("standard input", message).into());
+        return Err(Report::invalid("standard input", message).into());
     }
     Ok(text)
 }

@@ -86,7 +86,5 @@ fn given(value: String) -> Result<Value, Failure> {
 }
 
 fn invalid(message: String) -> Report {
-    let mut report = Report::new(reasons::INVALID_USAGE, message);
-    report.field = Some("--value".to_owned());
-    report
+    Report::invalid("--value", message)
 }

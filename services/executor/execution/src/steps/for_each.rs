@@ -32,7 +32,7 @@ use crate::{
 /// How many bytes the outputs of the steps for all entries may have together.
 const MAX_COLLECTED_BYTES: u64 = 16 * 1024 * 1024;
 
-/// What follows for a started step.
+/// The course of a started step from here.
 enum Course {
     /// These entries are listed after those that are listed.
     Entries(Vec<Json>),
@@ -42,7 +42,7 @@ enum Course {
     Failed(Failure),
 }
 
-/// What a started step does next: it reads its list, adds to it, or collects the outputs.
+/// Returns what a started step does next: it reads its list, adds to it, or collects the outputs.
 pub(super) fn next(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Next {
     let Some(course) = course(execution, step, blobs) else { return Next::Data };
     let record = &execution.steps[step];
@@ -65,7 +65,7 @@ pub(super) fn next(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> N
     })
 }
 
-/// `None` while it needs a blob that has not been read.
+/// Returns the course of a started step; `None` while it needs a blob that has not been read.
 fn course(execution: &Execution, step: StepKey, blobs: &dyn Blobs) -> Option<Course> {
     let record = &execution.steps[step];
     if let Some(agent) = record.spec.agent() {
