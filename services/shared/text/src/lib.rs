@@ -25,6 +25,11 @@ pub fn is_plain(character: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// Whether a text says nothing to its reader: it is empty, or of spaces and characters that are not seen alone.
+pub fn is_blank(text: &str) -> bool {
+    text.chars().all(|character| character.is_whitespace() || !is_plain(character))
+}
+
 /// Millionths of a US dollar, as dollars: with as many digits as they have, and cents at least, as prices are written.
 pub fn dollars(micros: u64) -> String {
     let digits = format!("{:06}", micros % 1_000_000);
@@ -155,6 +160,16 @@ mod tests {
         assert_eq!(harmless("a\u{fe0f}⚠\u{fe0f}\u{fe0f}"), "a<U+FE0F>⚠\u{fe0f}<U+FE0F>");
         // A name is another name with the selector, so there it is written out.
         assert_eq!(visible("⚠\u{fe0f}"), "⚠<U+FE0F>");
+    }
+
+    #[test]
+    fn a_text_of_characters_that_are_not_seen_is_blank() {
+        for blank in ["", " ", "\t\n\u{85}\u{2028}", "\u{a0}\u{3000}", "\u{feff}", "\u{200b}\u{2060} \u{ad}", "\u{0}\u{1b}"] {
+            assert!(is_blank(blank), "{blank:?}");
+        }
+        for said in ["a", " .\n", "\u{feff}x", "⚠\u{fe0f}"] {
+            assert!(!is_blank(said), "{said:?}");
+        }
     }
 
     /// Known ways to make text look like other text: escape sequences, line breaks, bidirectional overrides, zero-width characters, tags.

@@ -82,7 +82,7 @@ pub(crate) async fn approve(context: &Context, verb: Approve) -> Result<Exit, Fa
 
 /// Denies it.
 pub(crate) async fn deny(context: &Context, verb: Deny) -> Result<Exit, Failure> {
-    if verb.reason.trim().is_empty() {
+    if belay_text::is_blank(&verb.reason) {
         let message = "a denial needs a reason, which is sent to the planner";
         let mut report = Report::new(reasons::INVALID_USAGE, message).next(next::command(&[
             "deny",

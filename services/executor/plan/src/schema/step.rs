@@ -23,6 +23,10 @@ use crate::{
 pub(super) const VISIBLE: &str =
     "^[^\\s\\u0000-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff]+$";
 
+/// A text in which at least one character is seen, as `belay_text::is_blank` has it. The class is a part of that function's: the dialect of the patterns
+/// counts U+FEFF among its spaces, and Rust does not.
+const SEEN: &str = "[^\\s\\u0000-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff]";
+
 pub(super) fn step() -> Value {
     let texts = |description: &str| json!({"description": description, "type": "array", "items": {"type": "string"}});
     let run_when: Vec<&str> = RunWhen::WORDS.iter().map(|(word, _)| *word).collect();
@@ -350,7 +354,7 @@ pub(super) fn check(step: &Value) -> Value {
         })),
     });
     let judge = json!({
-        "description": "What a model has to find true of the result of a step with a goal, in words.", "type": "string", "minLength": 1,
+        "description": "What a model has to find true of the result of a step with a goal, in words.", "type": "string", "minLength": 1, "pattern": SEEN,
         "examples": ["Every risk in the notes is named in the summary, with its owner."],
     });
     let model = json!({
@@ -446,7 +450,7 @@ pub(super) fn agent() -> Value {
                  plan: the `belay` command puts it in place."
             ),
             "anyOf": [
-                {"type": "string", "pattern": "\\S", "maxLength": MAX_TASK_BYTES},
+                {"type": "string", "pattern": SEEN, "maxLength": MAX_TASK_BYTES},
                 object(json!({"file": {"description": "The name of the file.", "type": "string", "minLength": 1}}), json!({"required": ["file"]})),
             ],
         },

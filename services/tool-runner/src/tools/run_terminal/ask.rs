@@ -82,7 +82,7 @@ fn question(line: &[u8]) -> Result<Question, RefusedQuestion> {
         Some(_) => Err(refused(&id, format!("`{name}` must be a text"))),
     };
     let (title, description) = (text("title")?, text("description")?);
-    if title.trim().is_empty() {
+    if belay_text::is_blank(&title) {
         return Err(refused(&id, "`title` is missing: the question in one line".to_owned()));
     }
     let timeout = match fields.remove("timeout_seconds") {

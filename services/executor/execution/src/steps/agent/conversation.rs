@@ -255,7 +255,7 @@ fn first(
         Err(failure) => return Some(Err(failure)),
     };
     // Servers refuse a conversation in which nobody has said anything.
-    if task.trim().is_empty() {
+    if belay_text::is_blank(&task) {
         let message =
             "`agent.task` says nothing once its templates are filled in: the model would not know what to do.";
         return Some(Err(Failure::new(ErrorClass::InvalidArguments, reasons::INVALID_ARGUMENTS, message)));

@@ -98,7 +98,7 @@ impl Checker<'_> {
         if *prompt_percent > 100 {
             self.rule(&at.key("prompt_percent"), || format!("is {prompt_percent} and the limit is 100"));
         }
-        if task.trim().is_empty() {
+        if belay_text::is_blank(task) {
             self.rule(&at.key("task"), || "is required: say in words what is to be achieved".to_owned());
         }
         if task.len() > MAX_TASK_BYTES {

@@ -45,6 +45,9 @@ impl Checker<'_> {
                 "is for steps with a goal, whose model is told what is missing: remove it, or let a step with `agent` judge the result of this one".to_owned()
             });
         }
+        if !check.judge.is_empty() && belay_text::is_blank(&check.judge) {
+            self.rule(&path.key("judge"), || "says nothing: write what has to be true of the result".to_owned());
+        }
         if check.judge.is_empty() && !check.model.is_empty() {
             self.rule(&path.key("model"), || "is for `judge`: remove it".to_owned());
         }
