@@ -142,6 +142,11 @@ impl CommandSettings {
         self.state_dir.as_ref().map(|own| own.join("research"))
     }
 
+    /// The directory for the tasks of external agents; `None` if the runner keeps no files.
+    pub(crate) fn prompts_in(&self) -> Option<PathBuf> {
+        self.state_dir.as_ref().map(|own| own.join("prompts"))
+    }
+
     /// The directory for the tools of MCP servers; `None` if the runner keeps no files.
     pub(crate) fn mcp_in(&self) -> Option<PathBuf> {
         self.state_dir.as_ref().map(|own| own.join("mcp"))

@@ -54,8 +54,8 @@ pub use program::serve;
 pub use proxy::check_network;
 pub use questions::{QuestionRefusal, Questions};
 pub use registry::{
-    Annotations, CallIntent, Invocation, MayRead, Output, PlannedProblem, Recovery, Registry, RegistryError, Tool,
-    ToolFailure, ToolResult, ToolSpec, Touches,
+    Annotations, CallIntent, Invocation, MayRead, Output, PlannedProblem, RateLimit, Recovery, Registry, RegistryError,
+    Tool, ToolFailure, ToolResult, ToolSpec, Touches,
 };
 pub use secrets::Secrets;
 pub use service::hosted;

@@ -236,6 +236,17 @@ pub struct ToolFailure {
     pub message: String,
     /// Facts for programs, by the keys of `belay_proto::facts`.
     pub metadata: BTreeMap<String, String>,
+    /// The limit that was reached, when that is the failure.
+    pub rate_limit: Option<Box<RateLimit>>,
+}
+
+/// A limit of a service that a tool uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RateLimit {
+    /// How long to wait before another attempt can succeed; `None` where that is not known.
+    pub retry_after: Option<Duration>,
+    /// The quota that is used up.
+    pub quota: v1::QuotaState,
 }
 
 impl ToolFailure {
@@ -248,7 +259,7 @@ impl ToolFailure {
             }),
             "the row of {reason} in services/shared/reasons does not list {class:?}"
         );
-        Self { class, reason, message: message.into(), metadata: BTreeMap::new() }
+        Self { class, reason, message: message.into(), metadata: BTreeMap::new(), rate_limit: None }
     }
 
     /// Adds a fact for programs.

@@ -21,6 +21,7 @@ use Layer::*;
 
 /// The layer of each crate. ARCHITECTURE.md, "Layers", documents the same, and what each layer must not depend on: add a new crate to both.
 const LAYERS: &[(&str, Layer)] = &[
+    ("belay-agent-output", Values),
     ("belay-condition", Values),
     ("belay-defects", Values),
     ("belay-grant", Values),

@@ -44,6 +44,17 @@ pub(crate) fn of_step(step: &StepSpec) -> String {
     }
 }
 
+/// The same, or the call of its fallbacks that has taken the place of its own.
+pub(crate) fn of_step_now(planned: &StepSpec, step: &Step) -> String {
+    let now = match &step.detail {
+        Some(step::Detail::Tool(now)) => &now.tool,
+        _ => return of_step(planned),
+    };
+    let is_own = matches!(&planned.kind, Some(step_spec::Kind::Tool(own)) if own.tool == *now);
+    let taken_over = planned.fallback.iter().find(|call| !is_own && call.tool == *now);
+    taken_over.map_or_else(|| of_step(planned), |call| of_tool(&call.tool, arguments(call)))
+}
+
 /// The tool that commits what the calls of a step have changed.
 pub(crate) const COMMIT: &str = "commit_changes";
 

@@ -162,6 +162,10 @@ pub(crate) fn printed(step: &Step) -> StepOutput {
             error: PrintableText::of_program(stderr),
             truncated: false,
         },
+        // What an agent has shown of its work.
+        (_, Some(stdout), None) if !value["exit_code"].is_null() || value["text"].is_string() => {
+            StepOutput { output: PrintableText::of_program(stdout), ..StepOutput::default() }
+        }
         (Value::Null, ..) => StepOutput::default(),
         (Value::String(text), ..) => StepOutput { output: PrintableText::of_program(text), ..StepOutput::default() },
         _ => StepOutput { output: PrintableText::of_program(&json::text(&value, true)), ..StepOutput::default() },

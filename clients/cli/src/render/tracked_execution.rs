@@ -52,7 +52,7 @@ impl TrackedExecution {
         let mut depends_on = vec![Vec::new(); calls.len()];
         for step in execution.plan.iter().flat_map(|plan| &plan.steps) {
             if let Some(&place) = places.get(&step.id) {
-                calls[place] = call::of_step(step);
+                calls[place] = call::of_step_now(step, &execution.steps[place]);
                 depends_on[place] = call::dependencies(step, |id| places.contains_key(id));
             }
         }

@@ -3,6 +3,12 @@
 /// The exit code of a program, in decimal.
 pub const EXIT_CODE: &str = "exit_code";
 
+/// What the class of an agent's failure was taken from: `event`, which the agent has reported, or `output`: its exit code and its last lines.
+pub const CLASSIFIED_BY: &str = "classified_by";
+
+/// The HTTP status with which the server of an agent's model answered, in decimal.
+pub const HTTP_STATUS: &str = "http_status";
+
 /// A hint about the cause of the failure and about what may help: part of a sentence for a person.
 pub const HINT: &str = "hint";
 

@@ -402,6 +402,10 @@ table! {
     "An MCP server has changed a tool since the tool runner first saw it, or does not have it any more. The tool was not called."
     "Look at what has changed in the server. The message says how the operator accepts it; plans and approvals see the tool as it is from then on."
 
+    AGENT_FAILED Tools 30 true [Crash RateLimit Fatal AgentUnavailable Transient] []
+    "An external agent has not done its task: it reports a failure, ended without reporting its end, or its exit code and its report do not agree. What it changed was dropped."
+    "The message has its words, and `belay executions get ID` what it printed last. A rate limit passes; a wrong key has to be corrected by the operator; another agent may do the task (`fallback` of the step)."
+
     DISK_LIMIT Tools 30 true [Transient] []
     "A command wrote more than it may, or the disk that it wrote to was about to fill up, so it was ended. What it changed was dropped."
     "The message names the bound and the setting that raises it (docs/user-guide/settings.md, Room on the disk). Have the command write less, raise the setting, or make room on the disk."

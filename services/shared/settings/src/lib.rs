@@ -4,6 +4,7 @@
 //! [`Origin`]. [`load`] finds and reads the file; [`toolchains::find`] finds the toolchains on the caller's PATH. Each service takes its
 //! own section.
 
+mod agents;
 mod budgets;
 mod caches;
 mod commands;
@@ -18,6 +19,7 @@ mod network;
 mod origin;
 mod paths;
 mod read;
+mod read_agents;
 mod read_budgets;
 mod read_credentials;
 mod read_env;
@@ -48,6 +50,7 @@ mod tools;
 mod view;
 mod webhooks;
 
+pub use agents::ExternalAgent;
 pub use belay_yaml::Violation;
 pub use budgets::{BudgetWindow, NamespaceBudget, NamespaceBudgets};
 pub use caches::{Cache, CacheUse, KNOWN_CACHES, KnownCache};

@@ -82,9 +82,11 @@ impl LoadedSettings {
             .max_by_key(|credential| credential.value.credential.name.len());
         let webhook = self.settings.webhooks.iter().find(|hook| field == format!("webhooks.{}.secret_file", hook.name));
         let server = self.settings.mcp_servers.iter().find(|server| is_of("mcp_servers.", &server.value.name));
+        let agent = self.settings.agents.iter().find(|agent| is_of("agents.", &agent.value.name));
         let origin = tool
             .map(|tool| &tool.origin)
             .or(server.map(|server| &server.origin))
+            .or(agent.map(|agent| &agent.origin))
             .or(credential.map(|credential| &credential.origin));
         let origin = origin.or(webhook.map(|webhook| &webhook.secret_file.origin));
         let web = self.settings.research.web.as_ref().filter(|_| field.starts_with("research.web."));

@@ -19,7 +19,7 @@ const MAX_RETENTION: u64 = 36_500 * 86_400;
 /// The longest time that a cancelled command has to end, in seconds.
 const MAX_STOP_GRACE: u64 = 3600;
 
-const SECTIONS: &str = "log commands services retention budgets secrets tools mcp_servers webhooks network credentials models research local_only air_gapped";
+const SECTIONS: &str = "log commands services retention budgets secrets tools mcp_servers agents webhooks network credentials models research local_only air_gapped";
 const LOG: &str = "level format";
 const COMMANDS: &str =
     "find_toolchains read_only path env plans_may_set view scratch reserve limits stop_grace asking_calls caches";
@@ -72,6 +72,7 @@ pub(crate) fn settings(
             }),
             "tools" => settings.tools = crate::read_tools::tools(reader, node, field),
             "mcp_servers" => settings.mcp_servers = crate::read_mcp::servers(reader, node, field),
+            "agents" => settings.agents = crate::read_agents::agents(reader, node, field, home),
             "webhooks" => settings.webhooks = crate::read_webhooks::webhooks(reader, node, field),
             "credentials" => credentials = crate::read_credentials::credentials(reader, node, field, home),
             "network" => network = Some((node, field.to_owned())),
@@ -97,7 +98,9 @@ pub(crate) fn settings(
     let of_tools = tools.iter().map(|tool| &tool.value).map(|tool| (format!("tools.{}", tool.name), &tool.reveals[..]));
     let of_servers = servers.iter().map(|server| &server.value);
     let of_servers = of_servers.map(|server| (format!("mcp_servers.{}", server.name), &server.reveals[..]));
-    crate::read_credentials::of_programs(reader, of_tools.chain(of_servers), &credentials);
+    let of_agents = settings.agents.iter().map(|agent| &agent.value);
+    let of_agents = of_agents.map(|agent| (format!("agents.{}", agent.name), &agent.reveals[..]));
+    crate::read_credentials::of_programs(reader, of_tools.chain(of_servers).chain(of_agents), &credentials);
     crate::read_models::credentials_of_models(reader, &settings.models.configured, &credentials);
     settings.credentials = credentials.valid;
     if profiles_are_known {
@@ -105,8 +108,10 @@ pub(crate) fn settings(
         let of_tools = of_tools.map(|tool| (format!("tools.{}", tool.name), tool.network.as_deref()));
         let of_servers = settings.mcp_servers.iter().map(|server| &server.value);
         let of_servers = of_servers.map(|server| (format!("mcp_servers.{}", server.name), server.network.as_deref()));
+        let of_agents = settings.agents.iter().map(|agent| &agent.value);
+        let of_agents = of_agents.map(|agent| (format!("agents.{}", agent.name), agent.network.as_deref()));
         let profiles = &settings.network.profiles;
-        crate::read_network::profiles_of_programs(reader, of_tools.chain(of_servers), profiles);
+        crate::read_network::profiles_of_programs(reader, of_tools.chain(of_servers).chain(of_agents), profiles);
         crate::read_research::profile_of_web(reader, &settings.research, &settings.network.profiles);
     }
 }

@@ -1,8 +1,8 @@
 //! All settings.
 
 use crate::{
-    CommandTool, Commands, McpServer, Models, NamespaceBudgets, Network, OperatorCredential, Origin, Research,
-    Retention, Secrets, Services, ValueWithOrigin, Webhook,
+    CommandTool, Commands, ExternalAgent, McpServer, Models, NamespaceBudgets, Network, OperatorCredential, Origin,
+    Research, Retention, Secrets, Services, ValueWithOrigin, Webhook,
 };
 
 /// The log level.
@@ -106,6 +106,8 @@ pub struct Settings {
     pub budgets: NamespaceBudgets,
     /// The tools that the operator declares.
     pub tools: Vec<ValueWithOrigin<CommandTool>>,
+    /// The external agents, which plans and models call as tools.
+    pub agents: Vec<ValueWithOrigin<ExternalAgent>>,
     /// The servers whose tools plans can call.
     pub mcp_servers: Vec<ValueWithOrigin<McpServer>>,
     /// The secrets that are hidden besides what the built-in rules recognize.

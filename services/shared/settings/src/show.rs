@@ -3,8 +3,9 @@
 use std::{ffi::OsString, path::Path};
 
 use crate::{
-    CacheUse, CommandTool, McpServer, NamespaceBudget, Origin, Place, ResolvedCommands, Row, SYSTEM_PATH, Settings,
-    ValueWithOrigin, Webhook, show_credentials, show_models, show_network, show_research, size, size::shown_time,
+    CacheUse, CommandTool, ExternalAgent, McpServer, NamespaceBudget, Origin, Place, ResolvedCommands, Row,
+    SYSTEM_PATH, Settings, ValueWithOrigin, Webhook, show_credentials, show_models, show_network, show_research, size,
+    size::shown_time,
 };
 
 fn row<T>(key: impl Into<String>, from: &ValueWithOrigin<T>, value: impl Into<String>) -> Row {
@@ -134,6 +135,7 @@ pub fn rows(settings: &Settings, here: &ResolvedCommands, env: &dyn Fn(&str) -> 
     });
     rows.extend(settings.tools.iter().flat_map(of_tool));
     rows.extend(settings.mcp_servers.iter().flat_map(of_mcp_server));
+    rows.extend(settings.agents.iter().flat_map(of_agent));
     rows.extend(settings.webhooks.iter().flat_map(of_webhook));
     rows.extend(show_credentials::rows(&settings.credentials));
     rows.extend(show_network::rows(&settings.network));
@@ -172,6 +174,25 @@ fn of_mcp_server(server: &ValueWithOrigin<McpServer>) -> impl Iterator<Item = Ro
     let command = Some(row(key(""), server, command.join(" ")));
     let recovery = Some(row(key(".recovery"), server, recovery.word().to_owned()));
     [command, tools, list(".read_only", read_only), recovery, network, list(".reveals", reveals)].into_iter().flatten()
+}
+
+fn of_agent(agent: &ValueWithOrigin<ExternalAgent>) -> impl Iterator<Item = Row> {
+    let ExternalAgent { name, format, command, flags, config_dir, recovery, network, reveals, timeout, linger, .. } =
+        &agent.value;
+    let key = |key: &str| format!("agents.{name}{key}");
+    let list = |suffix: &str, list: &[String]| (!list.is_empty()).then(|| row(key(suffix), agent, list.join(" ")));
+    let own = [
+        Some(row(key(""), agent, format.word().to_owned())),
+        list(".command", command),
+        list(".flags", flags),
+        config_dir.as_ref().map(|path| row(key(".config_dir"), agent, path.display().to_string())),
+        Some(row(key(".recovery"), agent, recovery.word().to_owned())),
+        network.as_ref().map(|network| row(key(".network"), agent, network.clone())),
+        list(".reveals", reveals),
+        Some(row(key(".timeout"), agent, timeout.map_or("none".to_owned(), |limit| shown_time(limit.as_secs())))),
+        Some(row(key(".linger"), agent, shown_time(linger.as_secs()))),
+    ];
+    own.into_iter().flatten()
 }
 
 fn of_webhook(webhook: &Webhook) -> [Row; 5] {

@@ -37,7 +37,11 @@ fn sources(settings: &mut Settings) -> impl Iterator<Item = Source<'_>> {
         origin: &root.origin,
         path: &mut root.value.path,
     });
-    shown.chain(caches).chain(roots)
+    let agents = settings.agents.iter_mut().filter_map(|agent| {
+        let field = format!("agents.{}.config_dir", agent.value.name);
+        Some(Source { field, origin: &agent.origin, path: agent.value.config_dir.as_mut()? })
+    });
+    shown.chain(caches).chain(roots).chain(agents)
 }
 
 impl Source<'_> {

@@ -164,7 +164,9 @@ mod tests {
 
     #[test]
     fn a_text_of_characters_that_are_not_seen_is_blank() {
-        for blank in ["", " ", "\t\n\u{85}\u{2028}", "\u{a0}\u{3000}", "\u{feff}", "\u{200b}\u{2060} \u{ad}", "\u{0}\u{1b}"] {
+        for blank in
+            ["", " ", "\t\n\u{85}\u{2028}", "\u{a0}\u{3000}", "\u{feff}", "\u{200b}\u{2060} \u{ad}", "\u{0}\u{1b}"]
+        {
             assert!(is_blank(blank), "{blank:?}");
         }
         for said in ["a", " .\n", "\u{feff}x", "⚠\u{fe0f}"] {

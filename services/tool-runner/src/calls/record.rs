@@ -31,7 +31,9 @@ pub(super) fn trace(trace: &TraceContext) -> v1::TraceContext {
     v1::TraceContext { traceparent: trace.traceparent(), tracestate: trace.tracestate().to_owned() }
 }
 
-pub(super) fn failure(ToolFailure { class, reason, message, metadata }: ToolFailure) -> v1::Failure {
+pub(super) fn failure(failure: ToolFailure) -> v1::Failure {
+    let ToolFailure { class, reason, message, metadata, rate_limit } = failure;
+    let (retry_after, quota) = rate_limit.map_or((None, None), |limit| (limit.retry_after, Some(limit.quota)));
     let retryable = matches!(
         class,
         ErrorClass::Crash
@@ -40,7 +42,16 @@ pub(super) fn failure(ToolFailure { class, reason, message, metadata }: ToolFail
             | ErrorClass::Timeout
             | ErrorClass::InvalidResult
     );
-    v1::Failure { error_class: class.into(), message, reason, retryable, metadata, ..v1::Failure::default() }
+    v1::Failure {
+        error_class: class.into(),
+        message,
+        reason,
+        retryable,
+        metadata,
+        retry_after: retry_after.map(belay_proto::duration),
+        quota,
+        ..v1::Failure::default()
+    }
 }
 
 /// A skipped special file, for a receipt.
@@ -94,16 +105,8 @@ pub(super) fn not_committed((state, failure): Unsuccessful, is_manual: bool) -> 
         "{} Nothing that it changed in the workspace was committed, and what it did outside of the workspace is not known, so it does not run again automatically.",
         failure.message
     );
-    let metadata = failure.metadata;
-    (
-        State::OutcomeUnknown,
-        ToolFailure {
-            class: ErrorClass::OutcomeUnknown,
-            reason: reasons::OUTCOME_UNKNOWN.to_owned(),
-            message,
-            metadata,
-        },
-    )
+    let unknown = ToolFailure::new(ErrorClass::OutcomeUnknown, reasons::OUTCOME_UNKNOWN, message);
+    (State::OutcomeUnknown, ToolFailure { metadata: failure.metadata, ..unknown })
 }
 
 /// The failure of an approved call whose network, or whose recovery, is another one by now. It has not run, and is made again with another approval.

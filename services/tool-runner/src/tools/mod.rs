@@ -2,6 +2,7 @@
 //!
 //! A tool handles its arguments and its result. The policy decides what it may do, and the runner what happens to its changes.
 
+mod agent;
 mod code_exec;
 mod commit_changes;
 mod declaration;
@@ -25,6 +26,7 @@ mod search_code;
 mod walk;
 mod write_file;
 
+pub use agent::AgentTool;
 pub use code_exec::CodeExec;
 pub use commit_changes::CommitChanges;
 pub use declared::DeclaredTool;
@@ -94,6 +96,10 @@ pub async fn registry(
     tools.extend(
         declared.iter().map(|tool| Box::new(DeclaredTool::new(&tool.value, terminal.clone())) as Box<dyn Tool>),
     );
+    let agents = &loaded.settings.agents;
+    tools.extend(
+        agents.iter().map(|agent| Box::new(AgentTool::new(&agent.value, terminal.clone(), commands)) as Box<dyn Tool>),
+    );
     let servers = loaded.settings.mcp_servers.iter().map(|server| &server.value);
     let (of_servers, shown) = mcp::of_servers(&terminal, commands, servers).await;
     tools.extend(of_servers);
@@ -106,7 +112,15 @@ pub async fn registry(
             let has = |tool: &&ValueWithOrigin<CommandTool>| {
                 tool.value.name == name || tool.value.aliases.iter().any(|alias| alias == name)
             };
-            let tool = declared.iter().find(has).map_or(name, |tool| &tool.value.name);
+            let tool = declared.iter().find(has).map(|tool| &tool.value.name);
+            if let Some(agent) = agents.iter().find(|agent| agent.value.name == name) {
+                let other = if tool.is_some() { "a declared tool" } else { "a built-in tool" };
+                let message = format!(
+                    "{other} has the name `{name}`, too: choose another one for the agent, and name its `reader`"
+                );
+                return loaded.refuse(&format!("agents.{}", agent.value.name), message);
+            }
+            let tool = tool.map_or(name, String::as_str);
             let other = match name.split_once('.').filter(|(server, _)| of_server(loaded, server)) {
                 Some((server, _)) => format!("a tool of the MCP server `{server}`"),
                 None => "a built-in tool".to_owned(),

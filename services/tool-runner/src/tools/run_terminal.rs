@@ -34,9 +34,11 @@ use process::Exchange;
 use request::{Arguments, CommandRequest};
 
 pub(super) use ask::Asker;
-pub(super) use ending::{RunConditions, judge};
+pub(super) use ending::{RunConditions, judge, outputs_of};
 pub(super) use network::{ACCOUNT_TIMEOUT, account};
 pub(super) use process::{CommandResult, ServerClient};
+pub(super) use request::Additions;
+pub(super) use streams::text;
 
 /// The longest word of a command, in bytes: `MAX_ARG_STRLEN` of Linux, without the NUL at its end.
 pub(super) const MAX_WORD_BYTES: usize = 128 * 1024 - 1;
@@ -97,6 +99,7 @@ impl RunTerminal {
     fn run(
         &self,
         invocation: Invocation,
+        additions: Additions,
         exchange: impl FnOnce(Option<Asker>) -> Option<Exchange> + Send + 'static,
     ) -> impl Future<Output = Result<Ran, ToolFailure>> + Send + 'static {
         let (launcher, settings, lanes) = (self.enforcement.launcher(), Arc::clone(&self.settings), self.lanes.clone());
@@ -138,6 +141,7 @@ impl RunTerminal {
                 dialogue: exchange.as_ref().map(Exchange::dialogue),
                 network: network.clone(),
                 reveals,
+                additions,
             };
             let (life, over) = process::Life::new(never_began);
             let guard = process::KillOnDrop(life.clone());
@@ -169,9 +173,10 @@ impl RunTerminal {
     pub(super) fn serve(
         &self,
         invocation: Invocation,
+        additions: Additions,
         client: impl FnOnce(Option<Asker>) -> ServerClient + Send + 'static,
     ) -> impl Future<Output = Result<Ran, ToolFailure>> + Send + 'static {
-        self.run(invocation, move |asker| Some(Exchange::Client(client(asker))))
+        self.run(invocation, additions, move |asker| Some(Exchange::Client(client(asker))))
     }
 }
 
@@ -316,7 +321,8 @@ impl Tool for RunTerminal {
 
     fn call(&self, invocation: Invocation) -> Work {
         let asks = invocation.asks;
-        let ran = self.run(invocation, move |asker| asker.filter(|_| asks).map(Exchange::Questions));
+        let ran =
+            self.run(invocation, Additions::default(), move |asker| asker.filter(|_| asks).map(Exchange::Questions));
         Box::pin(async move {
             let Ran { program, check, limit, has_network, result } = ran.await?;
             let CommandResult { outcome, output, outputs, loopback, refusal } = result;

@@ -30,6 +30,7 @@ mod escalation;
 mod exactly_once;
 mod examples;
 mod explanations;
+mod external_agents;
 mod faults;
 mod first_day;
 mod forks;

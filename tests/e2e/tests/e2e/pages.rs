@@ -41,7 +41,8 @@ fn every_plan_in_the_guides_is_valid() {
     // The tools of an MCP server that they name, which is not installed here: declared, they are tools of the same names.
     let tool = "{command: ['true'], parameters: {additionalProperties: true}}";
     let tools = format!("{{git.git_add: {tool}, git.git_commit: {tool}}}");
-    let settings = format!("models: {{coder: {model}, critic: {model}}}\ntools: {tools}\n");
+    let agents = "{claude: {}, codex: {}, opencode: {}}";
+    let settings = format!("models: {{coder: {model}, critic: {model}}}\ntools: {tools}\nagents: {agents}\n");
     let config = home.file("config.yaml", settings);
     let _server = home.serve_with(&["--config", &config]);
     let mut seen = 0;

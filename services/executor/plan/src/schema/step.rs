@@ -25,7 +25,8 @@ pub(super) const VISIBLE: &str =
 
 /// A text in which at least one character is seen, as `belay_text::is_blank` has it. The class is a part of that function's: the dialect of the patterns
 /// counts U+FEFF among its spaces, and Rust does not.
-const SEEN: &str = "[^\\s\\u0000-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff]";
+const SEEN: &str =
+    "[^\\s\\u0000-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff]";
 
 pub(super) fn step() -> Value {
     let texts = |description: &str| json!({"description": description, "type": "array", "items": {"type": "string"}});

@@ -24,7 +24,7 @@ use tokio::{
 
 use crate::{
     Invocation, Output, Questions, ToolFailure,
-    tools::run_terminal::{Asker, CommandResult, Ran, RunConditions, RunTerminal, ServerClient, judge},
+    tools::run_terminal::{Additions, Asker, CommandResult, Ran, RunConditions, RunTerminal, ServerClient, judge},
 };
 
 /// The longest title of a question, in characters: all of its words are in the description.
@@ -66,7 +66,7 @@ pub(super) async fn with_server<T: Send + 'static>(
         })
     };
     let invocation = Invocation { arguments: command(server), reveals: server.reveals.clone(), ..invocation };
-    let ran = terminal.serve(invocation, client).await?;
+    let ran = terminal.serve(invocation, Additions::default(), client).await?;
     let done = done.lock().unwrap_or_else(PoisonError::into_inner).take();
     Ok((ran, done))
 }

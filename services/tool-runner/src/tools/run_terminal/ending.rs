@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 use belay_proto::{facts, v1::ErrorClass};
 use belay_reasons as reasons;
 use belay_sandbox::{DiskLimit, LaunchError, Outcome, Output, Status, Unit, WriteBound};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::{
     outputs,
@@ -57,11 +57,8 @@ pub(crate) fn judge(
                 "truncated": output.stdout.dropped() + output.stderr.dropped() > 0,
             });
             // Those of a program that failed may be of half of what it should have done.
-            if code == 0 && !outputs.is_empty() {
-                let outputs = outputs::parse(outputs).map_err(|why| {
-                    let message = format!("The file of the outputs of `{program}` (`$BELAY_OUTPUT`) {why}.");
-                    ToolFailure::new(ErrorClass::InvalidResult, reasons::OUTPUTS_REFUSED, message)
-                })?;
+            if code == 0 {
+                let outputs = outputs_of(program, outputs)?;
                 if !outputs.is_empty() {
                     result["outputs"] = outputs.into();
                 }
@@ -115,6 +112,20 @@ pub(crate) fn judge(
             Err(killed("was killed together with its sandbox, perhaps by the kernel because memory ran out"))
         }
     }
+}
+
+/// The outputs that a program has written to the file for them.
+///
+/// # Errors
+/// OUTPUTS_REFUSED, when the file cannot be read.
+pub(crate) fn outputs_of(program: &str, written: &[u8]) -> Result<Map<String, Value>, ToolFailure> {
+    if written.is_empty() {
+        return Ok(Map::new());
+    }
+    outputs::parse(written).map_err(|why| {
+        let message = format!("The file of the outputs of `{program}` (`$BELAY_OUTPUT`) {why}.");
+        ToolFailure::new(ErrorClass::InvalidResult, reasons::OUTPUTS_REFUSED, message)
+    })
 }
 
 /// The result with what is said only of output that is not all UTF-8.

@@ -33,6 +33,15 @@ const CONTEXT: &str = "BELAY_CONTEXT";
 /// The longest value of it, in bytes: `MAX_ARG_STRLEN` of Linux, without the name, `=` and the NUL at its end.
 const MAX_CONTEXT_BYTES: usize = 128 * 1024 - 1 - CONTEXT.len() - 1;
 
+/// What a command has beside its arguments.
+#[derive(Default)]
+pub(crate) struct Additions {
+    /// Files and directories of the host that it sees.
+    pub(crate) mounts: Vec<belay_sandbox::Mount>,
+    /// Variables that it gets; those of its arguments come after them.
+    pub(crate) env: Vec<(String, OsString)>,
+}
+
 /// The request of a call.
 pub(super) struct CommandRequest {
     pub(super) name: String,
@@ -46,6 +55,8 @@ pub(super) struct CommandRequest {
     pub(super) network: Option<Arc<Profile>>,
     /// The credentials whose values the program gets, by name.
     pub(super) reveals: Vec<String>,
+    /// What it has beside its arguments.
+    pub(super) additions: Additions,
 }
 
 /// The command that the sandbox is to run.
@@ -56,7 +67,7 @@ pub(super) fn spec(
     network: Option<&NetworkOfCall>,
     revealed: &[(String, Secret)],
 ) -> Result<Spec, ToolFailure> {
-    let CommandRequest { name, arguments, trace, context, limit, dialogue, .. } = asked;
+    let CommandRequest { name, arguments, trace, context, limit, dialogue, additions, .. } = asked;
     let Arguments { command, cwd, env, .. } = arguments;
     let mut words = command.into_iter();
     let program = words.next().unwrap_or_default();
@@ -67,6 +78,8 @@ pub(super) fn spec(
     let mut spec = Spec::new(program, words, WorkspaceMount { lower, staging: Some(staging), hidden });
     spec.common_mounts = settings.toolchains();
     spec.mounts = caches;
+    spec.mounts.extend(additions.mounts);
+    spec.env.extend(additions.env);
     if let Some(cwd) = cwd {
         spec.cwd = PathBuf::from(path("cwd", &cwd)?.as_ref());
     }

@@ -67,7 +67,7 @@ fn keep(kept: &mut RetainedOutput, bytes: &[u8], caps: OutputCaps) {
 }
 
 /// The kept output as text, with a line that says how many bytes are missing, if any.
-pub(super) fn text(kept: &RetainedOutput) -> String {
+pub(crate) fn text(kept: &RetainedOutput) -> String {
     let tail: Vec<u8> = kept.tail.iter().copied().collect();
     if kept.dropped() == 0 {
         return String::from_utf8_lossy(&[kept.head.as_slice(), &tail].concat()).into_owned();
