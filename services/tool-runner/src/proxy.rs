@@ -195,7 +195,7 @@ pub(crate) struct CommandAccess {
 }
 
 impl CommandAccess {
-    /// Opens the network of a command.
+    /// Opens the network of a command, which may use at most so many tokens of models behind base URLs.
     ///
     /// # Errors
     /// NETWORK_UNAVAILABLE.
@@ -204,10 +204,11 @@ impl CommandAccess {
         profile: &Profile,
         sockets: CommandSockets,
         credentials: &[CallCredential],
+        tokens: Option<u64>,
     ) -> Result<Self, ToolFailure> {
         let access = proxy
             .proxy
-            .open(profile, sockets, credentials, proxy.budget.clone())
+            .open(profile, sockets, credentials, Budget { tokens, ..proxy.budget.clone() })
             .map_err(|error| unavailable(&error))?;
         Ok(Self { access, _proxy: proxy })
     }

@@ -406,6 +406,10 @@ table! {
     "An external agent has not done its task: it reports a failure, ended without reporting its end, or its exit code and its report do not agree. What it changed was dropped."
     "The message has its words, and `belay executions get ID` what it printed last. A rate limit passes; a wrong key has to be corrected by the operator; another agent may do the task (`fallback` of the step)."
 
+    AGENT_TOKENS Tools 1 false [BudgetExhausted] []
+    "An external agent has used the tokens that the operator gives it for one run, as the proxy counted them, and its next request to its model was refused. What it changed was dropped."
+    "Make the task smaller, or raise `agents.NAME.max_tokens` in the settings, and run `belay executions retry ID`."
+
     DISK_LIMIT Tools 30 true [Transient] []
     "A command wrote more than it may, or the disk that it wrote to was about to fill up, so it was ended. What it changed was dropped."
     "The message names the bound and the setting that raises it (docs/user-guide/settings.md, Room on the disk). Have the command write less, raise the setting, or make room on the disk."

@@ -33,6 +33,8 @@ pub struct ExternalAgent {
     pub reveals: Vec<String>,
     /// The time limit of a call when the plan sets none; `None`: it may work as long as it likes.
     pub timeout: Option<Duration>,
+    /// The most tokens that its models may use in one call; `None` for no bound.
+    pub max_tokens: Option<u64>,
     /// How long it may go on after its final event.
     pub linger: Duration,
     /// Phrases of its output that say of which class its failure is.

@@ -112,6 +112,7 @@ pub(crate) fn settings(
         let of_agents = of_agents.map(|agent| (format!("agents.{}", agent.name), agent.network.as_deref()));
         let profiles = &settings.network.profiles;
         crate::read_network::profiles_of_programs(reader, of_tools.chain(of_servers).chain(of_agents), profiles);
+        crate::read_agents::refuse_unseen_tokens(reader, &settings.agents, profiles);
         crate::read_research::profile_of_web(reader, &settings.research, &settings.network.profiles);
     }
 }

@@ -3,6 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use belay_agent_output::{Format, Patterns};
+use belay_network::Profiles;
 use belay_yaml::{Node, Reader, Value, seconds};
 
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
     read_env::{MAX_ENTRIES, env},
 };
 
-const AGENT: &str = "reader command flags cwd env config_dir description recovery network reveals timeout linger rate_limit_phrases fatal_phrases";
+const AGENT: &str = "reader command flags cwd env config_dir description recovery network reveals timeout max_tokens linger rate_limit_phrases fatal_phrases";
 
 /// The longest name of an agent.
 const MAX_NAME: usize = 64;
@@ -21,6 +22,8 @@ const MAX_TIMEOUT: u64 = 30 * 86_400;
 const MAX_LINGER: u64 = 3_600;
 /// The default time after the final event, in seconds: some agents write their session then, and some never end.
 const LINGER: u64 = 10;
+/// The most tokens of one call.
+const MAX_TOKENS: u64 = 1_000_000_000_000;
 /// The longest phrase, in bytes.
 const MAX_PHRASE: usize = 200;
 
@@ -71,6 +74,7 @@ fn agent(reader: &mut Reader, node: &Node, field: &str, name: &str, home: Option
         network: None,
         reveals: Vec::new(),
         timeout: None,
+        max_tokens: None,
         linger: Duration::from_secs(LINGER),
         patterns: Patterns::default(),
     };
@@ -98,6 +102,7 @@ fn agent(reader: &mut Reader, node: &Node, field: &str, name: &str, home: Option
                     agent.timeout = time(reader, node, field, MAX_TIMEOUT, "such as 90m or 24h, at most 30d, or `none`")
                 }
             },
+            "max_tokens" => agent.max_tokens = max_tokens(reader, node, field),
             "linger" => {
                 let linger = time(reader, node, field, MAX_LINGER, "such as 10s, at most 1h");
                 agent.linger = linger.unwrap_or(agent.linger);
@@ -141,6 +146,36 @@ fn time(reader: &mut Reader, node: &Node, field: &str, most: u64, form: &str) ->
         reader.refuse(field, node.line, format!("must be a whole number with a unit, {form}"));
     }
     read.map(Duration::from_secs)
+}
+
+fn max_tokens(reader: &mut Reader, node: &Node, field: &str) -> Option<u64> {
+    let read = match &node.value {
+        Value::Number(number) => number.as_u64().filter(|tokens| (1..=MAX_TOKENS).contains(tokens)),
+        _ => None,
+    };
+    if read.is_none() {
+        let message = "must be a whole number of tokens from 1 on, such as 500000, without a unit";
+        reader.refuse(field, node.line, message);
+    }
+    read
+}
+
+/// Refuses a bound on tokens that nobody would see: only a model behind a base URL is counted.
+pub(crate) fn refuse_unseen_tokens(
+    reader: &mut Reader,
+    agents: &[ValueWithOrigin<ExternalAgent>],
+    profiles: &Profiles,
+) {
+    for agent in agents.iter().map(|agent| &agent.value).filter(|agent| agent.max_tokens.is_some()) {
+        let profile = agent.network.as_deref().and_then(|name| profiles.find(name));
+        if profile.is_some_and(|profile| profile.base_urls().next().is_some()) {
+            continue;
+        }
+        let field = format!("agents.{}.max_tokens", agent.name);
+        let line = reader.line_of(&field);
+        let message = "cannot be counted: tokens are seen where `network` names a profile with a rule that has a `base_url` for the agent's model";
+        reader.refuse(&field, line, message);
+    }
 }
 
 fn phrase(reader: &mut Reader, node: &Node, field: &str) -> Option<String> {

@@ -177,8 +177,20 @@ fn of_mcp_server(server: &ValueWithOrigin<McpServer>) -> impl Iterator<Item = Ro
 }
 
 fn of_agent(agent: &ValueWithOrigin<ExternalAgent>) -> impl Iterator<Item = Row> {
-    let ExternalAgent { name, format, command, flags, config_dir, recovery, network, reveals, timeout, linger, .. } =
-        &agent.value;
+    let ExternalAgent {
+        name,
+        format,
+        command,
+        flags,
+        config_dir,
+        recovery,
+        network,
+        reveals,
+        timeout,
+        max_tokens,
+        linger,
+        ..
+    } = &agent.value;
     let key = |key: &str| format!("agents.{name}{key}");
     let list = |suffix: &str, list: &[String]| (!list.is_empty()).then(|| row(key(suffix), agent, list.join(" ")));
     let own = [
@@ -190,6 +202,7 @@ fn of_agent(agent: &ValueWithOrigin<ExternalAgent>) -> impl Iterator<Item = Row>
         network.as_ref().map(|network| row(key(".network"), agent, network.clone())),
         list(".reveals", reveals),
         Some(row(key(".timeout"), agent, timeout.map_or("none".to_owned(), |limit| shown_time(limit.as_secs())))),
+        max_tokens.map(|tokens| row(key(".max_tokens"), agent, tokens.to_string())),
         Some(row(key(".linger"), agent, shown_time(linger.as_secs()))),
     ];
     own.into_iter().flatten()

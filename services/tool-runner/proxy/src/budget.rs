@@ -28,6 +28,8 @@ pub struct Budget {
     pub connect_time: Duration,
     /// The longest time in which nothing is sent or received.
     pub idle_time: Duration,
+    /// The most tokens of models behind base URLs: a request after them is refused. `None`: no bound.
+    pub tokens: Option<u64>,
 }
 
 impl Default for Budget {
@@ -43,6 +45,7 @@ impl Default for Budget {
             head_time: Duration::from_secs(10),
             connect_time: Duration::from_secs(10),
             idle_time: Duration::from_secs(300),
+            tokens: None,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
 };
@@ -38,8 +38,11 @@ use crate::{
     report::Route,
     scrub::Scrubber,
     splice::{Meter, splice},
+    usage::{Tokens, UsageScanner},
 };
 
+/// How many bytes are taken for a token where an answer does not say it: fewer than English words and code have, and more than are in the frames of a stream.
+const BYTES_PER_TOKEN: u64 = 4;
 /// The most bytes that wait in one direction of a connection.
 const BUFFER: usize = 64 << 10;
 /// The most headers of a response.
@@ -106,7 +109,7 @@ pub(crate) enum HostStream {
 }
 
 type Sent = Either<DataOnly, FilteredBody<DataOnly, Foreign>>;
-type Received = Either<DataOnly, FilteredBody<DataOnly, Scrubber>>;
+type Received = Either<AnswerBody, FilteredBody<AnswerBody, Scrubber>>;
 type Answer = Response<Either<Received, Full<Bytes>>>;
 /// Both sides of an upgraded connection.
 type Upgrade = Arc<Mutex<Option<(OnUpgrade, OnUpgrade)>>>;
@@ -261,6 +264,7 @@ async fn pass_on(
     let of_client = request.is_web_socket.then(|| hyper::upgrade::on(&mut incoming));
     let (parts, body) = incoming.into_parts();
     let JudgedRequest { host, port, mut path, is_web_socket, is_tls, .. } = request;
+    let generates = may_generate(&parts.method, &path);
     let mut headers = without_hops(&parts.headers);
     headers.remove(header::EXPECT);
     let default = if is_tls { 443 } else { 80 };
@@ -345,9 +349,11 @@ async fn pass_on(
         (false, _) => {}
     }
     let (parts, body) = response.into_parts();
+    let is_of_model = route == Route::BaseUrl && generates && parts.status.is_success();
+    let body = AnswerBody { inner: DataOnly(body), model: is_of_model.then(|| ModelAnswer::new(meter.clone())) };
     let body = match values {
-        Some(values) => Either::Right(FilteredBody::new(DataOnly(body), Scrubber::new(Arc::clone(values)))),
-        None => Either::Left(DataOnly(body)),
+        Some(values) => Either::Right(FilteredBody::new(body, Scrubber::new(Arc::clone(values)))),
+        None => Either::Left(body),
     };
     let mut answer = Response::new(Either::Left(body));
     *answer.status_mut() = parts.status;
@@ -418,6 +424,75 @@ impl Body for DataOnly {
 
     fn size_hint(&self) -> SizeHint {
         self.0.size_hint()
+    }
+}
+
+/// Whether a request to a model may make it generate: it may not where it only counts tokens.
+fn may_generate(method: &http::Method, path: &str) -> bool {
+    let path = path.split('?').next().unwrap_or(path);
+    method == http::Method::POST && !path.ends_with("/count_tokens") && !path.ends_with(":countTokens")
+}
+
+/// The body of an answer without its trailers, of which the tokens are counted where a model gives it.
+pub(crate) struct AnswerBody {
+    inner: DataOnly,
+    model: Option<ModelAnswer>,
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
+        match (&frame, &mut self.model) {
+            (Some(Ok(frame)), Some(model)) => {
+                if let Some(piece) = frame.data_ref() {
+                    model.scanner.push(piece);
+                }
+            }
+            (None, Some(model)) => model.has_ended = true,
+            (Some(Err(_)) | None, _) | (_, None) => {}
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// The tokens of a model's answer.
+struct ModelAnswer {
+    scanner: UsageScanner,
+    meter: Meter,
+    has_ended: bool,
+}
+
+impl ModelAnswer {
+    fn new(meter: Meter) -> Self {
+        Self { scanner: UsageScanner::default(), meter, has_ended: false }
+    }
+}
+
+impl Drop for AnswerBody {
+    /// Records the tokens. A client that does not wait for the end gets no tokens for nothing: what was sent counts.
+    fn drop(&mut self) {
+        let is_whole = self.inner.is_end_stream();
+        let Some(ModelAnswer { scanner, meter, has_ended }) = self.model.take() else { return };
+        let reported = scanner.tokens();
+        let whole = reported.filter(|tokens| (is_whole || has_ended) && tokens.output > 0);
+        let bytes = |counter: &AtomicU64| counter.load(Ordering::Relaxed).div_ceil(BYTES_PER_TOKEN);
+        let tokens = whole.unwrap_or_else(|| {
+            let known = reported.unwrap_or_default();
+            let input = if known.input > 0 { known.input } else { bytes(&meter.counters.sent) };
+            Tokens { input, cached: known.cached, output: known.output.max(bytes(&meter.counters.received)) }
+        });
+        meter.network.log.use_model(tokens, whole.is_none());
     }
 }
 

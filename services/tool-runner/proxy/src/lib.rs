@@ -57,6 +57,7 @@ mod sys;
 mod take_over;
 mod tunnel;
 mod upstream;
+mod usage;
 mod wire;
 
 pub use access::{Access, CommandSockets};
@@ -72,7 +73,8 @@ pub use inbound::OWN_ANSWER;
 pub use injection::CallCredential;
 pub use outside::Outside;
 pub use proxy::Proxy;
-pub use report::{Connection, CredentialUse, Report, Route};
+pub use report::{Connection, CredentialUse, ModelUse, Report, Route};
 pub use take_over::take_over_if_asked;
 pub use upstream::{Pending, Upstream};
+pub use usage::Tokens;
 pub use wire::ProxySettings;

@@ -10,7 +10,10 @@ use std::{
 
 use tokio::time::{Duration, Instant};
 
-use crate::report::{Connection, CredentialUse, Report, Route};
+use crate::{
+    report::{Connection, CredentialUse, ModelUse, Report, Route},
+    usage::Tokens,
+};
 
 /// The most characters of a host in a report: a name has at most 253.
 const MAX_HOST: usize = 260;
@@ -48,6 +51,7 @@ struct State {
     is_over_budget: bool,
     /// How often each credential went to each host.
     credentials: BTreeMap<(String, String), u64>,
+    models: ModelUse,
 }
 
 #[derive(Debug)]
@@ -160,6 +164,26 @@ impl Log {
         *self.state().credentials.entry((name.to_owned(), host.to_owned())).or_default() += 1;
     }
 
+    /// Records the answer of a model.
+    pub(crate) fn use_model(&self, tokens: Tokens, is_estimated: bool) {
+        let models = &mut self.state().models;
+        models.tokens.input = models.tokens.input.saturating_add(tokens.input);
+        models.tokens.cached = models.tokens.cached.saturating_add(tokens.cached);
+        models.tokens.output = models.tokens.output.saturating_add(tokens.output);
+        models.answers += 1;
+        models.estimated += u64::from(is_estimated);
+    }
+
+    /// The tokens of all answers of models so far.
+    pub(crate) fn model_tokens(&self) -> u64 {
+        self.state().models.tokens.total()
+    }
+
+    /// Records that a request to a model is refused, since the tokens are used up.
+    pub(crate) fn refuse_model(&self) {
+        self.state().models.refused += 1;
+    }
+
     /// Records that the budget of bytes is used up.
     pub(crate) fn is_over_budget(&self) {
         self.state().is_over_budget = true;
@@ -179,6 +203,7 @@ impl Log {
         });
         Report {
             connections: connections.collect(),
+            models: state.models,
             unlisted: state.unlisted,
             questions: state.questions,
             refusals: state.refusals,

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::usage::Tokens;
+
 /// The account of one call's network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,6 +22,8 @@ pub struct Report {
     pub is_over_budget: bool,
     /// The credentials that requests carried, by name and host.
     pub credentials: Vec<CredentialUse>,
+    /// The use of models behind base URLs.
+    pub models: ModelUse,
     /// Whether the proxy ended before the call did: what it had recorded is lost.
     pub is_lost: bool,
 }
@@ -34,6 +38,20 @@ pub struct CredentialUse {
     pub host: String,
     /// The number of requests that carried it.
     pub count: u64,
+}
+
+/// The use of models behind base URLs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelUse {
+    /// The tokens, by the answers of their servers.
+    pub tokens: Tokens,
+    /// The answers that were counted.
+    pub answers: u64,
+    /// Those of them that did not say it, or did not come to their end: a token is counted for each four bytes of theirs and of their requests.
+    pub estimated: u64,
+    /// The requests that were refused because the tokens were used up.
+    pub refused: u64,
 }
 
 /// A connection, a refused one, or a question to the name server.

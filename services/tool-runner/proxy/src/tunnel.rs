@@ -369,6 +369,17 @@ pub(crate) async fn pass_request_by<C: ClientStream, L: ClientStream>(
             return inbound.refuse(&Denial { status: 403, message }).await;
         }
     };
+    if let Some(limit) = network.budget.tokens.filter(|_| route == Route::BaseUrl)
+        && network.log.model_tokens() >= limit
+    {
+        let message = format!(
+            "the tokens of this call are used up: its models have used {} of {limit}",
+            network.log.model_tokens()
+        );
+        network.log.refuse_model();
+        network.log.refuse(route, host.as_str(), *port, &message);
+        return inbound.refuse(&Denial { status: 403, message }).await;
+    }
     // The head, and as much of the body as came with it: nothing of it has been sent.
     let of_rule = rule.credential.as_ref().map(|credential| credential.name.as_str());
     let foreign = network.credentials.foreign_to(of_rule);

@@ -68,14 +68,15 @@ const RESULT: &str = r#"{
     "usage": {
       "type": "object",
       "additionalProperties": false,
-      "required": ["input_tokens", "cached_tokens", "output_tokens"],
+      "required": ["input_tokens", "cached_tokens", "output_tokens", "measured"],
       "properties": {
-        "input_tokens": {"type": "integer", "description": "Tokens of its prompts, those from a cache included."},
+        "measured": {"type": "boolean", "description": "Whether Belay's proxy has counted the tokens; else they are what the agent says."},
+        "input_tokens": {"type": "integer", "description": "Tokens of prompts, those from a cache included."},
         "cached_tokens": {"type": "integer", "description": "Those of them that came from a cache."},
         "output_tokens": {"type": "integer", "description": "Tokens of its model's answers."},
         "cost_usd": {"type": "number", "description": "The price in US dollars, where the agent names it."}
       },
-      "description": "What it says that it has used. It is not measured."
+      "description": "The tokens of its models."
     },
     "outputs": {"type": "object", "description": "The outputs that its programs have appended to the file `$BELAY_OUTPUT`, by name."}
   }

@@ -325,7 +325,7 @@ impl Tool for RunTerminal {
             self.run(invocation, Additions::default(), move |asker| asker.filter(|_| asks).map(Exchange::Questions));
         Box::pin(async move {
             let Ran { program, check, limit, has_network, result } = ran.await?;
-            let CommandResult { outcome, output, outputs, loopback, refusal } = result;
+            let CommandResult { outcome, output, outputs, loopback, refusal, .. } = result;
             let ran = ending::RunConditions { check, limit, loopback, has_network, refusal };
             ending::judge(&program, outcome, (&output, &outputs), &ran)
         })

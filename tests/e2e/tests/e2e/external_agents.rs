@@ -1,12 +1,14 @@
 //! External agents: what plans, people and operators see of them, and what becomes of those that misbehave.
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use belay_e2e::{
     Home,
     belay::{CommandEnd, repository},
 };
 use serde_json::{Value, json};
+
+use crate::tls_host::TlsHost;
 
 /// A home whose settings have the scripted agent as `a`; `None` where there is no Python that its sandbox shows.
 fn home(test: &str) -> Option<Home> {
@@ -63,7 +65,10 @@ fn the_run_of_an_agent_is_one_effect() {
         (&output["text"], &output["exit_code"], &output["session"]),
         (&json!("I wrote made"), &json!(0), &json!("t-1"))
     );
-    assert_eq!(output["usage"], json!({"input_tokens": 100, "cached_tokens": 40, "output_tokens": 10}));
+    assert_eq!(
+        output["usage"],
+        json!({"input_tokens": 100, "cached_tokens": 40, "output_tokens": 10, "measured": false})
+    );
     let logs = home.run(["logs", "made", "a", "--config", "config.yaml"]);
     assert!(logs.out.contains("[shell] touch made") && logs.out.contains("I wrote made"), "{logs:?}");
     // Nothing of it stays with the runner.
@@ -193,6 +198,65 @@ fn an_agent_without_its_configuration_does_not_start() {
     assert_eq!((ran.code, &step(&home, "x")["failure"]["code"]), (30, &json!("AGENT_FAILED")), "{ran:?}");
 }
 
+/// A home whose settings have the scripted agent as `a`, with a model behind a base URL, and 300 tokens for each run.
+fn home_with_model(test: &str, host: &TlsHost) -> Option<Home> {
+    let home = home(test)?;
+    home.file("ca.pem", &host.authority);
+    home.file("secret", "s3cret/of+the-operator.0123456789\n");
+    fs::set_permissions(home.path("secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    let at = home.path(".").canonicalize().unwrap();
+    let (at, port, opt) = (at.display(), host.address.port(), home.path("opt"));
+    let settings = format!(
+        "commands: {{read_only: [{{from: {}, at: /opt/agent}}]}}
+credentials:
+  model: {{file: {at}/secret, header: x-api-key, hosts: ['https://localhost:{port}'], variable: MODEL_KEY}}
+network:
+  authorities: [{at}/ca.pem]
+  profiles:
+    model:
+      rules:
+      - {{host: localhost, ports: [{port}], private_addresses: true, credential: model, base_url: MODEL_URL, base_path: /v1}}
+agents:
+  a: {{reader: codex, command: [/usr/bin/python3, /opt/agent/agent.py], network: model, max_tokens: 300, linger: 1s}}
+",
+        opt.display()
+    );
+    home.file("config.yaml", settings);
+    Some(home)
+}
+
+/// B-33, B-35: an agent never has its credential, and what it spends is counted and bounded from outside, whatever it says.
+#[test]
+fn the_tokens_of_an_agent_are_counted_and_bounded_from_outside() {
+    let host = TlsHost::start();
+    let Some(home) = home_with_model("the_tokens_of_an_agent_are_counted_and_bounded_from_outside", &host) else {
+        return;
+    };
+    let asked = run(&home, "a", "ask /chat/completions 2", &["--approve", "auto", "--id", "two"]);
+    assert_eq!(asked.code, 0, "{asked:?}");
+    let usage = json!({"input_tokens": 200, "cached_tokens": 80, "output_tokens": 20, "measured": true});
+    assert_eq!(step(&home, "two")["output"]["usage"], usage);
+    let heads = host.received();
+    assert!(heads.iter().all(|head| head.contains("s3cret/of+the-operator")), "the proxy puts it in: {heads:?}");
+
+    // The fourth request comes when 330 of 300 tokens are used.
+    let spent = run(&home, "a", "ask /chat/completions 9", &["--approve", "auto", "--id", "spent"]);
+    let failure = step(&home, "spent")["failure"].clone();
+    assert_eq!(
+        (&failure["code"], &failure["errorClass"]),
+        (&json!("AGENT_TOKENS"), &json!("ERROR_CLASS_BUDGET_EXHAUSTED")),
+        "{spent:?}"
+    );
+    assert_eq!((&failure["metadata"]["found"], &failure["metadata"]["limit"]), (&json!("330"), &json!("300")));
+    assert_eq!(host.received().len(), 2 + 3);
+    assert!(!home.path("w/half").exists());
+
+    // An answer that does not say what it has used counts by its length.
+    let unsaid = run(&home, "a", "ask /unsaid 2", &["--approve", "auto", "--id", "unsaid"]);
+    assert_eq!(step(&home, "unsaid")["failure"]["code"], "AGENT_TOKENS", "{unsaid:?}");
+    assert_eq!(host.received().len(), 2 + 3 + 1);
+}
+
 /// A wrong agent is refused by its field.
 #[test]
 fn wrong_settings_are_refused_by_their_field() {
@@ -209,6 +273,8 @@ fn wrong_settings_are_refused_by_their_field() {
         ("{codex: {fatal_phrases: [' ']}}", "agents.codex.fatal_phrases[0]", "at most 200 bytes"),
         ("{'a b': {reader: codex}}", "agents.a b", "is not an agent's name"),
         ("{codex: {model: m}}", "agents.codex.model", "config_dir"),
+        ("{codex: {max_tokens: 1k}}", "agents.codex.max_tokens", "without a unit"),
+        ("{codex: {max_tokens: 1000}}", "agents.codex.max_tokens", "`base_url`"),
         ("{noop: {reader: codex}}", "agents.noop", "a built-in tool has the name `noop`"),
     ] {
         home.file("config.yaml", format!("agents: {agents}\n"));

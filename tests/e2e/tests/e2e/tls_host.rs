@@ -112,6 +112,13 @@ fn answer(
             ];
             ("200 OK", "Content-Type: application/json\r\n".to_owned(), format!("{{\"results\": [{}]}}", results.join(",")))
         }
+        // As a model answers, in one piece; and one that does not say what it has used.
+        "/v1/chat/completions" => (
+            "200 OK",
+            "Content-Type: application/json\r\n".to_owned(),
+            r#"{"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 40}}}"#.to_owned(),
+        ),
+        "/v1/unsaid" => ("200 OK", "Content-Type: application/json\r\n".to_owned(), format!("{{\"text\": \"{}\"}}", "x".repeat(4_000))),
         "/picture" => ("200 OK", "Content-Type: image/png\r\n".to_owned(), "not really".to_owned()),
         "/moved" => ("302 Found", "Location: /page\r\n".to_owned(), String::new()),
         "/moved-away" => ("302 Found", "Location: https://elsewhere.example.org/\r\n".to_owned(), String::new()),

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use belay_agent_output::{AgentFailure, Class, LastLines, Patterns, Report, Usage, judge};
+use belay_agent_output::{AgentFailure, Class, End, LastLines, Patterns, Report, Usage, judge};
 use belay_proto::{
     facts,
     v1::{ErrorClass, QuotaState},
 };
+use belay_proxy::ModelUse;
 use belay_reasons as reasons;
 use belay_sandbox::Status;
 use belay_settings::ExternalAgent;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     RateLimit, ToolFailure, ToolResult,
@@ -42,7 +43,7 @@ pub(super) struct Ended {
 pub(super) fn of(agent: &ExternalAgent, ended: Ended, now: i64) -> ToolResult {
     let Ended { ran, report, lines, shown, was_over } = ended;
     let Ran { program, limit, has_network, result, .. } = ran;
-    let CommandResult { outcome, output, outputs, loopback, refusal } = result;
+    let CommandResult { outcome, output, outputs, loopback, refusal, models } = result;
     let exit_code = match outcome.status {
         Status::Exited(code) => Some(code),
         Status::Killed if was_over => None,
@@ -52,6 +53,11 @@ pub(super) fn of(agent: &ExternalAgent, ended: Ended, now: i64) -> ToolResult {
             return run_terminal::judge(&program, outcome, (&output, &outputs), &conditions);
         }
     };
+    if let (Some(limit), true) = (agent.max_tokens, models.refused > 0)
+        && report.end != Some(End::Success)
+    {
+        return Err(over_budget(agent, limit, models.tokens.total()));
+    }
     let said = LastLines::from(run_terminal::text(&output.stderr).as_str());
     let patterns = Patterns::of_agents().and(&agent.patterns);
     if let Err(failure) = judge(agent.format, exit_code, &report, [&lines, &said], &patterns) {
@@ -67,21 +73,48 @@ pub(super) fn of(agent: &ExternalAgent, ended: Ended, now: i64) -> ToolResult {
             result[key] = value.into();
         }
     }
-    if usage != Usage::default() {
-        let Usage { input_tokens, cached_tokens, output_tokens, cost_micros } = usage;
-        result["usage"] =
-            json!({"input_tokens": input_tokens, "cached_tokens": cached_tokens, "output_tokens": output_tokens});
-        if let Some(micros) = cost_micros {
-            #[expect(clippy::cast_precision_loss, reason = "a price of more than nine billion dollars is none")]
-            let dollars = micros as f64 / 1e6;
-            result["usage"]["cost_usd"] = dollars.into();
-        }
+    if let Some(usage) = shown_usage(usage, models) {
+        result["usage"] = usage;
     }
     let outputs = run_terminal::outputs_of(&program, &outputs)?;
     if !outputs.is_empty() {
         result["outputs"] = outputs.into();
     }
     Ok(result)
+}
+
+/// What was used: as the proxy has counted it, where it has seen answers of models, and else as the agent says. `None` where nothing is known.
+fn shown_usage(reported: Usage, models: ModelUse) -> Option<Value> {
+    let is_measured = models.answers > 0;
+    if !is_measured && reported == Usage::default() {
+        return None;
+    }
+    let Usage { input_tokens, cached_tokens, output_tokens, cost_micros } = reported;
+    let (input, cached, output) = match is_measured {
+        true => (models.tokens.input, models.tokens.cached, models.tokens.output),
+        false => (input_tokens, cached_tokens, output_tokens),
+    };
+    let mut usage =
+        json!({"input_tokens": input, "cached_tokens": cached, "output_tokens": output, "measured": is_measured});
+    if let Some(micros) = cost_micros {
+        #[expect(clippy::cast_precision_loss, reason = "a price of more than nine billion dollars is none")]
+        let dollars = micros as f64 / 1e6;
+        usage["cost_usd"] = dollars.into();
+    }
+    Some(usage)
+}
+
+/// The failure of an agent whose model was not asked any more.
+fn over_budget(agent: &ExternalAgent, limit: u64, used: u64) -> ToolFailure {
+    let name = &agent.name;
+    let message = format!(
+        "The agent `{name}` has used {used} tokens, and may use {limit} in one run (`agents.{name}.max_tokens`): its next request was refused."
+    );
+    ToolFailure::new(ErrorClass::BudgetExhausted, reasons::AGENT_TOKENS, message)
+        .with(facts::LIMIT, limit)
+        .with(facts::FOUND, used)
+        .with(facts::UNIT, "tokens")
+        .with(facts::SETTING, format!("agents.{name}.max_tokens"))
 }
 
 fn failed(

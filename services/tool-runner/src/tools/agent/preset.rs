@@ -149,6 +149,7 @@ mod tests {
             network: None,
             reveals: Vec::new(),
             timeout: None,
+            max_tokens: None,
             linger: Duration::from_secs(10),
             patterns: Patterns::default(),
         }

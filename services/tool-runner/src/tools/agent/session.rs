@@ -60,6 +60,7 @@ pub(super) async fn call(configured: Arc<ConfiguredAgent>, invocation: Invocatio
     let additions = Additions {
         mounts: config.into_iter().chain(prompt.as_ref().map(PromptFile::mount)).collect(),
         env: prompt.iter().map(|_| (prompt::VARIABLE.to_owned(), PromptFile::target().into())).collect(),
+        max_tokens: agent.max_tokens,
     };
     let heard =
         Arc::new(Heard { reader: Mutex::new(Some(Reader::new(agent.format))), is_over: AtomicBool::new(false) });

@@ -213,7 +213,7 @@ pub(crate) trait SessionWork {
 
 /// Adds the account of another request of the call.
 fn add(report: &mut Report, other: Report) {
-    let Report { connections, unlisted, questions, refusals, is_over_budget, credentials, is_lost } = other;
+    let Report { connections, unlisted, questions, refusals, is_over_budget, credentials, models: _, is_lost } = other;
     report.connections.extend(connections);
     report.unlisted += unlisted;
     report.questions += questions;

@@ -114,7 +114,7 @@ async fn start(
 /// The failure of a server that has not done its work.
 pub(super) fn failed(server: &McpServer, ran: Ran, error: Option<McpError>) -> ToolFailure {
     let Ran { program, limit, has_network, result, .. } = ran;
-    let CommandResult { outcome, output, outputs, loopback, refusal } = result;
+    let CommandResult { outcome, output, outputs, loopback, refusal, .. } = result;
     let status = outcome.status;
     let broken = |what: String| {
         let message = format!("The MCP server `{}` {what}.", server.name);

@@ -47,6 +47,8 @@ pub(super) struct NetworkOfCall {
     pub(super) profile: Arc<Profile>,
     pub(super) proxy: Arc<CommandProxy>,
     pub(super) credentials: Vec<CallCredential>,
+    /// The most tokens of models behind base URLs; `None` for no bound.
+    pub(super) max_tokens: Option<u64>,
     /// The mounts with the certificates that the command trusts; empty: those of this machine.
     trust: Vec<Mount>,
 }
@@ -60,13 +62,14 @@ impl NetworkOfCall {
         profile: Arc<Profile>,
         proxy: &ProxyHolder,
         settings: &CommandSettings,
+        max_tokens: Option<u64>,
     ) -> Result<Self, ToolFailure> {
         let proxy = proxy.running()?;
         let random =
             |bytes: &mut [u8]| getrandom::fill(bytes).map_err(|error| format!("there is no randomness: {error}"));
         let credentials = settings.credentials().of_call(&profile, random)?;
         let trust = proxy.trust(&profile)?.map(|files| files.mounts().to_vec()).unwrap_or_default();
-        Ok(Self { profile, proxy, credentials, trust })
+        Ok(Self { profile, proxy, credentials, max_tokens, trust })
     }
 
     /// The additional mounts of the command.

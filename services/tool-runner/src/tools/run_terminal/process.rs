@@ -13,6 +13,7 @@ use std::{
 
 use belay_network::Secret;
 use belay_proto::v1::NetworkUse;
+use belay_proxy::ModelUse;
 use belay_sandbox::{
     Dialogue, KillHandle, Launcher, Outcome, Output as CommandOutput, ProcessEnd, RunningCommand, Status, Timer,
 };
@@ -109,6 +110,8 @@ pub(crate) struct CommandResult {
     pub(crate) loopback: bool,
     /// The reason why it may have failed on its network, after `it`.
     pub(crate) refusal: Option<String>,
+    /// Its use of models behind base URLs, as the proxy has counted it.
+    pub(crate) models: ModelUse,
 }
 
 /// Runs a command, and holds its view until its last process has ended. `over` resolves when the call's future is dropped.
@@ -168,16 +171,17 @@ pub(super) async fn run(
         asker.zip(asked).map(|(asker, asked)| tokio::spawn(asked_hosts::serve(asker, profile_name, asked)));
     let ended = follow(running, &lanes.ends, &*output, exchange).await;
     let access = access.transpose()?;
-    let mut refusal = None;
+    let (mut refusal, mut models) = (None, ModelUse::default());
     if let Some((profile, access)) = of_call.zip(access) {
         let report = lanes.ends.run(move || access.close(network::ACCOUNT_TIMEOUT)).await;
         refusal = network::refusal(&report);
+        models = report.models;
         // Set only here, and before the view is released: the call is waited for that long, also when it was stopped.
         let _ = network_use.set(network::account(&profile, &report));
     }
     drop(view);
     let (outcome, output, outputs) = ended.map_err(|error| ending::lost(&program, &error.to_string()))?;
-    Ok(CommandResult { outcome, output, outputs, loopback, refusal })
+    Ok(CommandResult { outcome, output, outputs, loopback, refusal, models })
 }
 
 /// Starts the proxy if it does not run, and reads the credentials of a call: those that its requests carry, and those that its program gets.
@@ -186,12 +190,13 @@ async fn prepare(
     proxy: Arc<ProxyHolder>,
     settings: Arc<CommandSettings>,
 ) -> Result<(Option<NetworkOfCall>, Vec<(String, Secret)>), ToolFailure> {
-    let (profile, reveals) = (asked.network.clone(), asked.reveals.clone());
+    let (profile, reveals, max_tokens) = (asked.network.clone(), asked.reveals.clone(), asked.additions.max_tokens);
     if profile.is_none() && reveals.is_empty() {
         return Ok((None, Vec::new()));
     }
     let prepared = tokio::task::spawn_blocking(move || {
-        let network = profile.map(|profile| NetworkOfCall::prepare(profile, &proxy, &settings)).transpose()?;
+        let network =
+            profile.map(|profile| NetworkOfCall::prepare(profile, &proxy, &settings, max_tokens)).transpose()?;
         Ok((network, settings.credentials().revealed(&reveals)?))
     });
     match prepared.await {
@@ -211,10 +216,10 @@ fn shown(value: &Secret) -> String {
 
 /// Opens the network of a command that has started.
 fn open(network: NetworkOfCall, running: &mut RunningCommand) -> Result<CommandAccess, ToolFailure> {
-    let NetworkOfCall { profile, proxy, credentials, .. } = network;
+    let NetworkOfCall { profile, proxy, credentials, max_tokens, .. } = network;
     let sockets = running.take_sockets().and_then(|made| network::sockets(&profile, made));
     let sockets = sockets.ok_or_else(|| ending::unavailable("the sandbox has not made the sockets of the network"))?;
-    CommandAccess::open(proxy, &profile, sockets, &credentials)
+    CommandAccess::open(proxy, &profile, sockets, &credentials, max_tokens)
 }
 
 /// Forwards the output of a command until it has ended and its processes are gone with its mounts, which has to be before the view is released.

@@ -40,6 +40,8 @@ pub(crate) struct Additions {
     pub(crate) mounts: Vec<belay_sandbox::Mount>,
     /// Variables that it gets; those of its arguments come after them.
     pub(crate) env: Vec<(String, OsString)>,
+    /// The most tokens of models behind base URLs of its network; `None` for no bound.
+    pub(crate) max_tokens: Option<u64>,
 }
 
 /// The request of a call.

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 
 task = sys.stdin.read()
 mode, _, rest = task.strip().partition(" ")
@@ -95,6 +97,20 @@ elif mode == "flood":
     sys.stdout.write("y" * (32 << 20) + "\n")
     sys.stderr.write("z" * (32 << 20))
     say("done")
+    end()
+elif mode == "ask":
+    path, _, times = rest.partition(" ")
+    headers = {"X-Api-Key": os.environ["MODEL_KEY"], "Content-Type": "application/json"}
+    for n in range(int(times)):
+        request = urllib.request.Request(os.environ["MODEL_URL"] + path, b"{}", headers)
+        try:
+            urllib.request.urlopen(request).read()
+        except urllib.error.HTTPError as error:
+            write("half", "half of it")
+            fail(f"unexpected status {error.code}: {error.read().decode()}")
+    write("asked", str(n + 1))
+    say(f"asked {n + 1} times")
+    # It lies about what it has used.
     end()
 elif mode == "stubborn":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
