@@ -105,18 +105,22 @@ pub(crate) struct Run {
 
 /// A goal instead of a plan.
 #[derive(clap::Args, Debug)]
+#[command(group(clap::ArgGroup::new("worker").args(["model", "agent"]).multiple(true)))]
 struct TaskArgs {
-    /// Instead of a plan: what a model is to achieve here, in words; what it changes is shown and committed as one
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["plan", "inputs"], requires = "model")]
+    /// Instead of a plan: what a model or an agent is to achieve here, in words; what it changes is shown and committed as one
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["plan", "inputs"], requires = "worker")]
     task: Option<String>,
-    /// The model for --task, by its name in the settings
+    /// The model for --task, by its name in the settings; with --agent, by the agent's own name for it
     #[arg(long, value_name = "NAME", requires = "task")]
     model: Option<String>,
+    /// The agent for --task, by its name in the settings: a program such as codex or claude
+    #[arg(long, value_name = "NAME", requires = "task")]
+    agent: Option<String>,
     /// A tool that the model may call, for --task; may be given more than once [default: those that read, write and run commands]
-    #[arg(long = "tool", value_name = "NAME", requires = "task")]
+    #[arg(long = "tool", value_name = "NAME", requires = "task", conflicts_with = "agent")]
     tools: Vec<String>,
     /// How often the model is asked at most, for --task [default: 30]
-    #[arg(long, value_name = "N", requires = "task", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", requires = "task", conflicts_with = "agent", value_parser = clap::value_parser!(u32).range(1..=1000))]
     max_turns: Option<u32>,
 }
 
@@ -139,14 +143,23 @@ impl TaskArgs {
     /// The plan of a task: one step, whose whole work is one effect.
     fn plan(&self) -> Option<PlanFile> {
         let task = self.task.as_ref()?;
+        // What a person types is no template.
+        let task = task.replace("${", "$${");
+        if let Some(agent) = &self.agent {
+            let model = self.model.as_ref().map(|model| ("model".to_owned(), model.replace("${", "$${").into()));
+            let arguments: serde_json::Map<_, _> =
+                [("task".to_owned(), task.into())].into_iter().chain(model).collect();
+            // A person looks on, who can have it done again.
+            let step = json!({"id": "task", "tool": agent, "arguments": arguments, "retry": {"max_attempts": 1}});
+            return Some(PlanFile::of_json(TASK, &json!({"id": "task", "steps": [step]})));
+        }
         let tools = match &self.tools[..] {
             [] => TOOLS.map(str::to_owned).into(),
             named => named.to_owned(),
         };
         let agent = json!({
             "model": self.model,
-            // What a person types is no template.
-            "task": task.replace("${", "$${"),
+            "task": task,
             "tools": tools,
             "max_turns": self.max_turns.unwrap_or(TURNS),
         });

@@ -84,6 +84,16 @@ fn the_run_of_an_agent_is_one_effect() {
     let refused = home.run(["run", &flag].iter().chain(&with));
     assert!(refused.code == 2 && refused.talk.contains("steps[0].arguments"), "{refused:?}");
 
+    // Without a plan.
+    let task = "write by-task";
+    let by_task = ["run", "--task", task, "--agent", "a", "--model", "small", "--id", "by-task"];
+    assert_eq!(home.run(by_task.iter().chain(&with)).code, 0);
+    assert!(home.path("w/by-task").exists() && fs::read_to_string(home.path("w/model")).unwrap() == "small");
+    let neither = home.run(["run", "--task", task]);
+    assert!(neither.code == 2 && neither.talk.contains("--agent"), "{neither:?}");
+    let both = home.run(["run", "--task", task, "--agent", "a", "--tool", "read_file"]);
+    assert_eq!(both.code, 2, "{both:?}");
+
     let (_, listed) = home.json(&["tools", "list", "--config", "config.yaml"]);
     let tools = listed["tools"].as_array().unwrap();
     let tool = tools.iter().find(|tool| tool["name"] == "a").expect("it is listed");
