@@ -330,3 +330,16 @@ fn a_model_calls_the_tools_of_a_server() {
     }
     assert_eq!(scene.file("notes.json"), r#"["one"]"#);
 }
+
+/// A model has an agent of others do a part of its task, and reads what came of it.
+#[test]
+fn a_model_has_an_external_agent_work() {
+    let agents = "agents: {helper: {reader: text, command: \"sh -c 'cat > notes.md; echo I wrote it down'\"}}\n";
+    let scene = Scene::with("chat", "", agents, |ask| match ask.turn {
+        1 => ask.calls("helper", json!({"task": "Write this down."})),
+        _ => ask.completes(json!("done")),
+    });
+    let ended = scene.run(&goal(&["helper"]), &json!({}), &[]);
+    assert_eq!((ended.code, scene.file("notes.md").as_str()), (0, "Write this down."), "{ended:?}");
+    assert!(scene.asks()[1].told().join(" ").contains("I wrote it down"));
+}
