@@ -309,6 +309,17 @@ fn rest(lines: &Receiver<String>, into: &mut String) {
 /// The folder of this repository.
 ///
 /// # Panics
+/// Whether commands have the Python of this machine. Where they have none, the test says so and is skipped, which CI does not do.
+pub fn has_python(test: &str) -> bool {
+    let is_there = Path::new("/usr/bin/python3").exists();
+    if !is_there {
+        let is_ci = std::env::var("CI").as_deref() == Ok("true");
+        assert!(!is_ci, "/usr/bin/python3 is not installed, and CI skips nothing");
+        eprintln!("{test}: skipped, since there is no /usr/bin/python3 here");
+    }
+    is_there
+}
+
 /// When this package has been moved out of it.
 pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("this package is tests/e2e")

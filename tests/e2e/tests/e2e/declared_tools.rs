@@ -1,18 +1,19 @@
 //! Tools that the operator declares in the settings, as plans and people use them.
 
-use std::{fs, path::Path};
+use std::fs;
 
-use belay_e2e::{Home, belay::repository};
+use belay_e2e::{
+    Home,
+    belay::{has_python, repository},
+};
 use serde_json::{Value, json};
 
 /// S4-01, S4-02, S4-03, S4-04, S4-06, S4-35: the example of another planner runs as it stands, with its three skills declared as tools: typed references
 /// keep their types, the two steps that follow the first run side by side, and without the declarations nothing starts.
 #[test]
 fn the_plan_of_another_planner_runs_as_it_stands() {
-    if !Path::new("/usr/bin/python3").exists() {
-        return eprintln!(
-            "the_plan_of_another_planner_runs_as_it_stands: skipped, since there is no /usr/bin/python3 here"
-        );
+    if !has_python("the_plan_of_another_planner_runs_as_it_stands") {
+        return;
     }
     let home = Home::new();
     fs::create_dir(home.path("w")).unwrap();
