@@ -23,6 +23,7 @@ mod lock;
 mod metrics;
 mod network_profiles;
 mod output;
+mod owned_files;
 mod policy;
 mod program;
 mod proxy;

@@ -11,6 +11,8 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use belay_sandbox::{Mount, MountKind};
 
+use crate::owned_files;
+
 /// The files with the certificates of this machine, of which commands see the first one that is there.
 pub(crate) const OF_MACHINE: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
@@ -34,10 +36,10 @@ impl TrustFiles {
     /// When the directory cannot be written.
     pub(crate) fn write(directory: &Path, bundle: &str) -> io::Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        clear(directory);
+        owned_files::remove_left_over(directory);
         // Commands of an earlier proxy have theirs until they end.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let directory = &directory.join(format!("{}-{number}", std::process::id()));
+        let directory = &directory.join(format!("{}-{number}", owned_files::prefix()));
         // Commands reach the files by their mounts only, and read them as another user.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         // Mounts are opened without following links, of which the path of the state directory may have some.
@@ -69,18 +71,6 @@ impl Drop for TrustFiles {
     fn drop(&mut self) {
         // What a killed process leaves behind is removed when the next one writes.
         let _ = fs::remove_dir_all(&self.directory);
-    }
-}
-
-/// Removes what processes have left that are gone.
-fn clear(directory: &Path) {
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| name.split('-').next()).and_then(|pid| pid.parse::<u32>().ok());
-        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            // If it cannot be removed, it is in nobody's way.
-            let _ = fs::remove_dir_all(entry.path());
-        }
     }
 }
 

@@ -10,6 +10,8 @@ use std::{
 
 use belay_sandbox::{HOME, Mount, MountKind};
 
+use crate::owned_files;
+
 /// The variable with the place of the file.
 pub(super) const VARIABLE: &str = "BELAY_PROMPT_FILE";
 
@@ -25,10 +27,10 @@ impl PromptFile {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         // Commands reach the file by its mount only, and read it as another user.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        remove_left_over(directory);
+        owned_files::remove_left_over(directory);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         // Mounts are opened without following links, of which the path of the state directory may have some.
-        let file = fs::canonicalize(directory)?.join(format!("{}-{number}.md", std::process::id()));
+        let file = fs::canonicalize(directory)?.join(format!("{}-{number}.md", owned_files::prefix()));
         let written = fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&file);
         let this = Self(file);
         written?.write_all(task.as_bytes())?;
@@ -50,16 +52,5 @@ impl Drop for PromptFile {
     fn drop(&mut self) {
         // What a killed process leaves behind is removed when the next one writes.
         let _ = fs::remove_file(&self.0);
-    }
-}
-
-/// Removes the files of processes that are gone.
-fn remove_left_over(directory: &Path) {
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| name.split('-').next()).and_then(|pid| pid.parse::<u32>().ok());
-        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            let _ = fs::remove_file(entry.path());
-        }
     }
 }
