@@ -75,7 +75,19 @@ pub fn judge(
         (None, 0) if !format.has_final_event() => Ok(()),
         (None, _) if format.has_final_event() => match report.errors.last() {
             Some(error) => Err(of_error(format, error, code, &class_by_output)),
-            None => Err(by_output(format!("ended without its final event ({})", ended()), "")),
+            None => {
+                let message = format!("ended without its final event ({})", ended());
+                match status_of_exit_code(format, code).and_then(class_of_status) {
+                    Some(class) => Err(AgentFailure {
+                        class,
+                        by: Judged::ByOutput,
+                        message,
+                        status: status_of_exit_code(format, code),
+                        retry_after: None,
+                    }),
+                    None => Err(by_output(message, "")),
+                }
+            }
         },
         (None, _) => Err(by_output(ended(), "")),
     }
@@ -172,6 +184,7 @@ mod tests {
             assert_eq!(judged(Format::Gemini, code, failure("busy", None), "").unwrap_err().0, class, "{code}");
         }
         assert_eq!(judged(Format::Codex, 173, failure("busy", None), "").unwrap_err().0, Class::Transient);
+        assert_eq!(judged(Format::Gemini, 145, None, "").unwrap_err().0, Class::Fatal);
     }
 
     #[test]

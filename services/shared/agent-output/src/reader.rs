@@ -5,12 +5,14 @@ mod codex;
 mod fields;
 mod gemini;
 mod opencode;
+mod parts;
 mod words;
 
-use serde_json::{Deserializer, Value};
+use serde_json::Value;
 
 use crate::{LastLines, Report};
-use words::{MAX_SHOWN, ShownWords, show};
+use parts::{Part, parts, without_lone_surrogates};
+use words::{ShownWords, show};
 
 /// The form in which an agent reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,9 +50,6 @@ impl Format {
     }
 }
 
-/// How many places of a line that is no event are tried: an event may be written inside of another line.
-const MAX_PLACES: usize = 64;
-
 /// Reads the standard output of an agent.
 #[derive(Debug)]
 pub struct Reader {
@@ -60,12 +59,20 @@ pub struct Reader {
     others: LastLines,
     /// What people were shown.
     shown: ShownWords,
+    /// Whether the last of it is a part of a line.
+    is_in_line: bool,
 }
 
 impl Reader {
     /// A reader of this form.
     pub fn new(format: Format) -> Self {
-        Self { format, report: Report::default(), others: LastLines::default(), shown: ShownWords::default() }
+        Self {
+            format,
+            report: Report::default(),
+            others: LastLines::default(),
+            shown: ShownWords::default(),
+            is_in_line: false,
+        }
     }
 
     /// Reads a line, without its end. Returns what people are shown of it: lines, each with its end.
@@ -82,58 +89,42 @@ impl Reader {
             self.others.push(line);
             return format!("{line}\n");
         }
-        if line.trim().is_empty() {
-            return String::new();
-        }
         let mut shown = String::new();
-        let mut rest = line;
-        let mut places = 0;
-        // Most lines are one event. Agents also write one into the middle of what another part of them writes.
-        while let Some(start) = rest.find("{\"").filter(|_| places < MAX_PLACES) {
-            places += 1;
-            let mut values = Deserializer::from_str(&rest[start..]).into_iter::<Value>();
-            match values.next() {
-                Some(Ok(event)) if event["type"].is_string() => {
-                    let end = start + values.byte_offset();
-                    self.other(&rest[..start], &mut shown);
-                    self.event(&event, &mut shown);
-                    rest = &rest[end..];
+        for part in parts(line) {
+            match part {
+                Part::Event(kind, text) => self.event(&kind, text, &mut shown),
+                Part::Other(text) => {
+                    self.others.push(text);
+                    self.show(text, &mut shown);
                 }
-                Some(Ok(_)) => {
-                    let end = start + values.byte_offset();
-                    self.other(&rest[..end], &mut shown);
-                    rest = &rest[end..];
-                }
-                _ => {
-                    let end = start + 2;
-                    // The rest is one text as long as no event is found in it.
-                    let Some(next) = rest[end..].find("{\"") else { break };
-                    self.other(&rest[..end + next], &mut shown);
-                    rest = &rest[end + next..];
-                }
+                // The words of the agent's own tools may be in it, so it says nothing of the agent's failure.
+                Part::Torn(text) => self.show(text, &mut shown),
             }
         }
-        self.other(rest, &mut shown);
         shown
     }
 
     /// Reads a line that was too long to be kept, by its beginning.
     pub fn long_line(&mut self, beginning: &str) -> String {
-        let cut = format!("{} …", &beginning[..beginning.floor_char_boundary(MAX_SHOWN)]);
-        match self.format {
-            Format::Text => self.line(&cut),
-            _ => {
-                let mut shown = String::new();
-                self.other(&cut, &mut shown);
-                self.shown.add(&shown);
-                shown
-            }
+        if self.format == Format::Text {
+            let shown = self.line(beginning);
+            self.report.is_cut = true;
+            return shown;
         }
+        let mut shown = String::new();
+        self.show(beginning, &mut shown);
+        self.shown.add(&shown);
+        shown
     }
 
     /// Whether the agent has reported its end. It may begin anew after that.
     pub fn has_ended(&self) -> bool {
         self.report.end.is_some()
+    }
+
+    /// How often the agent has reported its end.
+    pub fn ends(&self) -> u32 {
+        self.report.ends
     }
 
     /// The report, the last lines that are no events, and the end of what people were shown.
@@ -142,26 +133,45 @@ impl Reader {
         (self.report, self.others, self.shown.end())
     }
 
-    /// A text that is no event.
-    fn other(&mut self, text: &str, shown: &mut String) {
-        let text = text.trim();
-        if !text.is_empty() {
-            self.others.push(text);
-            show(shown, text);
-        }
+    /// Shows words that are no event, on a line of their own.
+    fn show(&mut self, words: &str, shown: &mut String) {
+        self.end_line(shown);
+        show(shown, words);
     }
 
-    fn event(&mut self, event: &Value, shown: &mut String) {
-        let report = &mut self.report;
-        match self.format {
-            Format::Claude => claude::read(event, report, shown),
-            Format::Codex => codex::read(event, report, shown),
-            Format::Gemini => gemini::read(event, report, shown),
-            Format::Opencode => opencode::read(event, report, shown),
-            Format::Text => {}
+    fn event(&mut self, kind: &str, text: &str, shown: &mut String) {
+        let (kinds, read): (&[&str], EventReader) = match self.format {
+            Format::Claude => (claude::KINDS, claude::read),
+            Format::Codex => (codex::KINDS, codex::read),
+            Format::Gemini => (gemini::KINDS, gemini::read),
+            Format::Opencode => (opencode::KINDS, opencode::read),
+            Format::Text => return,
+        };
+        // Others say nothing, and may be large.
+        if !kinds.contains(&kind) {
+            return;
+        }
+        let value = serde_json::from_str::<Value>(text)
+            .or_else(|error| without_lone_surrogates(text).map_or(Err(error), |mended| serde_json::from_str(&mended)));
+        let Ok(event) = value else { return self.show(text, shown) };
+        let is_delta = event["delta"] == true;
+        if !is_delta {
+            self.end_line(shown);
+        }
+        read(&event, &mut self.report, shown);
+        self.is_in_line = is_delta && !shown.is_empty() && !shown.ends_with('\n');
+    }
+
+    /// Ends a line of which only a part was shown.
+    fn end_line(&mut self, shown: &mut String) {
+        if std::mem::take(&mut self.is_in_line) {
+            shown.push('\n');
         }
     }
 }
+
+/// Reads an event into the report, and adds what people are shown of it.
+type EventReader = fn(&Value, &mut Report, &mut String);
 
 #[cfg(test)]
 mod tests;

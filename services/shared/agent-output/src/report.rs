@@ -55,10 +55,12 @@ pub struct Report {
     pub resets_at: Option<u64>,
     /// How long it has last waited for its model's server.
     pub last_wait: Option<Duration>,
-    /// The errors that it has reported, the last one last.
+    /// The errors that it has reported since it last did something, the last one last.
     pub errors: Vec<AgentError>,
     /// The end that it has reported.
     pub end: Option<End>,
+    /// How often it has reported an end: it may begin anew.
+    pub ends: u32,
 }
 
 impl Report {
@@ -85,6 +87,18 @@ impl Report {
             self.text.drain(..start);
             self.is_cut = true;
         }
+    }
+
+    /// Sets the end.
+    pub(crate) fn finish(&mut self, end: End) {
+        self.end = Some(end);
+        self.ends = self.ends.saturating_add(1);
+    }
+
+    /// Records that it goes on: what went wrong before has passed.
+    pub(crate) fn progress(&mut self) {
+        self.errors.clear();
+        self.last_wait = None;
     }
 
     /// Adds an error. Only the last ones are kept.

@@ -1,6 +1,9 @@
 //! Reads the section `agents`.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Component, Path},
+    time::Duration,
+};
 
 use belay_agent_output::{Format, Patterns};
 use belay_network::Profiles;
@@ -83,7 +86,7 @@ fn agent(reader: &mut Reader, node: &Node, field: &str, name: &str, home: Option
             "reader" => reader.word(node, field, &Format::WORDS, &mut agent.format),
             "command" => agent.command = words(reader, node, field),
             "flags" => agent.flags = words(reader, node, field),
-            "cwd" => agent.cwd = reader.text(node, field).unwrap_or_default(),
+            "cwd" => agent.cwd = cwd(reader, node, field),
             "env" => {
                 agent.env = env(reader, node, field).into_iter().map(|(name, value)| (name, value.value)).collect();
             }
@@ -135,6 +138,18 @@ fn words(reader: &mut Reader, node: &Node, field: &str) -> Vec<String> {
         None => reader.refuse(field, node.line, "has a quote that is not closed: close it, or write a list of words"),
     }
     Vec::new()
+}
+
+/// A directory of the workspace.
+fn cwd(reader: &mut Reader, node: &Node, field: &str) -> String {
+    let cwd = reader.text(node, field).unwrap_or_default();
+    let is_inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+    if !Path::new(&cwd).components().all(is_inside) || cwd.contains('\0') {
+        let message =
+            "must be a directory of the workspace, relative to its root and without `..`, such as services/api";
+        reader.refuse(field, node.line, message);
+    }
+    cwd
 }
 
 fn time(reader: &mut Reader, node: &Node, field: &str, most: u64, form: &str) -> Option<Duration> {

@@ -34,7 +34,7 @@ use process::Exchange;
 use request::{Arguments, CommandRequest};
 
 pub(super) use ask::Asker;
-pub(super) use ending::{RunConditions, judge, outputs_of};
+pub(super) use ending::{RunConditions, judge, lost, outputs_of};
 pub(super) use network::{ACCOUNT_TIMEOUT, account};
 pub(super) use process::{CommandResult, ServerClient};
 pub(super) use request::Additions;

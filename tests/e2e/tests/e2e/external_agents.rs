@@ -24,7 +24,7 @@ fn home(test: &str) -> Option<Home> {
     let (opt, config) = (home.path("opt"), home.path("config"));
     let settings = format!(
         "commands: {{read_only: [{{from: {}, at: /opt/agent}}]}}\nagents:\n  a:\n    reader: codex\n    command: [/usr/bin/python3, /opt/agent/agent.py]\n    \
-         config_dir: {}\n    env: {{OWN: ' and by variable'}}\n    linger: 1s\n  b:\n    reader: text\n    command: sh -c 'cat > by-b; echo \"b has done it\"'\n  \
+         config_dir: {}\n    env: {{OWN: ' and by variable'}}\n    linger: 1s\n  b:\n    reader: text\n    command: sh -c 'cat > by-b; printf \"b has\\n\\ndone it\"'\n  \
          c:\n    reader: text\n    command: sh -c 'cat > /dev/null; cat /opt/agent/words >&2; exit 1'\n    rate_limit_phrases: [\"seats are taken\"]\n",
         opt.display(),
         config.display()
@@ -139,7 +139,7 @@ fn an_agent_that_misbehaves_fails_its_call_and_changes_nothing() {
 #[test]
 fn an_agent_is_done_with_its_final_event() {
     let Some(home) = home("an_agent_is_done_with_its_final_event") else { return };
-    for (task, code) in [("linger", Value::Null), ("glued", json!(0)), ("child", json!(0))] {
+    for (task, code) in [("linger", Value::Null), ("closes", Value::Null), ("glued", json!(0)), ("child", json!(0))] {
         let done = run(&home, "a", task, &["--approve", "auto", "--id", task]);
         assert_eq!((done.code, &step(&home, task)["output"]["exit_code"]), (0, &code), "{task}: {done:?}");
         assert!(home.path("w/done").exists(), "{task}");
@@ -162,7 +162,7 @@ fn another_agent_takes_over() {
     let plan = home.file("plan.json", plan.to_string());
     let done =
         home.run(["run", &plan, "--config", "config.yaml", "--workspace", "w", "--approve", "auto", "--id", "f"]);
-    assert_eq!((done.code, &step(&home, "f")["output"]["text"]), (0, &json!("b has done it\n")), "{done:?}");
+    assert_eq!((done.code, &step(&home, "f")["output"]["text"]), (0, &json!("b has\n\ndone it\n")), "{done:?}");
     assert_eq!(fs::read_to_string(home.path("w/by-b")).unwrap(), "by the third");
     let got = home.run(["executions", "get", "f", "--config", "config.yaml"]);
     for words in ["The agent `c` exited with code 1; by its last lines, a rate limit.", "weekly limit", "status 404"] {
@@ -170,7 +170,7 @@ fn another_agent_takes_over() {
     }
     let logs = home.run(["logs", "f", "--config", "config.yaml"]);
     assert!(logs.out.starts_with("==> a  completed") && logs.out.contains("b {\"task\":\"by the third\"}"), "{logs:?}");
-    assert!(logs.out.ends_with("  b has done it\n"), "{logs:?}");
+    assert!(logs.out.ends_with("  done it\n"), "{logs:?}");
 }
 
 /// S1-26, S1-27, S1-28, S1-29: an agent that does not end when it is asked is killed, and has changed nothing.
@@ -274,6 +274,8 @@ fn wrong_settings_are_refused_by_their_field() {
         ("{codex: {linger: 2d}}", "agents.codex.linger", "at most 1h"),
         ("{codex: {network: nowhere}}", "agents.codex.network", "nowhere"),
         ("{codex: {reveals: [nothing]}}", "agents.codex.reveals", "nothing"),
+        ("{codex: {cwd: ../other}}", "agents.codex.cwd", "without `..`"),
+        ("{codex: {cwd: /tmp}}", "agents.codex.cwd", "relative to its root"),
         ("{codex: {config_dir: relative}}", "agents.codex.config_dir", "absolute path"),
         ("{codex: {fatal_phrases: [' ']}}", "agents.codex.fatal_phrases[0]", "at most 200 bytes"),
         ("{'a b': {reader: codex}}", "agents.a b", "is not an agent's name"),

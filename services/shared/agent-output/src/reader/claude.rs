@@ -5,16 +5,19 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{
-    fields::{error, failed, number, status_of, text},
+    fields::{error, failed, name, number, status_of, sum, text},
     words::{show, show_call, show_words},
 };
 use crate::{End, Report};
 
+/// The types of the events that say something.
+pub(super) const KINDS: &[&str] = &["system", "assistant", "rate_limit_event", "result"];
+
 pub(super) fn read(event: &Value, report: &mut Report, shown: &mut String) {
     match (text(event, "/type"), text(event, "/subtype")) {
         ("system", "init") => {
-            text(event, "/session_id").clone_into(&mut report.session);
-            text(event, "/model").clone_into(&mut report.model);
+            report.session = name(event, "/session_id");
+            report.model = name(event, "/model");
             report.end = None;
         }
         ("system", "api_retry") => {
@@ -26,6 +29,10 @@ pub(super) fn read(event: &Value, report: &mut Report, shown: &mut String) {
             report.err(error(kind, status, Some(wait)));
         }
         ("assistant", _) => {
+            // What the program writes in the place of an answer is none of its model.
+            if text(event, "/message/model") != "<synthetic>" {
+                report.progress();
+            }
             for block in event.pointer("/message/content").and_then(Value::as_array).into_iter().flatten() {
                 match text(block, "/type") {
                     "text" => {
@@ -53,20 +60,21 @@ pub(super) fn read(event: &Value, report: &mut Report, shown: &mut String) {
 fn end(event: &Value, subtype: &str, report: &mut Report, shown: &mut String) {
     let usage = |key: &str| number(event, &format!("/usage/{key}"));
     let cached = usage("cache_read_input_tokens");
-    report.usage.input_tokens = usage("input_tokens") + cached + usage("cache_creation_input_tokens");
+    report.usage.input_tokens = sum(&[usage("input_tokens"), cached, usage("cache_creation_input_tokens")]);
     report.usage.cached_tokens = cached;
     report.usage.output_tokens = usage("output_tokens");
     report.usage.cost_micros = event["total_cost_usd"].as_f64().map(micros);
     let words = text(event, "/result");
     let is_success = event["is_error"] == false && subtype == "success";
-    report.end = Some(if is_success {
+    let end = if is_success {
         report.say(words);
         End::Success
     } else {
         let message = if words.is_empty() { subtype } else { words };
         show(shown, &format!("failed: {message}"));
         failed(message, status_of(event, "/api_error_status"), report.last_wait)
-    });
+    };
+    report.finish(end);
 }
 
 /// Dollars in millionths.

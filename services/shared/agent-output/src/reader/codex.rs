@@ -3,32 +3,39 @@
 use serde_json::Value;
 
 use super::{
-    fields::{error, failed, number, text},
+    fields::{error, failed, name, number, sum, text},
     words::{show, show_call, show_words},
 };
 use crate::{End, Report};
 
+/// The types of the events that say something.
+pub(super) const KINDS: &[&str] =
+    &["thread.started", "turn.started", "item.started", "item.completed", "turn.completed", "turn.failed", "error"];
+
 pub(super) fn read(event: &Value, report: &mut Report, shown: &mut String) {
     match text(event, "/type") {
-        "thread.started" => text(event, "/thread_id").clone_into(&mut report.session),
+        "thread.started" => report.session = name(event, "/thread_id"),
         "turn.started" => report.end = None,
         "item.started" if text(event, "/item/type") == "command_execution" => {
+            report.progress();
             show_call(shown, "shell", &event["item"]["command"]);
         }
         "item.started" if text(event, "/item/type") == "mcp_tool_call" => {
+            report.progress();
             show_call(shown, text(event, "/item/tool"), &event["item"]["arguments"]);
         }
         "item.completed" => item(&event["item"], report, shown),
         "turn.completed" => {
-            report.usage.input_tokens += number(event, "/usage/input_tokens");
-            report.usage.cached_tokens += number(event, "/usage/cached_input_tokens");
-            report.usage.output_tokens += number(event, "/usage/output_tokens");
-            report.end = Some(End::Success);
+            report.usage.input_tokens = sum(&[report.usage.input_tokens, number(event, "/usage/input_tokens")]);
+            report.usage.cached_tokens =
+                sum(&[report.usage.cached_tokens, number(event, "/usage/cached_input_tokens")]);
+            report.usage.output_tokens = sum(&[report.usage.output_tokens, number(event, "/usage/output_tokens")]);
+            report.finish(End::Success);
         }
         "turn.failed" => {
             let message = text(event, "/error/message");
             show(shown, &format!("failed: {message}"));
-            report.end = Some(failed(message, None, report.last_wait));
+            report.finish(failed(message, None, report.last_wait));
         }
         "error" => {
             let message = text(event, "/message");
@@ -42,6 +49,7 @@ pub(super) fn read(event: &Value, report: &mut Report, shown: &mut String) {
 fn item(item: &Value, report: &mut Report, shown: &mut String) {
     match text(item, "/type") {
         "agent_message" => {
+            report.progress();
             let words = text(item, "/text");
             show_words(shown, words);
             report.say(words);

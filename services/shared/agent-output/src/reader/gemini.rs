@@ -3,24 +3,35 @@
 use serde_json::Value;
 
 use super::{
-    fields::{error, failed, number, text},
+    fields::{error, failed, name, number, text},
     words::{show, show_call, show_words},
 };
 use crate::{End, Report};
 
+/// The types of the events that say something.
+pub(super) const KINDS: &[&str] = &["init", "message", "tool_use", "error", "result"];
+
 pub(super) fn read(event: &Value, report: &mut Report, shown: &mut String) {
     match text(event, "/type") {
         "init" => {
-            text(event, "/session_id").clone_into(&mut report.session);
-            text(event, "/model").clone_into(&mut report.model);
+            report.session = name(event, "/session_id");
+            report.model = name(event, "/model");
             report.end = None;
         }
         "message" if text(event, "/role") == "assistant" => {
             let words = text(event, "/content");
-            show_words(shown, words);
-            if event["delta"] == true { report.add(words) } else { report.say(words) }
+            report.progress();
+            if event["delta"] == true {
+                // A part of a line.
+                shown.push_str(words);
+                report.add(words);
+            } else {
+                show_words(shown, words);
+                report.say(words);
+            }
         }
         "tool_use" => {
+            report.progress();
             // What it says next is another message.
             report.say("");
             show_call(shown, text(event, "/tool_name"), &event["parameters"]);
@@ -34,13 +45,14 @@ pub(super) fn read(event: &Value, report: &mut Report, shown: &mut String) {
             report.usage.input_tokens = number(event, "/stats/input_tokens");
             report.usage.cached_tokens = number(event, "/stats/cached");
             report.usage.output_tokens = number(event, "/stats/output_tokens");
-            report.end = Some(if text(event, "/status") == "success" {
+            let end = if text(event, "/status") == "success" {
                 End::Success
             } else {
                 let message = text(event, "/error/message");
                 show(shown, &format!("failed: {message}"));
                 failed(message, None, None)
-            });
+            };
+            report.finish(end);
         }
         _ => {}
     }

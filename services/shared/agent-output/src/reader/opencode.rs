@@ -5,34 +5,42 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{
-    fields::{failed, number, status_of, text},
+    fields::{failed, name, number, status_of, sum, text},
     words::{show, show_call, show_words},
 };
 use crate::{End, Report};
 
+/// The types of the events that say something.
+pub(super) const KINDS: &[&str] = &["step_start", "text", "tool_use", "step_finish", "error"];
+
 pub(super) fn read(event: &Value, report: &mut Report, shown: &mut String) {
-    text(event, "/sessionID").clone_into(&mut report.session);
+    report.session = name(event, "/sessionID");
     match text(event, "/type") {
         "step_start" => {
             report.say("");
             report.end = None;
         }
         "text" => {
+            report.progress();
             show_words(shown, text(event, "/part/text"));
             report.add(text(event, "/part/text"));
         }
-        "tool_use" => show_call(shown, text(event, "/part/tool"), &event["part"]["state"]["input"]),
+        "tool_use" => {
+            report.progress();
+            show_call(shown, text(event, "/part/tool"), &event["part"]["state"]["input"]);
+        }
         "step_finish" => {
             let cached = number(event, "/part/tokens/cache/read");
-            let input = number(event, "/part/tokens/input") + cached + number(event, "/part/tokens/cache/write");
-            report.usage.input_tokens += input;
-            report.usage.cached_tokens += cached;
-            report.usage.output_tokens += number(event, "/part/tokens/output");
-            report.end = match text(event, "/part/reason") {
-                "tool-calls" => None,
-                "stop" => Some(End::Success),
-                reason => Some(failed(&format!("its model stopped: {reason}"), None, None)),
-            };
+            let (input, written) = (number(event, "/part/tokens/input"), number(event, "/part/tokens/cache/write"));
+            let usage = &mut report.usage;
+            usage.input_tokens = sum(&[usage.input_tokens, input, cached, written]);
+            usage.cached_tokens = sum(&[usage.cached_tokens, cached]);
+            usage.output_tokens = sum(&[usage.output_tokens, number(event, "/part/tokens/output")]);
+            match text(event, "/part/reason") {
+                "tool-calls" => report.end = None,
+                "stop" => report.finish(End::Success),
+                reason => report.finish(failed(&format!("its model stopped: {reason}"), None, None)),
+            }
         }
         "error" => {
             let data = &event["error"]["data"];
@@ -42,7 +50,7 @@ pub(super) fn read(event: &Value, report: &mut Report, shown: &mut String) {
             };
             show(shown, &format!("failed: {message}"));
             let seconds = text(data, "/responseHeaders/retry-after").parse().ok().map(Duration::from_secs);
-            report.end = Some(failed(message, status_of(data, "/statusCode"), seconds));
+            report.finish(failed(message, status_of(data, "/statusCode"), seconds));
         }
         _ => {}
     }

@@ -129,7 +129,7 @@ fn an_event_inside_another_line_is_read() {
     }
     let mut reader = Reader::new(Format::Codex);
     assert_eq!(reader.line("only words"), "only words\n");
-    assert_eq!(reader.line(&"{\"".repeat(10_000)).lines().count(), 65);
+    assert_eq!(reader.line(&"{\"".repeat(10_000)).lines().count(), 9);
     assert!(!reader.has_ended());
     // What a tool has printed is a text within an event, however it looks.
     reader.line(&format!(
@@ -137,6 +137,89 @@ fn an_event_inside_another_line_is_read() {
         Value::from(end)
     ));
     assert!(!reader.has_ended());
+}
+
+/// A program in JavaScript that cuts a text may write half of a character. What its tools have printed is not searched for the reason of a failure, also where an
+/// event cannot be read.
+#[test]
+fn an_event_with_half_of_a_character_is_read() {
+    let words = r#"{"type":"result","subtype":"success","is_error":false,"result":"done \ud83d"}"#;
+    let (report, _) = read(Format::Claude, words);
+    assert_eq!((report.end, report.text.as_str()), (Some(End::Success), "done \u{fffd}"));
+    let mut reader = Reader::new(Format::Claude);
+    reader.line(r#"{"type":"user","message":{"content":"permission denied \ud83d"}}"#);
+    reader.line(r#"{"type":"assistant","message":{"content":"permission denied"}"#);
+    reader.line("words");
+    let (report, others, _) = reader.finish();
+    assert_eq!(others.iter().collect::<Vec<_>>(), ["words"], "{report:?}");
+}
+
+/// An agent may write any number.
+#[test]
+fn numbers_beyond_all_sense_are_no_panic() {
+    let most = u64::MAX;
+    for (format, line) in [
+        (
+            Format::Codex,
+            format!(
+                r#"{{"type":"turn.completed","usage":{{"input_tokens":{most},"cached_input_tokens":{most},"output_tokens":{most}}}}}"#
+            ),
+        ),
+        (
+            Format::Claude,
+            format!(
+                r#"{{"type":"result","total_cost_usd":1e300,"usage":{{"input_tokens":{most},"cache_read_input_tokens":{most}}}}}"#
+            ),
+        ),
+        (
+            Format::Opencode,
+            format!(
+                r#"{{"type":"step_finish","part":{{"reason":"stop","tokens":{{"input":{most},"output":{most},"cache":{{"read":{most},"write":{most}}}}}}}}}"#
+            ),
+        ),
+    ] {
+        let (report, _) = read(format, &format!("{line}\n{line}"));
+        assert_eq!((report.usage.input_tokens, report.ends), (most, 2), "{format:?}");
+    }
+}
+
+/// What went wrong and passed says nothing of how it ended hours later.
+#[test]
+fn an_error_that_has_passed_is_forgotten() {
+    let retry =
+        r#"{"type":"system","subtype":"api_retry","retry_delay_ms":7476,"error_status":429,"error":"rate_limit"}"#;
+    let synthetic =
+        r#"{"type":"assistant","message":{"model":"<synthetic>","content":[{"type":"text","text":"API Error"}]}}"#;
+    let answer = r#"{"type":"assistant","message":{"model":"m","content":[{"type":"text","text":"I go on."}]}}"#;
+    let (report, _) = read(Format::Claude, &format!("{retry}\n{synthetic}"));
+    assert_eq!((report.errors.len(), report.last_wait.is_some()), (1, true));
+    let (report, _) = read(Format::Claude, &format!("{retry}\n{answer}"));
+    assert_eq!((report.errors.len(), report.last_wait), (0, None));
+}
+
+/// Pieces of a message stand on one line, and the next event on another.
+#[test]
+fn pieces_of_a_message_are_shown_as_one() {
+    let (_, shown) = read(Format::Gemini, GEMINI);
+    assert_eq!(shown, "I look.\n[run_shell_command] make\nI made the file.\n");
+}
+
+/// What is kept of an agent is bounded.
+#[test]
+fn names_and_messages_are_cut() {
+    let long = "x".repeat(1 << 20);
+    let (report, _) = read(
+        Format::Codex,
+        &format!(
+            r#"{{"type":"thread.started","thread_id":"{long}"}}
+{{"type":"error","message":"{long}"}}"#
+        ),
+    );
+    assert_eq!((report.session.len(), report.errors[0].message.len()), (200, 4096));
+    let mut reader = Reader::new(Format::Text);
+    reader.long_line(&long);
+    let (report, _, shown) = reader.finish();
+    assert!(report.is_cut && report.text.len() == 256 << 10 && shown.len() <= 64 << 10);
 }
 
 #[test]
@@ -156,7 +239,7 @@ proptest! {
     #[test]
     fn any_output_is_read(pieces in prop::collection::vec(prop_oneof![
         Just("{\"type\":\"result\"".to_owned()), Just("{\"type\":\"error\",\"error\":1}".to_owned()), Just("{\"".to_owned()), Just("}".to_owned()),
-        Just("\n".to_owned()), Just("\"item\":{\"type\":\"agent_message\",\"text\":3}".to_owned()), any::<String>(),
+        Just("\n".to_owned()), Just("{\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":18446744073709551615}}".to_owned()), Just("\"item\":{\"type\":\"agent_message\",\"text\":3}".to_owned()), any::<String>(),
     ], 0..40)) {
         for (_, format) in Format::WORDS {
             let text = pieces.concat();

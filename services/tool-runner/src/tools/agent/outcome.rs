@@ -152,7 +152,8 @@ fn failed(
         let wait_until = |until: i64| {
             until.checked_sub(now).and_then(|micros| u64::try_from(micros).ok()).map(Duration::from_micros)
         };
-        let wait = retry_after.or(until.and_then(wait_until));
+        // The end of a quota says more than the pause that the agent has last made.
+        let wait = until.and_then(wait_until).or(retry_after);
         failure.rate_limit = Some(Box::new(RateLimit {
             retry_after: wait.map(|wait| wait.min(MAX_WAIT)),
             quota: QuotaState {

@@ -4,7 +4,7 @@ use std::{
     io::{self, PipeReader, PipeWriter},
     path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -30,11 +30,11 @@ use super::{
 };
 use crate::{
     Invocation, Output, ToolFailure, ToolResult,
-    tools::run_terminal::{Additions, ServerClient},
+    tools::run_terminal::{self, Additions, ServerClient},
 };
 
 /// The longest line that is kept, in bytes.
-const MAX_LINE: usize = 4 << 20;
+const MAX_LINE: usize = 1 << 20;
 
 /// How many bytes are read at a time.
 const READ_BYTES: usize = 16 << 10;
@@ -62,20 +62,38 @@ pub(super) async fn call(configured: Arc<ConfiguredAgent>, invocation: Invocatio
         env: prompt.iter().map(|_| (prompt::VARIABLE.to_owned(), PromptFile::target().into())).collect(),
         max_tokens: agent.max_tokens,
     };
-    let heard =
-        Arc::new(Heard { reader: Mutex::new(Some(Reader::new(agent.format))), is_over: AtomicBool::new(false) });
+    let heard = Arc::new(Heard {
+        reader: Mutex::new(Some(Reader::new(agent.format))),
+        is_over: AtomicBool::new(false),
+        unread: OnceLock::new(),
+    });
     let (kept, output, linger) = (Arc::clone(&heard), Arc::clone(&invocation.output), agent.linger);
     let client = move |_asker| -> ServerClient {
         Box::new(move |from, to, _timer| exchange(from, to, task, kept, output, linger).boxed())
     };
     let arguments = command(agent, &invocation.arguments);
     let invocation = Invocation { arguments, reveals: agent.reveals.clone(), ..invocation };
-    let ran = configured.terminal.serve(invocation, additions, client).await?;
+    let ran = configured.terminal.serve(invocation, additions, client).await;
+    let ran = ran.map_err(|failure| of_settings(&agent.name, failure))?;
     drop(prompt);
+    if let Some(why) = heard.unread.get() {
+        return Err(run_terminal::lost(&ran.program, why));
+    }
     let reader = heard.lock().take().unwrap_or_else(|| Reader::new(agent.format));
     let (report, lines, shown) = reader.finish();
     let ended = Ended { ran, report, lines, shown, was_over: heard.is_over.load(Ordering::Acquire) };
     outcome::of(agent, ended, SystemClock.now_micros())
+}
+
+/// The failure of a command that did not start, about the settings that it is made of: the plan has given no such arguments.
+fn of_settings(agent: &str, failure: ToolFailure) -> ToolFailure {
+    let Some((argument, why)) = failure.message.strip_prefix("arguments/").and_then(|rest| rest.split_once(": "))
+    else {
+        return failure;
+    };
+    let field = argument.split('/').next().unwrap_or(argument);
+    let message = format!("The agent `{agent}` cannot run (`agents.{agent}.{field}` in the settings): {why}");
+    ToolFailure { message, ..failure }
 }
 
 async fn write_prompt(directory: PathBuf, task: String) -> Result<PromptFile, ToolFailure> {
@@ -95,8 +113,10 @@ async fn write_prompt(directory: PathBuf, task: String) -> Result<PromptFile, To
 /// What has been heard of an agent.
 struct Heard {
     reader: Mutex<Option<Reader>>,
-    /// Whether it is ended because it goes on after its final event.
+    /// Whether it is ended, where it is, because it goes on after its final event.
     is_over: AtomicBool,
+    /// Why it could not be read.
+    unread: OnceLock<String>,
 }
 
 impl Heard {
@@ -117,6 +137,10 @@ impl Heard {
         }
     }
 
+    fn ends(&self) -> u32 {
+        self.lock().as_ref().map_or(0, Reader::ends)
+    }
+
     fn has_ended(&self) -> bool {
         self.lock().as_ref().is_some_and(Reader::has_ended)
     }
@@ -135,7 +159,8 @@ async fn exchange(
     let (from, mut to) = match pipes {
         Ok(pipes) => pipes,
         Err(error) => {
-            tracing::error!(%error, "Cannot read what an agent writes; it is ended");
+            // It is ended, and that is no cancellation.
+            let _ = heard.unread.set(error.to_string());
             return Duration::ZERO;
         }
     };
@@ -151,9 +176,14 @@ async fn exchange(
         tokio::select! {
             () = &mut give, if !is_given => is_given = true,
             is_over = &mut read => {
-                heard.is_over.store(is_over, Ordering::Release);
-                // One that has closed its output and not ended has no limit but its own.
-                return if is_over { Duration::ZERO } else if heard.has_ended() { linger } else { Duration::MAX };
+                // One that has closed its output may go on as long as one that has not.
+                heard.is_over.store(heard.has_ended(), Ordering::Release);
+                return match (is_over, heard.has_ended()) {
+                    (true, _) => Duration::ZERO,
+                    (false, true) => linger,
+                    // It has no limit but its own.
+                    (false, false) => Duration::MAX,
+                };
             }
         }
     }
@@ -163,6 +193,7 @@ async fn exchange(
 async fn listen(from: Receiver, heard: &Heard, output: &dyn Output, linger: Duration) -> bool {
     let mut lines = Lines::default();
     let mut over_at: Option<Instant> = None;
+    let mut ends = 0;
     loop {
         let over = async {
             match over_at {
@@ -178,14 +209,18 @@ async fn listen(from: Receiver, heard: &Heard, output: &dyn Output, linger: Dura
         let mut piece = [0; READ_BYTES];
         match from.try_read(&mut piece) {
             Ok(0) => {
-                lines.end(heard, output);
+                lines.finish(heard, output);
                 return false;
             }
             Ok(read) => lines.add(&piece[..read], heard, output),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(_) => return false,
         }
-        over_at = heard.has_ended().then(|| over_at.unwrap_or_else(|| Instant::now() + linger));
+        let (has_ended, ends_now) = (heard.has_ended(), heard.ends());
+        // It may have begun anew and ended again meanwhile.
+        let since_then = over_at.filter(|_| ends_now == ends);
+        over_at = has_ended.then(|| since_then.unwrap_or_else(|| Instant::now() + linger));
+        ends = ends_now;
         // One that is always ready yields to other tasks.
         tokio::task::yield_now().await;
     }
@@ -216,11 +251,15 @@ impl Lines {
         self.line.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
+    /// The output has ended: what stands there without an end is a line too.
+    fn finish(&mut self, heard: &Heard, output: &dyn Output) {
+        if !self.line.is_empty() {
+            self.end(heard, output);
+        }
+    }
+
     /// The line has ended.
     fn end(&mut self, heard: &Heard, output: &dyn Output) {
-        if self.line.is_empty() && !self.is_long {
-            return;
-        }
         let text = String::from_utf8_lossy(self.line.strip_suffix(b"\r").unwrap_or(&self.line));
         if self.is_long {
             heard.long_line(&text, output)

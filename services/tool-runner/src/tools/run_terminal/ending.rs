@@ -235,7 +235,7 @@ fn wanted_network(output: &Output) -> bool {
 }
 
 /// The failure of a command whose end could not be observed.
-pub(super) fn lost(program: &str, why: &str) -> ToolFailure {
+pub(crate) fn lost(program: &str, why: &str) -> ToolFailure {
     ToolFailure::new(
         ErrorClass::Crash,
         reasons::COMMAND_KILLED,
@@ -265,7 +265,7 @@ pub(super) fn not_started(error: LaunchError, limit: Duration, settings: &Comman
         }
         // The operator sets the mounts.
         LaunchError::Spec { field, problem } if field.starts_with("mounts") => unavailable(&format!(
-            "a source of `commands.read_only` or `commands.caches` in the operator's settings is not what it was when they were read: {problem}"
+            "a source of `commands.read_only` or `commands.caches`, or the `config_dir` of an agent, in the operator's settings cannot be shown to commands: {problem}"
         )),
         // The runner and the operator set it, not the call.
         LaunchError::Spec { field, .. } if field.starts_with("network") => {

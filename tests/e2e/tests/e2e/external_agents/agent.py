@@ -80,6 +80,14 @@ elif mode == "linger":
     end()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     time.sleep(600)
+elif mode == "closes":
+    write("done", "before the end")
+    say("done")
+    end()
+    sys.stdout.flush()
+    os.close(1)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(600)
 elif mode == "glued":
     write("done", "glued")
     sys.stdout.write("loading the model... ")
