@@ -143,7 +143,8 @@ pub async fn open(options: Options) -> Result<StateOpening, StartError> {
     if let Err(refusal) = enforcement.launcher() {
         tracing::warn!("{}", refusal.message);
     }
-    let registry = tools::registry(&enforcement, &commands, &config.loaded).await.map_err(StartError::Config)?;
+    let registry =
+        tools::registry(&enforcement, &commands, &config.loaded, clock.clone()).await.map_err(StartError::Config)?;
     let opened =
         OpenStores::open(&state_dir, &ids, &registry, &seal_key, &redactor, options.accept_older_store).await?;
     let OpenStores { journal, ledger, approvals, master_key } = opened;

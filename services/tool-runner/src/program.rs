@@ -4,7 +4,7 @@ use std::{error::Error, fs::canonicalize, path::PathBuf, sync::Arc};
 
 use belay_redaction::MasterKey;
 use belay_service_kit::{
-    Access, Clock as _, Ids, ServiceChannel, Services, Shutdown, SystemClock, key_file,
+    Access, Clock, Ids, ServiceChannel, Services, Shutdown, SystemClock, key_file,
     metrics::{self, AllMeasured, MetricsSource, StoreFiles},
     net,
     net::Reach,
@@ -55,7 +55,8 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     if let Err(refusal) = enforcement.launcher() {
         tracing::warn!("{}", refusal.message);
     }
-    let registry = tools::registry(&enforcement, &commands, &loaded).await?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let registry = tools::registry(&enforcement, &commands, &loaded, Arc::clone(&clock)).await?;
     let ids = Ids::from_system();
     let seal_key = key_file::load(&state_dir.join(state_files::SEAL_KEY), key_file::SEAL, || ids.next_key())?;
     let master_key = MasterKey::new(seal_key.key());
@@ -70,7 +71,7 @@ pub async fn serve(settings: Settings) -> Result<(), Box<dyn Error + Send + Sync
     let calls = Calls::recover(Parts {
         registry,
         ledger,
-        clock: Arc::new(SystemClock),
+        clock,
         keys,
         workspaces,
         directories: Arc::new(HostDirectories),

@@ -144,6 +144,22 @@ fn java_key_store(pem: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    /// A runner that is killed leaves its files, and the next one may have its process number, as in a container.
+    #[test]
+    fn files_of_an_earlier_process_with_this_number_are_in_no_way() {
+        let directory = tempfile::tempdir().unwrap();
+        let left: Vec<PathBuf> = (0..50)
+            .flat_map(|n| [format!("{}-{n}", std::process::id()), format!("{}.1-{n}", std::process::id())])
+            .map(|name| directory.path().join(name))
+            .collect();
+        for folder in &left {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("certificates.pem"), "of another proxy").unwrap();
+        }
+        let files = TrustFiles::write(directory.path(), "").unwrap();
+        assert!(files.pem.exists() && left.iter().all(|folder| !folder.exists()));
+    }
+
     const TWO: &str = "text\n-----BEGIN CERTIFICATE-----\nAQID\nBA==\n-----END CERTIFICATE-----\n-----BEGIN CERTIFICATE-----\nBQ==\n-----END CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\nBQ==\n-----END PRIVATE KEY-----\n";
 
     #[test]

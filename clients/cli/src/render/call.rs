@@ -44,15 +44,20 @@ pub(crate) fn of_step(step: &StepSpec) -> String {
     }
 }
 
-/// The same, or the call of its fallbacks that has taken the place of its own.
+/// The same of the call that a step makes now: its own, or that of its fallbacks which has taken its place. Where several of them are calls of that tool, its
+/// name alone: the step does not say which one it is.
 pub(crate) fn of_step_now(planned: &StepSpec, step: &Step) -> String {
-    let now = match &step.detail {
-        Some(step::Detail::Tool(now)) => &now.tool,
-        _ => return of_step(planned),
+    let (Some(step_spec::Kind::Tool(own)), Some(step::Detail::Tool(now))) = (&planned.kind, &step.detail) else {
+        return of_step(planned);
     };
-    let is_own = matches!(&planned.kind, Some(step_spec::Kind::Tool(own)) if own.tool == *now);
-    let taken_over = planned.fallback.iter().find(|call| !is_own && call.tool == *now);
-    taken_over.map_or_else(|| of_step(planned), |call| of_tool(&call.tool, arguments(call)))
+    let mut calls = std::iter::once(own).chain(&planned.fallback).filter(|call| call.tool == now.tool);
+    match (calls.next(), calls.next()) {
+        // The first attempt is of its own call.
+        _ if step.attempt <= 1 => of_step(planned),
+        (Some(call), None) => of_tool(&call.tool, arguments(call)),
+        (Some(_), Some(_)) => kind_of(step),
+        (None, _) => of_step(planned),
+    }
 }
 
 /// The tool that commits what the calls of a step have changed.
@@ -272,6 +277,29 @@ mod tests {
     use belay_proto::v1::Form;
 
     use super::*;
+
+    /// Two calls of one tool are not told apart by its name.
+    #[test]
+    fn a_step_shows_the_call_that_it_makes_now() {
+        let call = |tool: &str, task: &str| ToolStep {
+            tool: tool.to_owned(),
+            arguments: Some(Payload::of_json(format!(r#"{{"task":"{task}"}}"#))),
+            ..Default::default()
+        };
+        let planned = StepSpec {
+            kind: Some(step_spec::Kind::Tool(call("a", "own"))),
+            fallback: vec![call("b", "second"), call("c", "third"), call("c", "fourth"), call("a", "last")],
+            ..Default::default()
+        };
+        let now = |attempt: i32, tool: &str| {
+            let detail = Some(step::Detail::Tool(belay_proto::v1::ToolStepDetail { tool: tool.to_owned() }));
+            of_step_now(&planned, &Step { attempt, detail, ..Default::default() })
+        };
+        assert_eq!(now(0, "a"), r#"a {"task":"own"}"#);
+        assert_eq!(now(1, "a"), r#"a {"task":"own"}"#);
+        assert_eq!(now(2, "b"), r#"b {"task":"second"}"#);
+        assert_eq!((now(3, "c").as_str(), now(5, "a").as_str()), ("c", "a"));
+    }
 
     #[test]
     fn a_step_waits_for_what_it_names_in_whichever_way() {

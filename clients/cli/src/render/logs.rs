@@ -163,7 +163,7 @@ pub(crate) fn printed(step: &Step) -> StepOutput {
             truncated: false,
         },
         // What an agent has shown of its work.
-        (_, Some(stdout), None) if !value["exit_code"].is_null() || value["text"].is_string() => {
+        (_, Some(stdout), None) if value.get("exit_code").is_some() && value["text"].is_string() => {
             StepOutput { output: PrintableText::of_program(stdout), ..StepOutput::default() }
         }
         (Value::Null, ..) => StepOutput::default(),

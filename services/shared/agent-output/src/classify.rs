@@ -40,7 +40,7 @@ pub struct Patterns {
 }
 
 impl Patterns {
-    /// What subscriptions of agents say when their quota is used up, as seen in 2026.
+    /// Phrases of agents whose quota is used up or whose key is wrong, as seen in 2026.
     pub fn of_agents() -> Self {
         let phrases = [
             "you've hit your",

@@ -28,7 +28,7 @@ impl Judged {
 pub struct AgentFailure {
     /// The class, which decides whether it is asked again.
     pub class: Class,
-    /// What the class was taken from.
+    /// The source of the class.
     pub by: Judged,
     /// The reason, after the name of the agent: `failed: …`.
     pub message: String,
@@ -56,8 +56,8 @@ pub fn judge(
         let streams = [&said, lines[0], lines[1]].map(|lines| lines.iter().collect::<Vec<_>>());
         classify(Some(code), false, streams, patterns)
     };
-    let by_output = |message: String, said: &str| {
-        let class = class_by_output(said);
+    let by_output = |message: String| {
+        let class = class_by_output("");
         let message = match class {
             Class::RateLimit => format!("{message}; by its last lines, a rate limit"),
             Class::Fatal => format!("{message}; by its last lines, an error that no retry repairs"),
@@ -68,28 +68,24 @@ pub fn judge(
     let ended = || format!("exited with code {code}");
     match (&report.end, code) {
         // Whatever it has said: it was killed, or could not run a program.
-        (_, 126 | 127 | 137) => Err(by_output(ended(), "")),
+        (_, 126 | 127 | 137) => Err(by_output(ended())),
         (Some(End::Success), 0) => Ok(()),
-        (Some(End::Success), _) => Err(by_output(format!("reported success, and {}", ended()), "")),
+        (Some(End::Success), _) => Err(by_output(format!("reported success, and {}", ended()))),
         (Some(End::Failure(error)), _) => Err(of_error(format, error, code, &class_by_output)),
         (None, 0) if !format.has_final_event() => Ok(()),
-        (None, _) if format.has_final_event() => match report.errors.last() {
+        (None, _) if format.has_final_event() => match &report.error {
             Some(error) => Err(of_error(format, error, code, &class_by_output)),
             None => {
-                let message = format!("ended without its final event ({})", ended());
-                match status_of_exit_code(format, code).and_then(class_of_status) {
-                    Some(class) => Err(AgentFailure {
-                        class,
-                        by: Judged::ByOutput,
-                        message,
-                        status: status_of_exit_code(format, code),
-                        retry_after: None,
-                    }),
-                    None => Err(by_output(message, "")),
-                }
+                let failure = by_output(format!("ended without its final event ({})", ended()));
+                let status = status_of_exit_code(format, code);
+                Err(AgentFailure {
+                    class: status.and_then(class_of_status).unwrap_or(failure.class),
+                    status,
+                    ..failure
+                })
             }
         },
-        (None, _) => Err(by_output(ended(), "")),
+        (None, _) => Err(by_output(ended())),
     }
 }
 
@@ -205,7 +201,7 @@ mod tests {
     fn the_last_error_counts_where_an_agent_does_not_report_its_end() {
         let error =
             AgentError { message: "busy".to_owned(), status: Some(429), retry_after: Some(Duration::from_secs(7)) };
-        let report = Report { errors: vec![error], ..Report::default() };
+        let report = Report { error: Some(error), ..Report::default() };
         let none = LastLines::default();
         let failed = judge(Format::Opencode, Some(1), &report, [&none, &none], &Patterns::default()).unwrap_err();
         assert_eq!((failed.class, failed.retry_after), (Class::RateLimit, Some(Duration::from_secs(7))));

@@ -57,7 +57,7 @@ pub struct Reader {
     report: Report,
     /// The lines that are no events.
     others: LastLines,
-    /// What people were shown.
+    /// The words that people were shown.
     shown: ShownWords,
     /// Whether the last of it is a part of a line.
     is_in_line: bool,

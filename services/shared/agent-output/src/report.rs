@@ -55,8 +55,8 @@ pub struct Report {
     pub resets_at: Option<u64>,
     /// How long it has last waited for its model's server.
     pub last_wait: Option<Duration>,
-    /// The errors that it has reported since it last did something, the last one last.
-    pub errors: Vec<AgentError>,
+    /// The last error that it has reported since it last did something.
+    pub error: Option<AgentError>,
     /// The end that it has reported.
     pub end: Option<End>,
     /// How often it has reported an end: it may begin anew.
@@ -97,16 +97,7 @@ impl Report {
 
     /// Records that it goes on: what went wrong before has passed.
     pub(crate) fn progress(&mut self) {
-        self.errors.clear();
+        self.error = None;
         self.last_wait = None;
-    }
-
-    /// Adds an error. Only the last ones are kept.
-    pub(crate) fn err(&mut self, error: AgentError) {
-        const MAX_ERRORS: usize = 20;
-        if self.errors.len() == MAX_ERRORS {
-            self.errors.remove(0);
-        }
-        self.errors.push(error);
     }
 }

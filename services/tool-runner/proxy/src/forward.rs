@@ -41,7 +41,8 @@ use crate::{
     usage::{Tokens, UsageScanner},
 };
 
-/// How many bytes are taken for a token where an answer does not say it: fewer than English words and code have, and more than are in the frames of a stream.
+/// How many bytes are taken for a token where an answer does not say it, of all that passed, heads and TLS included: text has about as many, and frames of a
+/// stream have far more, so that the estimate is high.
 const BYTES_PER_TOKEN: u64 = 4;
 /// The most bytes that wait in one direction of a connection.
 const BUFFER: usize = 64 << 10;

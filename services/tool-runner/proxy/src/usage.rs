@@ -1,7 +1,8 @@
 //! The tokens that the answers of a model's server say were used, read while they pass. Pure.
 //!
 //! The four APIs that agents speak (Chat Completions, Responses, Messages, generateContent) report them as an object `usage` or `usageMetadata`, once or in
-//! several events of which a later one has all that an earlier one had. Within a text of the answer itself the quotes of such a name are escaped, so a model cannot write one.
+//! several events of which a later one has all that an earlier one had. Within a text the quotes of such a name are escaped. A model can write such an object where the arguments of a call are JSON of the answer itself: of several numbers the largest
+//! counts, so that it can only raise what the server reports beside it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

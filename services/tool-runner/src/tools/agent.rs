@@ -14,6 +14,7 @@ use std::{io, path::PathBuf, sync::Arc, time::Duration};
 use belay_network::Profile;
 use belay_policy::ToolKind;
 use belay_proto::v1::WriteBound;
+use belay_service_kit::Clock;
 use belay_settings::ExternalAgent;
 use serde_json::Value;
 
@@ -29,8 +30,8 @@ use crate::{
     Annotations, CallIntent, CommandSettings, Invocation, NetworkProblem, PlannedProblem, Recovery, Tool, ToolSpec,
 };
 
-/// The time limit of a call that has none: as long as a plan's may be.
-const NO_LIMIT: Duration = Duration::from_secs(30 * 86_400);
+/// The time limit of a call that has none: the longest that a plan may set.
+const NO_LIMIT: Duration = Duration::from_secs(365 * 86_400);
 
 const PARAMETERS: &str = r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -87,7 +88,12 @@ pub struct AgentTool(Arc<ConfiguredAgent>);
 
 impl AgentTool {
     /// An agent whose program `terminal` runs.
-    pub fn new(agent: &ExternalAgent, terminal: RunTerminal, commands: &CommandSettings) -> Self {
+    pub fn new(
+        agent: &ExternalAgent,
+        terminal: RunTerminal,
+        commands: &CommandSettings,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let (recovery, touches) = recovery(agent.recovery);
         let spec = ToolSpec {
             name: kept(&agent.name),
@@ -106,7 +112,13 @@ impl AgentTool {
                 open_world: agent.network.is_some(),
             },
         };
-        Self(Arc::new(ConfiguredAgent { spec, agent: agent.clone(), terminal, prompts_in: commands.prompts_in() }))
+        Self(Arc::new(ConfiguredAgent {
+            spec,
+            agent: agent.clone(),
+            terminal,
+            clock,
+            prompts_in: commands.prompts_in(),
+        }))
     }
 }
 

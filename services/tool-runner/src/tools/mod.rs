@@ -48,6 +48,7 @@ pub use write_file::WriteFile;
 
 use std::sync::Arc;
 
+use belay_service_kit::Clock;
 use belay_settings::{CommandTool, ConfigError, LoadedSettings, ValueWithOrigin};
 use belay_workspace::RelPath;
 use serde_json::Value;
@@ -88,6 +89,7 @@ pub async fn registry(
     enforcement: &Enforcement,
     commands: &Arc<CommandSettings>,
     loaded: &LoadedSettings,
+    clock: Arc<dyn Clock>,
 ) -> Result<Registry, ConfigError> {
     Research::check_endpoint(loaded)?;
     let declared = &loaded.settings.tools;
@@ -97,9 +99,9 @@ pub async fn registry(
         declared.iter().map(|tool| Box::new(DeclaredTool::new(&tool.value, terminal.clone())) as Box<dyn Tool>),
     );
     let agents = &loaded.settings.agents;
-    tools.extend(
-        agents.iter().map(|agent| Box::new(AgentTool::new(&agent.value, terminal.clone(), commands)) as Box<dyn Tool>),
-    );
+    tools.extend(agents.iter().map(|agent| {
+        Box::new(AgentTool::new(&agent.value, terminal.clone(), commands, Arc::clone(&clock))) as Box<dyn Tool>
+    }));
     let servers = loaded.settings.mcp_servers.iter().map(|server| &server.value);
     let (of_servers, shown) = mcp::of_servers(&terminal, commands, servers).await;
     tools.extend(of_servers);

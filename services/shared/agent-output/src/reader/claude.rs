@@ -26,7 +26,7 @@ pub(super) fn read(event: &Value, report: &mut Report, shown: &mut String) {
             let of_status = status.map(|status| format!(" (status {status})")).unwrap_or_default();
             show(shown, &format!("waits {:.1} s for its model: {kind}{of_status}", wait.as_secs_f64()));
             report.last_wait = Some(wait);
-            report.err(error(kind, status, Some(wait)));
+            report.error = Some(error(kind, status, Some(wait)));
         }
         ("assistant", _) => {
             // What the program writes in the place of an answer is none of its model.

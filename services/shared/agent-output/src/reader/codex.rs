@@ -40,7 +40,7 @@ pub(super) fn read(event: &Value, report: &mut Report, shown: &mut String) {
         "error" => {
             let message = text(event, "/message");
             show(shown, message);
-            report.err(error(message, None, None));
+            report.error = Some(error(message, None, None));
         }
         _ => {}
     }

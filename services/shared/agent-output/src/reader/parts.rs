@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(parts(&"{\"".repeat(10_000)).len(), MAX_PLACES + 1);
     }
 
-    /// What cannot be read as a value is an event all the same: half of a character, a number that is too large, and any depth.
+    /// An object that cannot be read as a value is an event all the same: half of a character, a number that is too large, and any depth.
     #[test]
     fn syntax_alone_tells_an_event() {
         let deep = format!(r#"{{"a":{}{},"type":"end"}}"#, "[".repeat(100_000), "]".repeat(100_000));

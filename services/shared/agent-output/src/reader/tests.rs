@@ -183,7 +183,7 @@ fn numbers_beyond_all_sense_are_no_panic() {
     }
 }
 
-/// What went wrong and passed says nothing of how it ended hours later.
+/// An error that has passed says nothing of an end hours later.
 #[test]
 fn an_error_that_has_passed_is_forgotten() {
     let retry =
@@ -192,9 +192,9 @@ fn an_error_that_has_passed_is_forgotten() {
         r#"{"type":"assistant","message":{"model":"<synthetic>","content":[{"type":"text","text":"API Error"}]}}"#;
     let answer = r#"{"type":"assistant","message":{"model":"m","content":[{"type":"text","text":"I go on."}]}}"#;
     let (report, _) = read(Format::Claude, &format!("{retry}\n{synthetic}"));
-    assert_eq!((report.errors.len(), report.last_wait.is_some()), (1, true));
+    assert_eq!((report.error.is_some(), report.last_wait.is_some()), (true, true));
     let (report, _) = read(Format::Claude, &format!("{retry}\n{answer}"));
-    assert_eq!((report.errors.len(), report.last_wait), (0, None));
+    assert_eq!((report.error, report.last_wait), (None, None));
 }
 
 /// Pieces of a message stand on one line, and the next event on another.
@@ -204,7 +204,7 @@ fn pieces_of_a_message_are_shown_as_one() {
     assert_eq!(shown, "I look.\n[run_shell_command] make\nI made the file.\n");
 }
 
-/// What is kept of an agent is bounded.
+/// The names and messages of an agent are bounded.
 #[test]
 fn names_and_messages_are_cut() {
     let long = "x".repeat(1 << 20);
@@ -215,7 +215,7 @@ fn names_and_messages_are_cut() {
 {{"type":"error","message":"{long}"}}"#
         ),
     );
-    assert_eq!((report.session.len(), report.errors[0].message.len()), (200, 4096));
+    assert_eq!((report.session.len(), report.error.unwrap().message.len()), (200, 4096));
     let mut reader = Reader::new(Format::Text);
     reader.long_line(&long);
     let (report, _, shown) = reader.finish();

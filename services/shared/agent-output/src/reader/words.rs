@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The longest words about one event that people are shown, in bytes.
-pub(super) const MAX_SHOWN: usize = 500;
+const MAX_SHOWN: usize = 500;
 
 /// How much of the end of all words is kept, in bytes.
 const MAX_KEPT: usize = 64 << 10;

@@ -1,7 +1,8 @@
 //! An agent as the runner has it.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
+use belay_service_kit::Clock;
 use belay_settings::ExternalAgent;
 
 use crate::{ToolSpec, tools::run_terminal::RunTerminal};
@@ -11,6 +12,7 @@ pub(super) struct ConfiguredAgent {
     pub(super) spec: ToolSpec,
     pub(super) agent: ExternalAgent,
     pub(super) terminal: RunTerminal,
+    pub(super) clock: Arc<dyn Clock>,
     /// Where the files with the tasks of calls are written; `None` if the runner keeps no files.
     pub(super) prompts_in: Option<PathBuf>,
 }

@@ -33,7 +33,7 @@ pub(super) struct Ended {
     pub(super) report: Report,
     /// The last lines that are no events.
     pub(super) lines: LastLines,
-    /// What people were shown.
+    /// The words that people were shown.
     pub(super) shown: String,
     /// Whether it was ended because it went on after its final event.
     pub(super) was_over: bool,

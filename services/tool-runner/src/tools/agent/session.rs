@@ -14,7 +14,6 @@ use belay_agent_output::Reader;
 use belay_proto::v1::{ErrorClass, tool_call_output::Stream};
 use belay_reasons as reasons;
 use belay_sandbox::{Mount, MountKind};
-use belay_service_kit::{Clock as _, SystemClock};
 use futures::FutureExt as _;
 use tokio::{
     io::AsyncWriteExt as _,
@@ -82,7 +81,7 @@ pub(super) async fn call(configured: Arc<ConfiguredAgent>, invocation: Invocatio
     let reader = heard.lock().take().unwrap_or_else(|| Reader::new(agent.format));
     let (report, lines, shown) = reader.finish();
     let ended = Ended { ran, report, lines, shown, was_over: heard.is_over.load(Ordering::Acquire) };
-    outcome::of(agent, ended, SystemClock.now_micros())
+    outcome::of(agent, ended, configured.clock.now_micros())
 }
 
 /// The failure of a command that did not start, about the settings that it is made of: the plan has given no such arguments.
