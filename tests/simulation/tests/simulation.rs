@@ -444,6 +444,11 @@ const SCENARIOS: &[Scenario] = &[
         expect: Expect::Found { violation: "had recorded its end", first: 7, within: 200 },
     },
     Scenario {
+        name: "belay_unstored_end_dropped",
+        run: belay::unstored_end_dropped,
+        expect: Expect::Found { violation: "its parent has lost it", first: 18, within: 200 },
+    },
+    Scenario {
         name: "belay_lost_child_started_again",
         run: belay::lost_child_started_again,
         expect: Expect::Found { violation: "was deleted, and is there again", first: 8, within: 200 },

@@ -380,7 +380,7 @@ impl Driver {
             }
         }
         self.ended_children.extend(ended);
-        self.drop_messages(messages);
+        self.unawaited_messages.extend(messages);
         Ok(())
     }
 
@@ -391,8 +391,7 @@ impl Driver {
             let (message, end) = end.unzip();
             let is_this = |operation: &&Operation| operation.child().is_some_and(|child| child.execution == id);
             let Some(operation) = self.execution.operations().find(is_this).map(|operation| operation.key) else {
-                // Nothing waits for it any more.
-                self.drop_messages(message.into_iter().collect());
+                self.unawaited_messages.extend(message);
                 continue;
             };
             let name = ExecutionName { namespace: self.name.namespace.clone(), id };
@@ -415,13 +414,19 @@ impl Driver {
                 event.map_err(|illegal| Exit::Fault(format!("the end of {name} cannot be recorded: {illegal}")))?,
             );
             self.operations.remove(&operation);
-            self.taken_messages.extend(message);
+            if is_planted(Defect::UnstoredEndDropped) {
+                self.unawaited_messages.extend(message);
+            } else {
+                self.taken_messages.extend(message);
+            }
         }
         Ok(())
     }
 
-    /// Removes messages that nothing waits for from the inbox.
-    fn drop_messages(&self, taken: Vec<TakenMessage>) {
+    /// Removes messages that nothing waits for from the inbox. What is recorded has to be durable before: an end that came twice was recorded with the first
+    /// message, and while only this process knows that, the message is all that keeps the child.
+    pub(super) fn drop_unawaited_messages(&mut self) {
+        let taken = std::mem::take(&mut self.unawaited_messages);
         if taken.is_empty() {
             return;
         }

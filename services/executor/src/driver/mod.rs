@@ -125,6 +125,8 @@ pub(crate) struct Driver {
     reviews_children: bool,
     /// The messages that the next transition takes out of the inbox.
     taken_messages: Vec<TakenMessage>,
+    /// The messages that nothing waits for, as far as this driver knows.
+    unawaited_messages: Vec<TakenMessage>,
     /// The execution's uid.
     uid: Arc<str>,
     /// The blobs that it made.
@@ -230,6 +232,7 @@ impl Driver {
             ended_children: Vec::new(),
             reviews_children: false,
             taken_messages: Vec::new(),
+            unawaited_messages: Vec::new(),
             made: NewBlobs::default(),
             questions: OpenQuestions::default(),
             steps,
@@ -283,6 +286,9 @@ impl Driver {
                 self.review_children().await?;
             }
             self.take_ends(&mut events)?;
+            if is_planted(Defect::UnstoredEndDropped) {
+                self.drop_unawaited_messages();
+            }
             self.watch_namespace();
             self.decide(now, &mut events).await?;
             if !events.is_empty() {
@@ -290,6 +296,7 @@ impl Driver {
                 self.make_durable(std::mem::take(&mut events), now).await?;
                 self.keep_snapshot();
             }
+            self.drop_unawaited_messages();
             for notice in self.notices.drain(..) {
                 self.registry.notify_gate(notice);
             }

@@ -73,6 +73,8 @@ pub enum Defect {
     QuestionOfAnotherRun,
     /// The execution of a step's plan can be deleted before its parent has recorded its end.
     UnrecordedChildDeleted,
+    /// The message of a child's end leaves the inbox as soon as its parent knows the end, and not with the event that records it.
+    UnstoredEndDropped,
     /// The same, its name is free at once, and the execution of a step's plan that is not there is created, whether or not it was before.
     LostChildStartedAgain,
     /// An executor that does not drive all executions does not drive the children of those that it drives.

@@ -70,7 +70,7 @@ pub use self::planted::{
     lost_timer, lost_wake_up, namespace_holds_forgotten, no_fence, pause_of_child_kept, question_of_another_run,
     repetition_refused, staging_without_sync, stale_cursor_trusted, stale_entries, stale_look, stale_view,
     uncommitted_reported_unknown, unordered_append, unordered_collection, unreadable_row_stops_start,
-    unrecorded_child_deleted, wall_clock_messages, wall_clock_timers,
+    unrecorded_child_deleted, unstored_end_dropped, wall_clock_messages, wall_clock_timers,
 };
 pub use self::scenarios::{
     as_it_is, brooding, damaging_a_row, deleting, driving_some, escalating, extending, in_a_crowd, losing_the_gate,

@@ -47,6 +47,15 @@ pub fn unrecorded_child_deleted(seed: u64) -> Result<(), String> {
     run(seed, Bugs { nests: true, deletes: true, drives_some, often, ..Bugs::planted(Defect::UnrecordedChildDeleted) })
 }
 
+/// A defect of the services' own code: [`Defect::UnstoredEndDropped`].
+///
+/// # Errors
+/// A description of the violation.
+pub fn unstored_end_dropped(seed: u64) -> Result<(), String> {
+    let (drives_some, often) = (true, EXECUTOR_KILLS);
+    run(seed, Bugs { broods: true, deletes: true, drives_some, often, ..Bugs::planted(Defect::UnstoredEndDropped) })
+}
+
 /// A defect of the services' own code: [`Defect::LostChildStartedAgain`].
 ///
 /// # Errors
