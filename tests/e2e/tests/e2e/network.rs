@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use belay_e2e::Home;
+use belay_e2e::{Home, belay::repository};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -601,23 +601,37 @@ fn a_network_that_cannot_be_is_refused_before_anything_runs() {
     assert_eq!(done.code, 0, "{done:?}");
 }
 
-/// The installers of the usual package managers, with empty caches of their own.
+/// The usual package managers, each installing what a project in `tests/fixtures/dependencies` names, with an empty cache of its own.
 const CLIENTS: [(&str, &str); 6] = [
     ("cargo", "export CARGO_HOME=/tmp/cargo; cargo init -q --name x c && cd c && cargo add -q itoa && cargo fetch"),
-    ("npm", "mkdir n && cd n && npm init -y >/dev/null && npm install --cache /tmp/npm is-odd"),
-    ("python3", "python3 -m pip download --no-cache-dir --no-deps -d p six"),
+    ("npm", "cd npm && npm ci --cache /tmp/npm && test -f node_modules/is-odd/index.js"),
+    // Not by `python3` itself, which may be pyenv's script: that writes into its own folder after each installation.
     (
-        "go",
-        "mkdir g && cd g && go mod init x.test/x && GOMODCACHE=/tmp/go GOFLAGS=-mod=mod go get golang.org/x/text@v0.14.0",
+        "python3",
+        "\"$(python3 -c 'import sys; print(sys.executable)')\" -m pip install --no-cache-dir --target p six && test -f p/six.py",
     ),
-    ("mvn", "mvn -q -Dmaven.repo.local=/tmp/m2 dependency:get -Dartifact=org.slf4j:slf4j-api:2.0.9"),
+    ("go", "cd go && GOMODCACHE=/tmp/go go mod download && test -d /tmp/go/golang.org/x/text@v0.14.0"),
+    (
+        "mvn",
+        "cd maven && mvn -q -Dmaven.repo.local=/tmp/m2 dependency:go-offline && test -d /tmp/m2/org/slf4j/slf4j-api",
+    ),
     (
         "apt-get",
         "mkdir -p /tmp/a/lists/partial /tmp/a/cache/archives/partial && echo 'deb [trusted=yes] http://deb.debian.org/debian bookworm-updates main' >/tmp/a/list && \
-         apt-get -o Dir::Etc::sourcelist=/tmp/a/list -o Dir::Etc::sourceparts=- -o Dir::State=/tmp/a -o Dir::State::lists=/tmp/a/lists -o Dir::Cache=/tmp/a/cache \
-         -o Dir::State::status=/dev/null -o APT::Sandbox::User= update",
+         options='-o Dir::Etc::sourcelist=/tmp/a/list -o Dir::Etc::sourceparts=- -o Dir::State=/tmp/a -o Dir::State::lists=/tmp/a/lists -o Dir::Cache=/tmp/a/cache \
+         -o Dir::State::status=/dev/null -o APT::Sandbox::User= -o APT::Update::Error-Mode=any' && apt-get $options update && apt-get $options download tzdata && test -f tzdata_*.deb",
     ),
 ];
+
+/// A workspace with the projects of [`CLIENTS`], without anything that was installed.
+fn with_dependencies(home: &Home, name: &str) -> String {
+    let (from, workspace) = (repository().join("tests/fixtures/dependencies"), home.path(name));
+    for file in ["npm/package.json", "npm/package-lock.json", "go/go.mod", "go/go.sum", "maven/pom.xml"] {
+        fs::create_dir_all(workspace.join(file).parent().unwrap()).unwrap();
+        fs::copy(from.join(file), workspace.join(file)).unwrap();
+    }
+    workspace.into_os_string().into_string().unwrap()
+}
 
 // B-32
 /// Real package managers install from the registries, under the built-in profile alone.
@@ -642,15 +656,17 @@ fn package_managers_reach_their_registries_under_the_built_in_profile() {
             continue;
         }
         let with = plan(&home, "with.yaml", "network: registries,", script);
-        let done = home.run(["run", &with, "--policy", "allows.yaml", "--id", program]);
+        let workspace = with_dependencies(&home, &format!("with-{program}"));
+        let done = home.run(["run", &with, "--policy", "allows.yaml", "--id", program, "--workspace", &workspace]);
         assert_eq!(done.code, 0, "{program}: {done:?}");
         let account = account(&home, program);
         let connections = account["connections"].as_array().map(Vec::len).unwrap_or_default();
         assert!(connections > 0 && account["refusedCount"].is_null(), "{program}: {account}");
         let without = plan(&home, "without.yaml", "network: none,", script);
-        let failed = home.run(["run", &without, "--policy", "allows.yaml"]);
-        // apt says so and ends well.
-        assert!(failed.code == 30 || program == "apt-get", "{program}: {failed:?}");
+        let workspace = with_dependencies(&home, &format!("without-{program}"));
+        let failed = home.run(["run", &without, "--policy", "allows.yaml", "--workspace", &workspace]);
+        assert_eq!(failed.code, 30, "{program}: {failed:?}");
+        assert!(failed.talk.contains("add `network: PROFILE` to the step"), "{program}: {failed:?}");
     }
 }
 

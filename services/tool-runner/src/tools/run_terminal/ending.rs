@@ -206,7 +206,7 @@ fn no_network(loopback: bool) -> String {
 }
 
 /// Messages of resolvers, package managers and git that cannot reach the network or run in offline mode.
-const NETWORK_ERRORS: [&str; 17] = [
+const NETWORK_ERRORS: [&str; 20] = [
     "Name or service not known",
     "Temporary failure in name resolution",
     "nodename nor servname provided",
@@ -224,6 +224,9 @@ const NETWORK_ERRORS: [&str; 17] = [
     "offline mode",
     "--offline was specified",
     "could not be found in registry index",
+    "Could not transfer artifact",
+    "No plugin found for prefix",
+    "Could not resolve '",
 ];
 
 /// Whether the output suggests that the command failed without a network.
@@ -399,6 +402,8 @@ mod tests {
             "go: golang.org/x/text@v0.3.0: module lookup disabled by GOPROXY=off",
             "As a reminder, you're using offline mode (--offline) which can sometimes cause surprising resolution failures",
             "NewConnectionError('Failed to establish a new connection: [Errno -2] Name or service not known')",
+            "[ERROR] No plugin found for prefix 'dependency' in the current project and in the plugin groups",
+            "Err:1 http://deb.debian.org/debian bookworm-updates InRelease\n  Could not resolve 'deb.debian.org'",
         ];
         for output in outputs {
             let message = judged(Status::Exited(1), output, true).unwrap_err().message;
